@@ -1,0 +1,1 @@
+"""Tailbound: a Kubernetes operator that holds inference services to their tail latency."""

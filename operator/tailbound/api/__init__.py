@@ -1,0 +1,4 @@
+"""The `tailbound.dev/v1alpha1` API and the contracts between Tailbound's own processes.
+
+Everything here is data: no I/O, no client, no kopf.
+"""

@@ -1,0 +1,89 @@
+"""Condition types and reasons of an InferenceService. Frozen: users alert on these words.
+
+`Ready` is True only if the newest spec is what serves: its revision takes all traffic, every gateway has
+acknowledged that, and a ready endpoint answers. While a new revision is on its way it is Unknown
+(`RollingOut`), so that `kubectl wait --for=condition=Ready` right after `kubectl apply` waits for the edit.
+`Reconciling` and `Stalled` are abnormal-true, as kstatus reads them.
+"""
+
+from enum import StrEnum
+
+
+class ConditionType(StrEnum):
+    """What a condition speaks about."""
+
+    READY = "Ready"
+    RECONCILING = "Reconciling"
+    STALLED = "Stalled"
+    SCHEDULED = "Scheduled"
+    MODEL_VERIFIED = "ModelVerified"
+    TRAFFIC_APPLIED = "TrafficApplied"
+    RUNTIME_OUTDATED = "RuntimeOutdated"
+
+
+class ConditionStatus(StrEnum):
+    """The three values that Kubernetes knows."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Reason(StrEnum):
+    """Why a condition has its status. One word means one thing, whichever condition carries it."""
+
+    # Good news.
+    SERVING = "Serving"
+    RECONCILED = "Reconciled"
+    NOT_STALLED = "NotStalled"
+    SCHEDULED = "Scheduled"
+    DIGEST_MATCHES = "DigestMatches"
+    ACKNOWLEDGED = "Acknowledged"  # every Ready gateway pod has applied status.traffic
+    UP_TO_DATE = "UpToDate"  # a fresh rendering of the runtime equals the stored one
+    # On the way.
+    PENDING = "Pending"  # seen, nothing known yet
+    STARTING = "Starting"  # pods exist and are not Ready yet, without a known obstacle
+    FETCHING = "Fetching"  # the fetch container is downloading
+    ROLLING_OUT = "RollingOut"  # a newer revision starts while an older one serves
+    WAITING_FOR_GATEWAY = "WaitingForGateway"  # a Ready gateway pod has not acknowledged yet; the message names it
+    NO_GATEWAY = "NoGateway"  # no gateway pod is Ready
+    STOPPED = "Stopped"  # spec.stopped
+    # Obstacles outside the spec: they end by themselves once the cause is mended.
+    UNSCHEDULABLE = "Unschedulable"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    CRASH_LOOP = "CrashLoop"
+    OUT_OF_MEMORY = "OutOfMemory"
+    MODEL_LOAD_FAILED = "ModelLoadFailed"  # the runtime refused the file: corrupt, or not of this format
+    NOT_READY = "NotReady"  # promoted, but no endpoint is ready now
+    QUOTA_EXCEEDED = "QuotaExceeded"  # the API server refuses pods: quota or admission; the message quotes it
+    DIGEST_MISMATCH = "DigestMismatch"
+    SOURCE_NOT_FOUND = "SourceNotFound"
+    SOURCE_FORBIDDEN = "SourceForbidden"
+    SOURCE_UNREACHABLE = "SourceUnreachable"
+    ADDRESS_DENIED = "AddressDenied"  # the source resolves to an address that fetching may not reach
+    INSUFFICIENT_STORAGE = "InsufficientStorage"
+    RUNTIME_CHANGED = "RuntimeChanged"  # a fresh rendering differs from the stored one; serving pods are untouched
+    ROUTE_REJECTED = "RouteRejected"  # Envoy refused this service's route; the message quotes it
+    HOST_CONFLICT = "HostConflict"  # another service owns one of spec.hosts
+    # Obstacles in the spec or beside it: somebody must change something.
+    INVALID_SPEC = "InvalidSpec"
+    NAME_CONFLICT = "NameConflict"  # an object of a name that we need belongs to somebody else
+    RUNTIME_NOT_FOUND = "RuntimeNotFound"
+    RUNTIME_INVALID = "RuntimeInvalid"  # its template cannot be rendered, or renders a pod that is refused
+    HARDWARE_CLASS_NOT_FOUND = "HardwareClassNotFound"
+    HARDWARE_CLASS_DENIED = "HardwareClassDenied"  # the class does not allow this namespace
+    REVISION_CORRUPT = "RevisionCorrupt"  # a ControllerRevision does not hold what Tailbound wrote
+
+
+# The reasons of the last group: they make Stalled=True.
+STALLING: frozenset[Reason] = frozenset(
+    {
+        Reason.INVALID_SPEC,
+        Reason.NAME_CONFLICT,
+        Reason.RUNTIME_NOT_FOUND,
+        Reason.RUNTIME_INVALID,
+        Reason.HARDWARE_CLASS_NOT_FOUND,
+        Reason.HARDWARE_CLASS_DENIED,
+        Reason.REVISION_CORRUPT,
+    }
+)

@@ -1,0 +1,68 @@
+"""`status.traffic` and the gateway's `/observed` document: the whole protocol between operator and gateways.
+
+The operator decides weights and writes `status.traffic`; gateways only project it, together with the
+InferenceService's routing fields and the EndpointSlices of its revisions, into Envoy. `/observed` tells what
+Envoy has acknowledged. Frozen: gateways of one release must read what the operator of another wrote.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class _Document(BaseModel):
+    """Frozen, camelCase on the wire, and tolerant of fields that a newer writer added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+
+class Backend(_Document):
+    """One revision and its share of the requests."""
+
+    revision: str = Field(description="Name of the ControllerRevision, and of its Deployment and Service.")
+    weight: Annotated[int, Field(ge=0, le=100, description="Percent of the requests.")]
+
+
+class TrafficStatus(_Document):
+    """`status.traffic`. Weights add up to 100; no backends means that nothing is to be served."""
+
+    generation: Annotated[int, Field(ge=1, description="Rises with every change of `backends`.")]
+    backends: tuple[Backend, ...] = ()
+
+
+class AppliedRoute(_Document):
+    """A state of one service that Envoy has acknowledged, or that it refused."""
+
+    generation: int = Field(description="metadata.generation of the InferenceService that was projected.")
+    traffic_generation: int = Field(description="status.traffic.generation that was projected; 0 if there was none.")
+
+
+class RejectedRoute(AppliedRoute):
+    """The newest state, when Envoy or the projection refused it. The last applied one stays in force."""
+
+    message: str
+
+
+class ServiceObservation(_Document):
+    """What one gateway pod does for one service."""
+
+    applied: AppliedRoute | None = None
+    rejected: RejectedRoute | None = None
+    denied_hosts: tuple[str, ...] = Field(
+        default=(), description="Entries of spec.hosts that another service owns, or that name a cluster service."
+    )
+
+
+class Observed(_Document):
+    """Body of GET /observed?service=NAMESPACE/NAME (repeatable; without it, every service)."""
+
+    envoy_start_time: AwareDatetime | None = Field(description="When this Envoy started; absent while it is not up.")
+    synced: bool = Field(description="The first full configuration was acknowledged by this Envoy.")
+    services: dict[str, ServiceObservation] = Field(description="By NAMESPACE/NAME.")
+
+
+def utc_seconds(moment: datetime) -> str:
+    """RFC 3339 in UTC with whole seconds, as Kubernetes writes times."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

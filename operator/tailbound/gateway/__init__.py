@@ -1,0 +1,1 @@
+"""The gateway's sidecar: delta ADS for Envoy, and /observed for the operator."""

@@ -1,0 +1,1 @@
+"""The Kubernetes API as a small protocol of dicts, with kubernetes.aio as its transport."""

@@ -1,0 +1,153 @@
+"""Inputs and outputs of `decide`: the seam between the pure core and the controller around it.
+
+The controller fills an `Observation` from its stores (never from the API server), asks `wanted_rendering` what to
+render, hands the outcome to `decide`, executes `Plan.writes` in order, and writes `Plan.status` last. A write that
+the API server refuses for good becomes an `Obstacle` of the next observation, so that the status explains it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from tailbound.api.conditions import Reason
+from tailbound.api.traffic import Observed
+
+Object: TypeAlias = Mapping[str, Any]
+"""A Kubernetes object as JSON. Never mutated: stores share it."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A gateway pod that is Ready but whose /observed could not be read."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A write that the API server refused in a way that trying again at once will not mend."""
+
+    kind: str
+    name: str
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the installation fixes for every service; it comes from the chart."""
+
+    operator_namespace: str
+    gateway_service: str
+    cluster_domain: str
+    fetch_image: str
+    image_pull_policy: str
+    image_pull_secrets: tuple[str, ...] = ()
+    fetch_allowed_hosts: tuple[str, ...] = ()
+    fetch_denied_cidrs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything `decide` may look at: one service and what surrounds it in the stores.
+
+    Children are those labelled with this service's name in its namespace, whoever owns them.
+    """
+
+    service: Object
+    hardware_classes: Mapping[str, Object]
+    runtimes: Mapping[str, Object]
+    cluster_runtimes: Mapping[str, Object]
+    revisions: tuple[Object, ...]
+    deployments: tuple[Object, ...]
+    services: tuple[Object, ...]
+    disruption_budgets: tuple[Object, ...]
+    pods: tuple[Object, ...]
+    endpoint_slices: tuple[Object, ...]
+    gateways: Mapping[str, Observed | Unread]
+    settings: Settings
+    obstacles: tuple[Obstacle, ...] = ()
+
+
+@dataclass(frozen=True)
+class RenderRequest:
+    """A structured pod template and the values its leaf strings may use. Equal requests render equally."""
+
+    runtime: str
+    template_json: str
+    context_json: str
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The template with every leaf string expanded, as canonical JSON."""
+
+    template_json: str
+
+
+@dataclass(frozen=True)
+class RenderFailed:
+    """The template could not be expanded; the message names the field and the remedy."""
+
+    message: str
+
+
+Rendering: TypeAlias = Rendered | RenderFailed | None
+"""None: nothing was asked for."""
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create a child by unforced server-side apply. Refused if any object of that name exists."""
+
+    body: Object
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Change an own child by forced server-side apply.
+
+    The body holds the full set of owned fields, and the uid and resourceVersion it was decided on.
+    """
+
+    body: Object
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete an own child, with its uid and resourceVersion as preconditions; pods go by foreground deletion."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
+Write: TypeAlias = Create | Apply | Delete
+
+
+@dataclass(frozen=True)
+class Event:
+    """One Event on the InferenceService, for people. `type` is Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do now. `status` is the whole desired status, or None if the stored one is right."""
+
+    writes: tuple[Write, ...] = ()
+    status: Object | None = None
+    events: tuple[Event, ...] = ()
+    requeue_after: timedelta | None = None
+    """Look again after this time even if nothing changes; None: only when something changes."""
+    summary: str = ""
+    """The decision in words, for the log: one line per transition."""
+    watch_gateways: bool = False
+    """Read /observed of every Ready gateway pod soon and reconcile again: an acknowledgement is awaited."""

@@ -1,0 +1,1 @@
+"""Identity, rendering and history of revisions: what was judged is what serves."""

@@ -1,0 +1,1 @@
+"""Tailbound's own metrics, logs and Events."""

@@ -1,0 +1,1 @@
+"""From status.traffic and EndpointSlices to what a traffic provider needs."""
