@@ -1,0 +1,107 @@
+"""Commands of the client pod, for `kubectl exec`.
+
+    client idle                  wait until told to stop: the pod's own process
+    client request METHOD URL    one request: {"status", "headers", "body", "seconds"} or {"error", "seconds"}
+    client load URL              bounded load: see load.py
+
+Bodies come from stdin, results go to stdout as one JSON object.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from e2e.images.client import load
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The command line; the help texts are its documentation."""
+    parser = argparse.ArgumentParser(prog="client")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("idle")
+    one = commands.add_parser("request")
+    one.add_argument("method")
+    many = commands.add_parser("load")
+    for command in (one, many):
+        command.add_argument("url")
+        command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
+        command.add_argument("--timeout", type=float, default=10, help="seconds for one request")
+        command.add_argument("--body", action="store_true", help="send stdin as the body")
+    many.add_argument("--seconds", type=float, required=True, help="the longest that the load lasts")
+    many.add_argument("--workers", type=int, help="closed loop with this many senders")
+    many.add_argument("--rate", type=float, help="open loop with this many requests a second")
+    many.add_argument("--new-connections", action="store_true", help="one connection per request")
+    many.add_argument("--stop-file", type=Path, help="end early once this file exists")
+    many.add_argument("--count-field", help="count the values of this JSON field of the answers")
+    return parser.parse_args(argv)
+
+
+def headers_of(pairs: list[str]) -> dict[str, str]:
+    """NAME:VALUE pairs as a mapping; a body is JSON unless they say otherwise."""
+    headers = {"Content-Type": "application/json"}
+    for pair in pairs:
+        name, _, value = pair.partition(":")
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+async def request(
+    method: str, url: str, headers: dict[str, str], body: bytes | None, timeout_seconds: float
+) -> dict[str, Any]:
+    """One request, redirects not followed."""
+    started = time.monotonic()
+    timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.request(method, url, headers=headers, data=body, allow_redirects=False) as response,
+        ):
+            text = (await response.read()).decode(errors="replace")
+            answer: dict[str, Any] = {
+                "status": response.status,
+                "headers": dict(response.headers),
+                "body": text,
+            }
+    except (aiohttp.ClientError, OSError) as error:  # a time-out is an OSError
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    return answer | {"seconds": round(time.monotonic() - started, 4)}
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; the exit status is 0 whatever the server answered."""
+    arguments = parse(argv)
+    if arguments.command == "idle":
+        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        return 0
+    headers = headers_of(arguments.header)
+    body = sys.stdin.buffer.read() if arguments.body else None
+    if arguments.command == "request":
+        work = request(arguments.method, arguments.url, headers, body, arguments.timeout)
+    else:
+        work = load.run(
+            load.Plan(
+                url=arguments.url,
+                body=body or b"",
+                headers=headers,
+                seconds=arguments.seconds,
+                timeout_seconds=arguments.timeout,
+                workers=arguments.workers,
+                rate=arguments.rate,
+                keep_alive=not arguments.new_connections,
+                stop_file=arguments.stop_file,
+                count_field=arguments.count_field,
+            )
+        )
+    print(json.dumps(asyncio.run(work)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,177 @@
+"""A bounded HTTP load driver that never retries and hides no outcome.
+
+Closed loop: so many senders, each sending its next request when the last was answered. Open loop: so many
+requests a second whatever the answers do, at most MAX_IN_FLIGHT at once; what that bound keeps back counts as
+`unsent`, and times count from the moment a request was due, so that a stalled server can't look fast.
+
+Every request is a POST: aiohttp sends those exactly once (it would repeat a GET on a connection that broke).
+"""
+
+import asyncio
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+OK: Final = "ok"
+UNSENT: Final = "unsent"
+MAX_IN_FLIGHT: Final = 500
+KEPT_FAILURES: Final = 20
+STOP_POLL_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to send, how often and for how long. Exactly one of `workers` and `rate` is set."""
+
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+    seconds: float
+    timeout_seconds: float
+    workers: int | None = None
+    rate: float | None = None
+    keep_alive: bool = True
+    stop_file: Path | None = None
+    count_field: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.workers is None) == (self.rate is None):
+            raise ValueError("set either workers (closed loop) or rate (open loop), not both")
+
+
+@dataclass
+class Tally:
+    """Outcomes so far."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=Counter)
+    latencies_ms: list[float] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def record(self, outcome: str, detail: str, at_seconds: float, latency_ms: float) -> None:
+        """Count one request; of the first failures, keep the words and the time since the start."""
+        self.outcomes[outcome] += 1
+        if outcome != UNSENT:
+            self.latencies_ms.append(latency_ms)
+        if outcome != OK and len(self.failures) < KEPT_FAILURES:
+            self.failures.append(
+                {"at_seconds": round(at_seconds, 3), "outcome": outcome, "detail": detail[:500]}
+            )
+
+    def summary(self, seconds: float) -> dict[str, Any]:
+        """The whole result as JSON. Quantiles are None when nothing was sent."""
+        ordered = sorted(self.latencies_ms)
+        return {
+            "seconds": round(seconds, 3),
+            "requests": sum(self.outcomes.values()),
+            "ok": self.outcomes[OK],
+            "failed": sum(count for outcome, count in self.outcomes.items() if outcome != OK),
+            "outcomes": dict(self.outcomes),
+            "counted": dict(self.counted),
+            "latency_ms": {name: quantile(ordered, q) for name, q in QUANTILES.items()},
+            "failures": self.failures,
+        }
+
+
+QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+
+
+def quantile(ordered: list[float], q: float) -> float | None:
+    """The smallest value with at least the share q at or below it; None without values."""
+    if not ordered:
+        return None
+    return round(ordered[math.ceil(q * len(ordered)) - 1], 3)
+
+
+async def send(session: aiohttp.ClientSession, plan: Plan) -> tuple[str, str, bytes]:
+    """Send one request: its outcome, the outcome in words, and the answer's body."""
+    try:
+        async with session.post(plan.url, data=plan.body, headers=plan.headers) as response:
+            answer = await response.read()
+    except TimeoutError:
+        return "timeout", f"no whole answer in {plan.timeout_seconds} s", b""
+    except aiohttp.ClientConnectorError as error:
+        return "connect", str(error), b""
+    except aiohttp.ClientPayloadError as error:
+        return "truncated", str(error), b""
+    except (aiohttp.ClientError, OSError) as error:
+        return "disconnected", f"{type(error).__name__}: {error}", b""
+    if response.status == 200:
+        return OK, "", answer
+    return f"http_{response.status}", answer.decode(errors="replace"), answer
+
+
+def field_of(answer: bytes, name: str) -> str:
+    """The top-level JSON field of this name as text, or why there is none, in brackets."""
+    try:
+        document = json.loads(answer)
+    except ValueError:
+        return "(no JSON)"
+    return str(document.get(name, "(absent)")) if isinstance(document, dict) else "(no object)"
+
+
+class Driver:
+    """One run of a plan."""
+
+    def __init__(self, plan: Plan, session: aiohttp.ClientSession) -> None:
+        self._plan = plan
+        self._session = session
+        self._tally = Tally()
+        self._started = time.monotonic()
+        self._over = False
+
+    async def run(self) -> dict[str, Any]:
+        """Send until the plan's seconds are over or its stop file exists; then await what is in flight."""
+        watcher = asyncio.create_task(self._watch())
+        if self._plan.rate is None:
+            await asyncio.gather(*(self._worker() for _ in range(self._plan.workers or 0)))
+        else:
+            await self._open_loop(self._plan.rate)
+        await watcher
+        return self._tally.summary(time.monotonic() - self._started)
+
+    async def _watch(self) -> None:
+        deadline = self._started + self._plan.seconds
+        stop = self._plan.stop_file
+        while time.monotonic() < deadline and not (stop and stop.exists()):  # noqa: ASYNC110 - a file tells no event
+            await asyncio.sleep(STOP_POLL_SECONDS)
+        self._over = True
+
+    async def _worker(self) -> None:
+        while not self._over:
+            await self._one(time.monotonic())
+
+    async def _open_loop(self, rate: float) -> None:
+        flying: set[asyncio.Task[None]] = set()
+        due = time.monotonic()
+        while not self._over:
+            if len(flying) < MAX_IN_FLIGHT:
+                task = asyncio.create_task(self._one(due))
+                flying.add(task)
+                task.add_done_callback(flying.discard)
+            else:
+                self._tally.record(UNSENT, f"{MAX_IN_FLIGHT} requests are in flight", due - self._started, 0)
+            due += 1 / rate
+            await asyncio.sleep(max(0, due - time.monotonic()))
+        await asyncio.gather(*flying)
+
+    async def _one(self, due: float) -> None:
+        outcome, detail, answer = await send(self._session, self._plan)
+        self._tally.record(outcome, detail, due - self._started, (time.monotonic() - due) * 1000)
+        if outcome == OK and self._plan.count_field:
+            self._tally.counted[field_of(answer, self._plan.count_field)] += 1
+
+
+async def run(plan: Plan) -> dict[str, Any]:
+    """Carry out the plan and return the summary."""
+    connector = aiohttp.TCPConnector(limit=0, force_close=not plan.keep_alive)
+    timeout = aiohttp.ClientTimeout(total=plan.timeout_seconds)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        return await Driver(plan, session).run()

@@ -1,0 +1,117 @@
+"""The load driver counts every outcome as what it was, and stops when told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from e2e.images.client import load
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def plan(url: str, **changes: object) -> load.Plan:
+    values = {"body": b"{}", "headers": {}, "seconds": 0.3, "timeout_seconds": 0.2, "workers": 1, **changes}
+    return load.Plan(url=url, **values)  # type: ignore[arg-type]
+
+
+async def answer(request: web.Request) -> web.StreamResponse:
+    return web.json_response({"model_version": "r1"})
+
+
+async def unavailable(request: web.Request) -> web.StreamResponse:
+    return web.Response(status=503, text="no healthy upstream")
+
+
+async def reset(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+async def half(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "10"})
+    await response.prepare(request)
+    await response.write(b"half")
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+async def stuck(request: web.Request) -> web.StreamResponse:
+    await asyncio.sleep(1)
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    ("handler", "outcome"),
+    [
+        (answer, "ok"),
+        (unavailable, "http_503"),
+        (reset, "disconnected"),
+        (half, "truncated"),
+        (stuck, "timeout"),
+    ],
+)
+@pytest.mark.parametrize("keep_alive", [True, False])
+async def test_each_outcome_has_its_name(handler: Handler, outcome: str, keep_alive: bool) -> None:
+    app = web.Application()
+    app.router.add_post("/", handler)
+    async with TestServer(app) as server:
+        result = await load.run(
+            plan(str(server.make_url("/")), keep_alive=keep_alive, count_field="model_version")
+        )
+    assert set(result["outcomes"]) == {outcome}
+    assert result["requests"] == result["outcomes"][outcome] == result["ok"] + result["failed"]
+    assert result["counted"] == ({"r1": result["ok"]} if outcome == "ok" else {})
+    assert bool(result["failures"]) == (outcome != "ok")
+
+
+async def test_a_refused_connection_is_counted() -> None:
+    result = await load.run(plan("http://127.0.0.1:1/", rate=20, workers=None))
+    assert set(result["outcomes"]) == {"connect"}
+
+
+async def test_the_open_loop_keeps_its_rate_while_the_server_is_slow() -> None:
+    app = web.Application()
+    app.router.add_post("/", stuck)
+    async with TestServer(app) as server:
+        result = await load.run(plan(str(server.make_url("/")), rate=50, workers=None, seconds=0.5))
+    assert result["outcomes"] == {"timeout": result["requests"]}
+    assert 15 <= result["requests"] <= 35
+
+
+async def test_the_bound_of_the_open_loop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "MAX_IN_FLIGHT", 2)
+    app = web.Application()
+    app.router.add_post("/", stuck)
+    async with TestServer(app) as server:
+        result = await load.run(plan(str(server.make_url("/")), rate=50, workers=None, timeout_seconds=5))
+    assert result["outcomes"]["ok"] == 2
+    assert result["outcomes"]["unsent"] > 5
+
+
+async def test_the_stop_file_ends_the_load(tmp_path: Path) -> None:
+    (tmp_path / "stop").touch()
+    app = web.Application()
+    app.router.add_post("/", answer)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/"))
+        result = await asyncio.wait_for(load.run(plan(url, seconds=60, stop_file=tmp_path / "stop")), 10)
+    assert result["seconds"] < 10
+
+
+def test_a_plan_is_closed_or_open() -> None:
+    with pytest.raises(ValueError, match="either workers"):
+        plan("http://127.0.0.1/", rate=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "q", "expected"),
+    [([], 0.99, None), ([5.0], 0.5, 5.0), ([1.0, 2.0], 0.5, 1.0), ([1.0, 2.0, 3.0], 0.99, 3.0)],
+)
+def test_a_quantile_is_a_value_that_occurred(values: list[float], q: float, expected: float | None) -> None:
+    assert load.quantile(values, q) == expected
