@@ -1,0 +1,244 @@
+"""`Cluster` over kubernetes.aio: its connections, authentication and TLS, with dicts for models."""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject, RESTResponse
+
+from tailbound.api.names import FIELD_MANAGER
+from tailbound.kube.errors import Conflict, KubeError, NameConflict, Transient, error_for, refusal
+from tailbound.kube.objects import controller_of, holder_of, key_of, metadata
+from tailbound.kube.protocol import Listing, Object, Propagation, WatchEvent
+from tailbound.kube.resources import EVENTS, TOKEN_REVIEWS, Resource
+
+PAGE_SIZE = 500
+CONNECT_TIMEOUT_SECONDS = 5.0
+# The API server sends a bookmark about once a minute: a stream that is silent for longer is dead.
+SILENCE_SECONDS = 90.0
+APPLY = "application/apply-patch+yaml"
+JSON = "application/json"
+
+
+class AioCluster:
+    """One connection pool to one API server. Safe for many tasks of one event loop.
+
+    `timeout_seconds` bounds every request except a watch, from connecting to the last byte.
+    """
+
+    def __init__(
+        self, configuration: Configuration, *, timeout_seconds: float = 10.0, user_agent: str = "tailbound"
+    ) -> None:
+        self._configuration = configuration
+        self._rest = RESTClientObject(configuration)
+        self._timeout_seconds = timeout_seconds
+        self._user_agent = user_agent
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
+        try:
+            return await self._json("GET", resource.path(namespace, name))
+        except _NotFound:
+            return None
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Listing:
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(PAGE_SIZE)}
+        items: list[Object] = []
+        while True:
+            try:
+                page = await self._json("GET", resource.path(namespace), query)
+            except _NotFound as error:
+                raise Transient(
+                    f"{resource.plural} cannot be listed, is its CRD installed? {error}"
+                ) from error
+            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+            items += [{**item, **kind} for item in page.get("items") or ()]
+            meta = metadata(page)
+            if not meta.get("continue"):
+                return Listing(tuple(items), str(meta["resourceVersion"]))
+            query["continue"] = str(meta["continue"])
+
+    async def watch(
+        self,
+        resource: Resource,
+        resource_version: str,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: float = 300.0,
+    ) -> AsyncIterator[WatchEvent]:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, int(timeout_seconds))),
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+        }
+        timeout = aiohttp.ClientTimeout(
+            total=timeout_seconds + 10, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=SILENCE_SECONDS
+        )
+        try:
+            response = await self._send("GET", resource.path(namespace), query, timeout=timeout)
+            async with response.response:
+                async for line in response.response.content:
+                    yield _watch_event(json.loads(line))
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Transient(f"watch of {resource.plural} broke: {error or type(error).__name__}") from error
+
+    async def create(self, resource: Resource, body: Object) -> Object:
+        namespace, name = key_of(body)
+        existing = await self.get(resource, namespace, name)
+        if existing is not None:
+            raise _taken(resource, body, existing)
+        status, created = await self._apply(resource.path(namespace, name), body, force=False)
+        if status != 201:
+            # It appeared between the two requests and took in our fields: the next look tells whose it is.
+            raise Conflict(f"{resource.kind} {name} was created by somebody else meanwhile")
+        return created
+
+    async def apply(self, resource: Resource, body: Object) -> Object:
+        namespace, name = key_of(body)
+        _require_guards(body)
+        return (await self._apply(resource.path(namespace, name), body, force=True))[1]
+
+    async def apply_status(self, resource: Resource, body: Object) -> Object:
+        namespace, name = key_of(body)
+        _require_guards(body)
+        return (await self._apply(resource.path(namespace, name, "status"), body, force=True))[1]
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        uid: str,
+        resource_version: str,
+        propagation: Propagation = "Background",
+    ) -> None:
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation,
+            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+        }
+        try:
+            await self._json("DELETE", resource.path(namespace, name), body=options)
+        except _NotFound:
+            return
+
+    async def insert(self, resource: Resource, body: Object) -> Object:
+        namespace, _ = key_of(body)
+        return await self._json("POST", resource.path(namespace), {"fieldManager": FIELD_MANAGER}, body)
+
+    async def replace(self, resource: Resource, body: Object) -> Object:
+        namespace, name = key_of(body)
+        return await self._json("PUT", resource.path(namespace, name), {"fieldManager": FIELD_MANAGER}, body)
+
+    async def create_event(self, body: Object) -> None:
+        await self.insert(EVENTS, body)
+
+    async def review_token(self, token: str, audiences: Sequence[str]) -> Object:
+        review = {
+            "apiVersion": TOKEN_REVIEWS.api_version,
+            "kind": TOKEN_REVIEWS.kind,
+            "spec": {"token": token, "audiences": list(audiences)},
+        }
+        answer = await self._json("POST", TOKEN_REVIEWS.path(), body=review)
+        return dict(answer.get("status") or {})
+
+    async def close(self) -> None:
+        await self._rest.close()
+
+    async def _apply(self, path: str, body: Object, *, force: bool) -> tuple[int, Object]:
+        # managedFields may not be sent with an apply; everything else goes as it is.
+        meta = {key: value for key, value in metadata(body).items() if key != "managedFields"}
+        query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        return await self._exchange("PATCH", path, query, {**body, "metadata": meta}, APPLY)
+
+    async def _json(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None
+    ) -> Object:
+        return (await self._exchange(method, path, query, body))[1]
+
+    async def _exchange(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Any, content_type: str = JSON
+    ) -> tuple[int, Object]:
+        timeout = aiohttp.ClientTimeout(
+            total=self._timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, self._timeout_seconds)
+        )
+        try:
+            response = await self._send(method, path, query, body, content_type, timeout=timeout)
+            async with response.response:
+                return response.status, json.loads(await response.response.read())
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Transient(f"{method} {path}: {error or type(error).__name__}") from error
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        *,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, of connecting, reading and the whole
+    ) -> RESTResponse:
+        filled = {key: value for key, value in (query or {}).items() if value}
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(filled)}" if filled else "")
+        headers = {"Accept": JSON, "Content-Type": content_type, "User-Agent": self._user_agent}
+        authorization = await self._configuration.get_api_key_with_prefix("BearerToken")
+        if authorization:
+            headers["Authorization"] = authorization
+        response: RESTResponse = await self._rest.request(
+            method, url, headers=headers, body=body, _request_timeout=timeout
+        )
+        if response.status >= 400:
+            async with response.response:
+                raise _error(
+                    response.status, await response.response.read(), response.getheader("Retry-After")
+                )
+        return response
+
+
+class _NotFound(Conflict):
+    """404: harmless when reading or deleting, else what the write spoke of is gone."""
+
+
+def _error(status: int, text: bytes, retry_after: str | None) -> KubeError:
+    try:
+        body: Any = json.loads(text)
+    except ValueError:
+        body = text.decode(errors="replace")
+    answer = refusal(status, body, retry_after)
+    return _NotFound(answer.message) if status == 404 else error_for(answer)
+
+
+def _watch_event(line: Any) -> WatchEvent:
+    if line["type"] == "ERROR":
+        raise error_for(refusal(int(line["object"].get("code") or 500), line["object"], None))
+    return WatchEvent(line["type"], line["object"])
+
+
+def _taken(resource: Resource, body: Object, existing: Object) -> KubeError:
+    name = key_of(body)[1]
+    wanted, present = controller_of(body), controller_of(existing)
+    if wanted is not None and (present is None or present.get("uid") != wanted.get("uid")):
+        return NameConflict(resource.kind, name, holder_of(existing))
+    return Conflict(f"{resource.kind} {name} exists already")
+
+
+def _require_guards(body: Object) -> None:
+    missing = [field for field in ("uid", "resourceVersion") if not metadata(body).get(field)]
+    if missing:
+        raise ValueError(
+            f"an apply of {body.get('kind')} {key_of(body)[1]} needs metadata.{' and '.join(missing)}"
+        )

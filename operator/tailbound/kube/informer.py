@@ -1,0 +1,104 @@
+"""Keeps a store equal to the API server: list, watch with bookmarks, and list again every few minutes.
+
+The periodic list is no luxury: a watch that was restarted after 410 never tells what was deleted meanwhile.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+from tailbound.kube.errors import Expired, KubeError, Transient
+from tailbound.kube.objects import metadata
+from tailbound.kube.protocol import Cluster
+from tailbound.kube.resources import Resource
+from tailbound.kube.store import ObjectStore
+
+FIRST_BACKOFF_SECONDS = 0.2
+LAST_BACKOFF_SECONDS = 30.0
+
+
+class Informer:
+    """Runs until cancelled. `synced` is set after the first full list; `last_heard` is monotonic seconds."""
+
+    def __init__(  # noqa: PLR0913 - time and chance are parameters
+        self,
+        cluster: Cluster,
+        resource: Resource,
+        store: ObjectStore,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        relist_seconds: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+        on_error: Callable[[KubeError], None] | None = None,
+    ) -> None:
+        self.resource = resource
+        self.store = store
+        self.synced = asyncio.Event()
+        self.last_heard = clock()
+        self._cluster = cluster
+        self._namespace = namespace
+        self._selector = label_selector
+        self._relist_seconds = relist_seconds
+        self._clock = clock
+        self._jitter = jitter
+        self._on_error = on_error
+
+    async def run(self) -> None:
+        """List and watch for ever. Errors of the API server are waited out with a jittered backoff."""
+        backoff = FIRST_BACKOFF_SECONDS
+        while True:
+            try:
+                version = await self._list()
+                backoff = FIRST_BACKOFF_SECONDS
+                await self._follow(version)
+            except Expired:
+                continue
+            except KubeError as error:
+                if self._on_error is not None:
+                    self._on_error(error)
+                await asyncio.sleep(backoff * (0.5 + self._jitter()))
+                backoff = min(backoff * 2, LAST_BACKOFF_SECONDS)
+
+    async def _list(self) -> str:
+        listing = await self._cluster.list(self.resource, self._namespace, self._selector)
+        self.last_heard = self._clock()
+        self.store.replace(listing.items, listing.resource_version)
+        self.synced.set()
+        return listing.resource_version
+
+    async def _follow(self, version: str) -> None:
+        """Watch until it is time for the next list. A broken stream is resumed from the last version seen."""
+        until = self._clock() + self._relist_seconds * (0.8 + 0.4 * self._jitter())
+        failures = 0
+        while (left := until - self._clock()) > 0:
+            try:
+                version, heard = await self._watch(version, left)
+                failures = 0 if heard else failures + 1
+            except Expired:
+                raise
+            except Transient as error:
+                failures += 1
+                if failures > 3:
+                    raise
+                if self._on_error is not None:
+                    self._on_error(error)
+            if failures:
+                await asyncio.sleep(FIRST_BACKOFF_SECONDS * 2**failures * (0.5 + self._jitter()))
+
+    async def _watch(self, version: str, timeout_seconds: float) -> tuple[str, bool]:
+        heard = False
+        events = self._cluster.watch(
+            self.resource, version, self._namespace, self._selector, timeout_seconds=max(1.0, timeout_seconds)
+        )
+        async for event in events:
+            heard = True
+            self.last_heard = self._clock()
+            version = str(metadata(event.object).get("resourceVersion") or version)
+            if event.type == "DELETED":
+                self.store.remove(event.object)
+            elif event.type != "BOOKMARK":
+                self.store.upsert(event.object)
+        return version, heard

@@ -1,0 +1,112 @@
+"""An in-memory copy of one kind, fed by watches, full lists and the responses of our own writes.
+
+The three arrive in any order, so the newer resourceVersion wins, over deletions too: what was under way when
+an object went does not bring it back, while one that only left a label selector may return.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+from tailbound.kube.objects import Key, key_of, uid_of, version_of
+from tailbound.kube.protocol import Object
+
+# Deletions are remembered this many deletions long: a list or a response that was under way when the object
+# went is answered within seconds.
+REMEMBERED_DELETIONS = 10_000
+
+
+def _no_index(_: Object) -> Iterable[Hashable]:
+    return ()
+
+
+class ObjectStore:
+    """Objects by namespace and name, and by whatever `index` says.
+
+    `on_change(old, new)` is called after every difference; one of them is None when an object comes or goes.
+    """
+
+    def __init__(
+        self,
+        on_change: Callable[[Object | None, Object | None], None] | None = None,
+        index: Callable[[Object], Iterable[Hashable]] = _no_index,
+    ) -> None:
+        self._objects: dict[Key, Object] = {}
+        self._index: dict[Hashable, dict[Key, Object]] = {}
+        self._deleted: dict[str, int] = {}
+        self._listeners: list[Callable[[Object | None, Object | None], None]] = []
+        self._keys_of = index
+        if on_change is not None:
+            self._listeners.append(on_change)
+
+    def subscribe(self, on_change: Callable[[Object | None, Object | None], None]) -> None:
+        """Call `on_change(old, new)` after every later difference."""
+        self._listeners.append(on_change)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(tuple(self._objects.values()))
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """The object as last seen, or None."""
+        return self._objects.get((namespace, name))
+
+    def indexed(self, value: Hashable) -> tuple[Object, ...]:
+        """Every object that `index` puts under `value`, in order of namespace and name."""
+        bucket = self._index.get(value, {})
+        return tuple(bucket[key] for key in sorted(bucket))
+
+    def upsert(self, obj: Object) -> bool:
+        """Take in a state of an object; False if a newer one, or its deletion, is known already."""
+        key = key_of(obj)
+        old = self._objects.get(key)
+        version = version_of(obj)
+        if version <= self._deleted.get(uid_of(obj), -1) or (old is not None and version <= version_of(old)):
+            return False
+        self._put(key, old, obj)
+        return True
+
+    def remove(self, obj: Object, version: int | None = None) -> bool:
+        """Take in a deletion, which happened at `version` (default: the object's own, as watches tell it).
+
+        False if another or a newer object of that name is there, or none.
+        """
+        gone_at = version_of(obj) if version is None else version
+        uid = uid_of(obj)
+        self._bury(uid, gone_at)
+        key = key_of(obj)
+        old = self._objects.get(key)
+        if old is None or uid_of(old) != uid or version_of(old) > gone_at:
+            return False
+        self._put(key, old, None)
+        return True
+
+    def replace(self, objects: Sequence[Object], resource_version: str) -> int:
+        """Take in a full list: what it lacks is gone, unless newer than the list. Returns the differences."""
+        listed = {key_of(obj) for obj in objects}
+        version = int(resource_version)
+        missing = [obj for key, obj in self._objects.items() if key not in listed]
+        return sum([self.remove(obj, version) for obj in missing]) + sum(
+            [self.upsert(obj) for obj in objects]
+        )
+
+    def _put(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is not None:
+            for value in self._keys_of(old):
+                bucket = self._index[value]
+                del bucket[key]
+                if not bucket:
+                    del self._index[value]
+        if new is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = new
+            for value in self._keys_of(new):
+                self._index.setdefault(value, {})[key] = new
+        for listener in self._listeners:
+            listener(old, new)
+
+    def _bury(self, uid: str, version: int) -> None:
+        self._deleted[uid] = max(version, self._deleted.pop(uid, version))
+        if len(self._deleted) > REMEMBERED_DELETIONS:
+            del self._deleted[next(iter(self._deleted))]
