@@ -45,7 +45,9 @@ class Reason(StrEnum):
     STARTING = "Starting"  # pods exist and are not Ready yet, without a known obstacle
     FETCHING = "Fetching"  # the fetch container is downloading
     ROLLING_OUT = "RollingOut"  # a newer revision starts while an older one serves
-    WAITING_FOR_GATEWAY = "WaitingForGateway"  # a Ready gateway pod has not acknowledged yet; the message names it
+    WAITING_FOR_GATEWAY = (
+        "WaitingForGateway"  # a Ready gateway pod has not acknowledged yet; the message names it
+    )
     NO_GATEWAY = "NoGateway"  # no gateway pod is Ready
     STOPPED = "Stopped"  # spec.stopped
     # Obstacles outside the spec: they end by themselves once the cause is mended.
@@ -62,7 +64,9 @@ class Reason(StrEnum):
     SOURCE_UNREACHABLE = "SourceUnreachable"
     ADDRESS_DENIED = "AddressDenied"  # the source resolves to an address that fetching may not reach
     INSUFFICIENT_STORAGE = "InsufficientStorage"
-    RUNTIME_CHANGED = "RuntimeChanged"  # a fresh rendering differs from the stored one; serving pods are untouched
+    RUNTIME_CHANGED = (
+        "RuntimeChanged"  # a fresh rendering differs from the stored one; serving pods are untouched
+    )
     ROUTE_REJECTED = "RouteRejected"  # Envoy refused this service's route; the message quotes it
     HOST_CONFLICT = "HostConflict"  # another service owns one of spec.hosts
     # Obstacles in the spec or beside it: somebody must change something.

@@ -24,9 +24,13 @@ COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 GATEWAY_COMPONENT: Final = "gateway"
 
 # Marks on a ControllerRevision. They outlive a lost status.
-PROMOTED_AT_ANNOTATION: Final = f"{GROUP}/promoted-at"  # RFC 3339; set once, when its traffic share of 100 was observed
+PROMOTED_AT_ANNOTATION: Final = (
+    f"{GROUP}/promoted-at"  # RFC 3339; set once, when its traffic share of 100 was observed
+)
 STABLE_ANNOTATION: Final = f"{GROUP}/stable"  # "true" on the last fully promoted revision, absent elsewhere
-SPEC_HASH_ANNOTATION: Final = f"{GROUP}/spec-hash"  # digest of the spec fields that the revision was made from
+SPEC_HASH_ANNOTATION: Final = (
+    f"{GROUP}/spec-hash"  # digest of the spec fields that the revision was made from
+)
 
 # On a HardwareClass: "true" makes it the one that services without `hardware.class` get.
 DEFAULT_CLASS_ANNOTATION: Final = f"{GROUP}/is-default-class"

@@ -23,7 +23,9 @@ SCRATCH_MOUNT: Final = "/tmp"  # noqa: S108 - a mount point of its own in the po
 
 HTTP_PORT_NAME: Final = "http"  # required: Open Inference Protocol v2 over HTTP/1.1
 GRPC_PORT_NAME: Final = "grpc"  # optional: Open Inference Protocol v2 over h2c
-METRICS_PORT_NAME: Final = "metrics"  # optional: Prometheus text format at /metrics; else the http port has it
+METRICS_PORT_NAME: Final = (
+    "metrics"  # optional: Prometheus text format at /metrics; else the http port has it
+)
 
 
 class Env(StrEnum):
@@ -34,7 +36,9 @@ class Env(StrEnum):
     MODEL_FORMAT = "TAILBOUND_MODEL_FORMAT"
     REVISION = "TAILBOUND_REVISION"  # the revision's name, for logs and metrics
     REQUEST_TIMEOUT_SECONDS = "TAILBOUND_REQUEST_TIMEOUT_SECONDS"  # decimal seconds: spec.timeout
-    DRAIN_SECONDS = "TAILBOUND_DRAIN_SECONDS"  # serve on for this long after SIGTERM while readiness answers 503
+    DRAIN_SECONDS = (
+        "TAILBOUND_DRAIN_SECONDS"  # serve on for this long after SIGTERM while readiness answers 503
+    )
     CPU_LIMIT = "TAILBOUND_CPU_LIMIT"  # whole CPUs, at least 1, rounded up from resources.cpu
 
 
@@ -57,7 +61,9 @@ class Termination(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     reason: TerminationReason
-    message: str = Field(description="One sentence for a person: what was wrong, with which value, and the remedy.")
+    message: str = Field(
+        description="One sentence for a person: what was wrong, with which value, and the remedy."
+    )
 
 
 def model_path(model_format: str) -> str:

@@ -36,7 +36,9 @@ class AppliedRoute(_Document):
     """A state of one service that Envoy has acknowledged, or that it refused."""
 
     generation: int = Field(description="metadata.generation of the InferenceService that was projected.")
-    traffic_generation: int = Field(description="status.traffic.generation that was projected; 0 if there was none.")
+    traffic_generation: int = Field(
+        description="status.traffic.generation that was projected; 0 if there was none."
+    )
 
 
 class RejectedRoute(AppliedRoute):
@@ -51,14 +53,17 @@ class ServiceObservation(_Document):
     applied: AppliedRoute | None = None
     rejected: RejectedRoute | None = None
     denied_hosts: tuple[str, ...] = Field(
-        default=(), description="Entries of spec.hosts that another service owns, or that name a cluster service."
+        default=(),
+        description="Entries of spec.hosts that another service owns, or that name a cluster service.",
     )
 
 
 class Observed(_Document):
     """Body of GET /observed?service=NAMESPACE/NAME (repeatable; without it, every service)."""
 
-    envoy_start_time: AwareDatetime | None = Field(description="When this Envoy started; absent while it is not up.")
+    envoy_start_time: AwareDatetime | None = Field(
+        description="When this Envoy started; absent while it is not up."
+    )
     synced: bool = Field(description="The first full configuration was acknowledged by this Envoy.")
     services: dict[str, ServiceObservation] = Field(description="By NAMESPACE/NAME.")
 

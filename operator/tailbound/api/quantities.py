@@ -1,0 +1,253 @@
+"""Durations, percentages and Kubernetes quantities: strings in the API, exact numbers here.
+
+Each type parses a string, compares by value, and writes itself in one canonical form, so that two spellings of the
+same amount are the same spec. Parse errors are ValueErrors whose message names the value and the remedy.
+"""
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import ROUND_CEILING, Decimal
+from functools import total_ordering
+from typing import Any, Final, Self
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from tailbound.api.schema import Rule, matches, refusal, with_rules
+
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
+_DURATION_MESSAGE: Final = "'{value}' is not a duration: write a whole number and one of the units ms, s, m, h, for example 100ms, 2s or 5m"
+
+_PERCENTAGE: Final = re.compile(r"(?:100(?:\.0{1,4})?|[0-9]{1,2}(?:\.[0-9]{1,4})?)%")
+_PERCENTAGE_MESSAGE: Final = (
+    "'{value}' is not a percentage from 0% to 100%: write a number with at most four decimals and a percent sign, "
+    "for example 0.1%"
+)
+
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]?))"
+)
+_DECIMAL_SUFFIXES: Final = {
+    -9: "n",
+    -6: "u",
+    -3: "m",
+    0: "",
+    3: "k",
+    6: "M",
+    9: "G",
+    12: "T",
+    15: "P",
+    18: "E",
+}
+_BINARY_SUFFIXES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_EXPONENTS: Final = {suffix: exponent for exponent, suffix in _DECIMAL_SUFFIXES.items()}
+_NANO: Final = Decimal("1e-9")
+
+
+class _Text:
+    """Pydantic glue of a type that is a string in the API."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The value that `text` spells. Raises ValueError."""
+        raise NotImplementedError
+
+    @classmethod
+    def _validate(cls, raw: Any) -> Self:
+        if isinstance(raw, cls):
+            return raw
+        if not isinstance(raw, str):
+            raise refusal(f"{raw!r} must be a string: put it in quotes")
+        try:
+            return cls.parse(raw)
+        except ValueError as error:
+            raise refusal(str(error)) from error
+
+    @classmethod
+    def _schema(cls) -> JsonSchemaValue:
+        raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._validate, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return cls._schema()
+
+
+@dataclass(frozen=True, order=True)
+class Duration(_Text):
+    """A length of time in whole milliseconds; `90s` in the API."""
+
+    milliseconds: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Duration":
+        """The duration that e.g. `100ms`, `2s`, `5m` or `1h` spells. Raises ValueError."""
+        match = _DURATION.fullmatch(text)
+        if match is None:
+            raise ValueError(_DURATION_MESSAGE.replace("{value}", text))
+        return cls(int(match[1]) * _UNITS_MS[match[2]])
+
+    @property
+    def timedelta(self) -> timedelta:
+        """The same length for the standard library."""
+        return timedelta(milliseconds=self.milliseconds)
+
+    @property
+    def seconds(self) -> Decimal:
+        """The same length in exact decimal seconds."""
+        return Decimal(self.milliseconds) / 1000
+
+    def __str__(self) -> str:
+        """The shortest spelling: the largest unit that divides it."""
+        if self.milliseconds == 0:
+            return "0s"
+        unit = next(unit for unit in ("h", "m", "s", "ms") if self.milliseconds % _UNITS_MS[unit] == 0)
+        return f"{self.milliseconds // _UNITS_MS[unit]}{unit}"
+
+    @classmethod
+    def _schema(cls) -> JsonSchemaValue:
+        return with_rules({"type": "string", "maxLength": 32}, matches(_DURATION.pattern, _DURATION_MESSAGE))
+
+
+def duration_between(lowest: str, highest: str, why: str) -> Rule:
+    """A rule for a Duration: from `lowest` to `highest`, both included; `why` ends the sentence."""
+    low, high = Duration.parse(lowest), Duration.parse(highest)
+    malformed = f"!self.matches('^{_DURATION.pattern}$')"
+    return Rule(
+        cel=f"{malformed} || (duration(self) >= duration('{low}') && duration(self) <= duration('{high}'))",
+        holds=lambda value: low <= value <= high,
+        message=f"'{{value}}' is out of range: write a duration from {low} to {high}, {why}",
+    )
+
+
+@dataclass(frozen=True, order=True)
+class Percentage(_Text):
+    """A share from 0 to 100 percent, exact; `0.1%` in the API."""
+
+    percent: Decimal
+
+    @classmethod
+    def parse(cls, text: str) -> "Percentage":
+        """The share that e.g. `0.1%` spells. Raises ValueError."""
+        if _PERCENTAGE.fullmatch(text) is None:
+            raise ValueError(_PERCENTAGE_MESSAGE.replace("{value}", text))
+        return cls(Decimal(text[:-1]))
+
+    @property
+    def fraction(self) -> Decimal:
+        """The same share from 0 to 1."""
+        return self.percent / 100
+
+    def __str__(self) -> str:
+        """Without needless zeros."""
+        text = f"{self.percent:f}"
+        return (text.rstrip("0").rstrip(".") if "." in text else text) + "%"
+
+    @classmethod
+    def _schema(cls) -> JsonSchemaValue:
+        rule = matches(_PERCENTAGE.pattern, _PERCENTAGE_MESSAGE)
+        return with_rules({"type": "string", "maxLength": 32}, rule)
+
+
+@total_ordering
+@dataclass(frozen=True, eq=False)
+class Quantity(_Text):
+    """A Kubernetes resource quantity: `500m`, `4Gi`. Equal amounts are equal however they were spelt."""
+
+    amount: Decimal
+    binary: bool = field(default=False)
+    """Written with a binary suffix."""
+    exponent: bool = field(default=False)
+    """Written with a decimal exponent, as in 1e3."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Quantity":
+        """The quantity that `text` spells, rounded up to nano as Kubernetes does. Raises ValueError."""
+        match = _QUANTITY.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"'{text}' is not a quantity: write for example 500m or 2 for CPUs, 4Gi for memory"
+            )
+        number, exponent, binary, suffix = match.groups()
+        if exponent is not None:
+            factor = Decimal(10) ** int(exponent[1:])
+        elif binary is not None:
+            factor = Decimal(1024) ** _BINARY_SUFFIXES.index(binary)
+        else:
+            factor = Decimal(10) ** _EXPONENTS[suffix]
+        amount = (Decimal(number) * factor).quantize(_NANO, rounding=ROUND_CEILING)
+        return cls(amount, binary=binary is not None, exponent=exponent is not None)
+
+    @classmethod
+    def _validate(cls, raw: Any) -> "Quantity":
+        if isinstance(raw, int) and not isinstance(raw, bool):
+            return cls(Decimal(raw))
+        return super()._validate(raw)
+
+    def ceil(self) -> int:
+        """The smallest whole number that is not below it: whole CPUs, whole bytes."""
+        return int(self.amount.to_integral_value(rounding=ROUND_CEILING))
+
+    def __eq__(self, other: object) -> bool:
+        return self.amount == other.amount if isinstance(other, Quantity) else NotImplemented
+
+    def __lt__(self, other: "Quantity") -> bool:
+        return self.amount < other.amount
+
+    def __hash__(self) -> int:
+        return hash(self.amount)
+
+    def __str__(self) -> str:
+        """The form in which the API server stores it, so that a comparison with a stored object is exact."""
+        whole = self.amount == self.amount.to_integral_value()
+        if self.binary and whole and abs(self.amount) >= 1024:
+            return self._binary_form(int(self.amount))
+        return self._decimal_form()
+
+    @staticmethod
+    def _binary_form(amount: int) -> str:
+        power = 0
+        while power < len(_BINARY_SUFFIXES) - 1 and amount % 1024 == 0:
+            amount //= 1024
+            power += 1
+        return f"{amount}{_BINARY_SUFFIXES[power]}"
+
+    def _decimal_form(self) -> str:
+        nanos = int(self.amount / _NANO)
+        if nanos == 0:
+            return "0"
+        power = -9
+        while power < 18 and nanos % 1000 == 0:
+            nanos //= 1000
+            power += 3
+        if self.exponent:
+            return f"{nanos}e{power}" if power else f"{nanos}"
+        return f"{nanos}{_DECIMAL_SUFFIXES[power]}"
+
+    @classmethod
+    def _schema(cls) -> JsonSchemaValue:
+        return {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "maxLength": 32,
+        }
+
+
+def quantity_at_least(lowest: str, remedy: str) -> Rule:
+    """A rule for a Quantity: well formed and not below `lowest`."""
+    low = Quantity.parse(lowest)
+    return Rule(
+        cel=f"isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('{low}')) >= 0",
+        holds=lambda value: value >= low,
+        message=f"'{{value}}' is not a quantity of at least {low}: {remedy}",
+    )

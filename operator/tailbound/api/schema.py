@@ -1,0 +1,191 @@
+"""What a model needs to be both a parser and a structural schema: rules, list types and the base class.
+
+A `Rule` is written once and enforced twice: the API server evaluates `cel` when an object is written, and Python
+evaluates `holds` when a stored object is read, because an object may be older than the rule. Both refuse with the
+same sentence, which names the field and the value and says what to do.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+VALIDATIONS: Final = "x-kubernetes-validations"
+
+
+def refusal(message: str) -> PydanticCustomError:
+    """A validation error that carries our sentence and nothing of pydantic's own."""
+    return PydanticCustomError("tailbound_rule", "{message}", {"message": message})
+
+
+def cel_string(text: str) -> str:
+    """A CEL string literal. CEL reads every escape that JSON writes."""
+    return json.dumps(text)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that must hold of a value.
+
+    `message` may hold `{value}`: the offending value, given by `value_cel` on the API server and by `value` here.
+    `on_create_only` is for rules on the root: a root changes with every status write, so that the API server
+    would otherwise refuse the status of an object that is older than the rule.
+    """
+
+    cel: str
+    holds: Callable[[Any], bool]
+    message: str
+    value_cel: str = "self"
+    value: Callable[[Any], Any] = _itself
+    field_path: str | None = None
+    on_create_only: bool = False
+
+    def check(self, value: Any) -> Any:
+        """The value itself, or a validation error with this rule's message."""
+        if not self.holds(value):
+            raise refusal(self.message.replace("{value}", str(self.value(value))))
+        return value
+
+    def to_schema(self) -> dict[str, Any]:
+        """One entry of x-kubernetes-validations."""
+        entry: dict[str, Any] = {"rule": self.cel, "message": self.message.replace("{value}", "the value")}
+        if "{value}" in self.message:
+            before, after = (cel_string(part) for part in self.message.split("{value}"))
+            entry["messageExpression"] = f"{before} + string({self.value_cel}) + {after}"
+        if self.field_path is not None:
+            entry["fieldPath"] = self.field_path
+        if self.on_create_only:
+            entry["rule"] = f"oldSelf.hasValue() || ({self.cel})"
+            entry["optionalOldSelf"] = True
+        return entry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return with_rules(handler(schema), self)
+
+
+def with_rules(schema: JsonSchemaValue, *rules: Rule) -> JsonSchemaValue:
+    """The schema with these rules behind those that it has."""
+    entries = [*schema.get(VALIDATIONS, []), *(rule.to_schema() for rule in rules)]
+    return {**schema, VALIDATIONS: entries} if entries else schema
+
+
+def matches(pattern: str, message: str, unless: str = "") -> Rule:
+    """A rule that the whole string matches `pattern`, or else matches `unless`, whose refusal another rule words.
+
+    Both patterns must mean the same to RE2 and to Python.
+    """
+    wanted = re.compile(pattern)
+    excused = re.compile(unless) if unless else None
+    cel = f"self.matches({cel_string(f'^(?:{pattern})$')})"
+    if unless:
+        cel = f"self.matches({cel_string(f'^(?:{unless})$')}) || {cel}"
+    return Rule(
+        cel=cel,
+        holds=lambda text: bool(wanted.fullmatch(text) or (excused and excused.fullmatch(text))),
+        message=message,
+    )
+
+
+@dataclass(frozen=True)
+class _ListType:
+    """How server-side apply merges a list; for maps and sets also: no two items with the same key."""
+
+    list_type: str
+    key: str | None = None
+
+    def _check(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        seen: set[Any] = set()
+        for item in items:
+            identity = getattr(item, self.key) if self.key is not None else item
+            if identity in seen:
+                raise refusal(f"{identity!r} is listed twice: remove one of the two")
+            seen.add(identity)
+        return items
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        if self.list_type == "atomic":
+            return handler(source)
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        result = {**handler(schema), "x-kubernetes-list-type": self.list_type}
+        if self.key is not None:
+            result["x-kubernetes-list-map-keys"] = [self.key]
+        return result
+
+
+ATOMIC: Final = _ListType("atomic")
+SET: Final = _ListType("set")
+
+
+def list_map(key: str) -> _ListType:
+    """A list whose items are told apart by the field `key` (a name without capitals, the same in Python)."""
+    return _ListType("map", key)
+
+
+class Model(BaseModel):
+    """Base of everything stored in the API server: frozen, camelCase there and snake_case here.
+
+    Fields that this version does not know are ignored: a newer CRD may have stored them.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """What must hold across fields."""
+
+    why_required: ClassVar[Mapping[str, str]] = {}
+    """Required fields, by their name in the API, whose absence is refused with a reason of our own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _required_fields_are_there(cls, raw: Any) -> Any:
+        if isinstance(raw, Mapping):
+            for name, message in cls.why_required.items():
+                if raw.get(name) is None:
+                    raise refusal(message)
+        return raw
+
+    @model_validator(mode="after")
+    def _rules_hold(self) -> "Model":
+        for rule in self.rules:
+            rule.check(self)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        result = handler.resolve_ref_schema(handler(schema))
+        presence = tuple(
+            Rule(cel=f"has(self.{name})", holds=lambda _: True, message=message)
+            for name, message in cls.why_required.items()
+        )
+        required = [name for name in result.pop("required", []) if name not in cls.why_required]
+        if required:
+            result["required"] = required
+        result.update(with_rules(result, *presence, *cls.rules))
+        return result
