@@ -1,0 +1,75 @@
+"""The harness itself: what the other integration tests take for granted."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import ControlPlane
+from e2e.cluster.binaries import KUBERNETES_VERSION
+from e2e.cluster.processes import ProcessError, wait_for
+
+
+def writes(control_plane: ControlPlane, name: str) -> list[tuple[str, str]]:
+    events = map(json.loads, control_plane.audit_log.read_text().splitlines())
+    return [
+        (event["verb"], event["user"]["username"])
+        for event in events
+        if event.get("objectRef", {}).get("name") == name
+    ]
+
+
+def test_version_is_the_one_named(control_plane: ControlPlane) -> None:
+    assert json.loads(control_plane.kubectl("get", "--raw", "/version"))["gitVersion"] == KUBERNETES_VERSION
+
+
+def test_audit_log_names_the_user_of_each_write_and_no_read(control_plane: ControlPlane) -> None:
+    control_plane.kubectl("create", "namespace", "audited")
+    control_plane.kubectl("get", "namespace", "audited")
+    control_plane.kubectl("label", "namespace", "audited", "seen=yes")
+    assert writes(control_plane, "audited") == [("create", "admin"), ("patch", "admin")]
+
+
+@pytest.mark.parametrize("group", [None, "readers"])
+def test_user_has_only_what_a_role_gives(control_plane: ControlPlane, group: str | None) -> None:
+    kubeconfig = str(control_plane.kubeconfig_for("alice", group))
+    if group is not None:
+        control_plane.kubectl(
+            "create", "clusterrolebinding", "readers", "--clusterrole=view", "--group=readers"
+        )
+    answer = control_plane.kubectl(
+        "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", f"--kubeconfig={kubeconfig}"
+    )
+    assert answer == "alice"
+    if group is None:
+        with pytest.raises(ProcessError, match='User "alice" cannot list resource "configmaps"'):
+            control_plane.kubectl("get", "configmaps", f"--kubeconfig={kubeconfig}")
+    else:
+        control_plane.kubectl("get", "configmaps", f"--kubeconfig={kubeconfig}")
+
+
+def test_service_account_authenticates_with_a_token(control_plane: ControlPlane) -> None:
+    control_plane.kubectl("create", "serviceaccount", "robot", "-n", "default")
+    kubeconfig = control_plane.kubeconfig_for_service_account("default", "robot")
+    answer = control_plane.kubectl(
+        "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", f"--kubeconfig={kubeconfig}"
+    )
+    assert answer == "system:serviceaccount:default:robot"
+
+
+def test_second_control_plane_runs_beside_with_controllers_and_survives_an_outage(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    with ControlPlane.start(tmp_path, controller_manager=True) as other:
+        assert other.server != control_plane.server
+        other.kubectl("create", "namespace", "short-lived")
+        wait_for(
+            "default ServiceAccount",
+            lambda: "default" in other.kubectl("get", "serviceaccounts", "-n", "short-lived", "-o", "name"),
+            30,
+        )
+        other.stop_apiserver()
+        with pytest.raises(ProcessError):
+            other.kubectl("get", "namespaces")
+        other.start_apiserver()
+        other.kubectl("delete", "namespace", "short-lived", "--wait", "--timeout=60s")
