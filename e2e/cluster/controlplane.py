@@ -138,7 +138,7 @@ class ControlPlane:
 
     def kubeconfig_for(self, user: str, group: str | None = None) -> Path:
         """A kubeconfig that authenticates as `user`, in `group` if given. It grants nothing by itself."""
-        name = "user-" + user.replace(":", "-").replace("/", "-")
+        name = "user-" + "-".join([user, *([group] if group else [])]).replace(":", "-").replace("/", "-")
         groups = {} if group is None else {"group": group}
         return self.pki.client_kubeconfig(name, self.server, user=user, **groups)
 
