@@ -1,4 +1,4 @@
 """The `tailbound.dev/v1alpha1` API and the contracts between Tailbound's own processes.
 
-Everything here is data: no I/O, no client, no kopf.
+Everything here is data: no I/O (but for `crdgen`, which writes the CRDs), no client, no kopf.
 """

@@ -1,38 +1,45 @@
 """HardwareClass: what a team may ask for, and how the cluster gives it."""
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field, StrictInt, StringConstraints
 
-from tailbound.api.meta import DNS_LABEL, DNS_SUBDOMAIN, LabelValue, NamespaceName, ObjectMeta, ObjectName
+from tailbound.api.meta import (
+    DNS_LABEL,
+    NAME_PART,
+    LabelValue,
+    NamespaceName,
+    NodeLabels,
+    ObjectMeta,
+    ObjectName,
+)
 from tailbound.api.names import DEFAULT_CLASS_ANNOTATION
-from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, matches
+from tailbound.api.schema import ATOMIC, SET, InOrder, Model, Rule, list_map, matches
 
-_KEY: Final = rf"(?:{DNS_SUBDOMAIN}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
-_EXTENDED: Final = rf"(?:{DNS_LABEL}\.)+{DNS_LABEL}/[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
-
-NodeLabelKey = Annotated[str, StringConstraints(max_length=317)]
+DeviceName = Annotated[
+    str,
+    StringConstraints(max_length=317),
+    InOrder(
+        matches(
+            rf"(?:{DNS_LABEL}\.)+{DNS_LABEL}/{NAME_PART}",
+            "'{value}' is not the name of a device resource: write DOMAIN/NAME, for example nvidia.com/gpu; "
+            "cpu and memory belong to spec.resources of the InferenceService",
+        ),
+        Rule(
+            cel="!self.contains('kubernetes.io/') && !self.startsWith('requests.')",
+            holds=lambda name: "kubernetes.io/" not in name and not name.startswith("requests."),
+            message="'{value}' is a name of Kubernetes itself: name the resource that a device plugin "
+            "offers, for example nvidia.com/gpu",
+        ),
+    ),
+]
 
 
 class DeviceResource(Model):
     """Devices that each serving pod gets, as an extended resource of the node."""
 
-    name: Annotated[
-        str,
-        StringConstraints(max_length=317),
-        matches(
-            _EXTENDED,
-            "'{value}' is not the name of a device resource: write DOMAIN/NAME, for example nvidia.com/gpu; CPUs and memory "
-            "belong to spec.resources of the InferenceService",
-        ),
-        Rule(
-            cel=r"!self.matches('^(?:[^/]*[.])?kubernetes[.]io/')",
-            holds=lambda name: not name.split("/")[0].endswith(("kubernetes.io",)),
-            message="'{value}' is a resource of Kubernetes itself: name the resource of a device plugin, for example "
-            "nvidia.com/gpu",
-        ),
-    ]
+    name: DeviceName
     """Name of the extended resource, for example nvidia.com/gpu."""
 
     count: Annotated[StrictInt, Field(ge=1, le=1024)]
@@ -68,7 +75,8 @@ class Toleration(Model):
         Rule(
             cel="self.operator == 'Exists' || (has(self.key) && self.key != '')",
             holds=lambda t: t.operator is TolerationOperator.EXISTS or bool(t.key),
-            message="operator Equal needs a key: write the key of the taint, or operator Exists to tolerate every taint",
+            message="operator Equal needs a key: write the key of the taint, or operator Exists to tolerate "
+            "every taint",
         ),
         Rule(
             cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
@@ -77,13 +85,13 @@ class Toleration(Model):
         ),
     )
 
-    key: Annotated[str, StringConstraints(max_length=317)] = ""
-    """Key of the taint; empty with operator Exists means every taint."""
+    key: Annotated[str, StringConstraints(max_length=317)] | None = None
+    """Key of the taint; absent with operator Exists means every taint."""
 
     operator: TolerationOperator = TolerationOperator.EQUAL
     """Exists: any value. Equal: exactly `value`."""
 
-    value: LabelValue = ""
+    value: LabelValue | None = None
     """Value of the taint."""
 
     effect: TaintEffect | None = None
@@ -99,7 +107,7 @@ class HardwareClassSpec(Model):
     resources: Annotated[tuple[DeviceResource, ...], Field(max_length=8), list_map("name")] = ()
     """Devices per pod. None for a class of plain nodes."""
 
-    node_selector: Annotated[dict[str, LabelValue], Field(max_length=32)] = {}
+    node_selector: NodeLabels = Field(default_factory=dict)
     """Labels that the node must carry."""
 
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32), ATOMIC] = ()
@@ -120,7 +128,7 @@ class HardwareClassSpec(Model):
 
 
 class HardwareClass(Model):
-    """HardwareClass names hardware that inference services may ask for, and hides how the cluster provides it."""
+    """HardwareClass names hardware that services may ask for, and hides how the cluster provides it."""
 
     metadata: ObjectMeta
     spec: HardwareClassSpec

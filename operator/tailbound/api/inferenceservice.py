@@ -1,13 +1,15 @@
 """InferenceService: one model, what it needs and how fast it must answer."""
 
-from typing import Annotated, Any, Final
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError, field_validator
 
 from tailbound.api.conditions import ConditionType
 from tailbound.api.meta import DNS_LABEL, Condition, EnvVar, ObjectMeta, ObjectName, PodAnnotations, PodLabels
-from tailbound.api.quantities import Duration, Percentage, Quantity, duration_between, quantity_at_least
-from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, matches
+from tailbound.api.quantities import Duration, Percentage, Quantity, duration_between, quantity_between
+from tailbound.api.schema import SET, InOrder, Model, Rule, list_map, matches
 from tailbound.api.servingruntime import FormatName
 from tailbound.api.traffic import TrafficStatus
 
@@ -17,60 +19,66 @@ _TIMEOUT_PER_P99: Final = 20
 _LOWEST_DEFAULT_TIMEOUT_MS: Final = 1_000
 _HIGHEST_DEFAULT_TIMEOUT_MS: Final = 300_000
 
-_SCHEME: Final = "https?://.*"
-_USER_INFO: Final = "[a-z]+://[^/?#]*@.*"
-_URI: Final = r"https?://(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!-~]*)?"
+_SERVICE_NAME: Final = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_URL: Final = r"https?://(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!-~]*)?"
 
 ModelUri = Annotated[
     str,
     StringConstraints(max_length=2048),
-    matches(
-        _SCHEME,
-        "'{value}' cannot be fetched: the schemes supported now are http and https, write for example "
-        "https://models.example.com/churn.onnx",
-    ),
-    Rule(
-        cel="!self.matches('^[a-z]+://[^/?#]*@')",
-        holds=lambda uri: "@" not in uri.partition("://")[2].split("/")[0].split("?")[0].split("#")[0],
-        message="'{value}' holds credentials, which everyone who can read this object would see: remove the part before the @",
-    ),
-    matches(
-        _URI,
-        "'{value}' is not a URL of a file: write a scheme, a host and a path without blanks, for example "
-        "https://models.example.com/churn.onnx",
-        unless=f"{_USER_INFO}|(?:[^h]|h[^t]|ht[^t]|htt[^p]|http[^s:]|https[^:]|https?:[^/]|https?:/[^/]).*|.{{0,7}}",
+    InOrder(
+        matches(
+            r"https?://(?s:.*)",
+            "'{value}' cannot be fetched: the schemes supported now are http and https, write for example "
+            "https://models.example.com/churn.onnx",
+        ),
+        matches(
+            r"https?://[^/?#@]*(?:[/?#](?s:.*))?",
+            "'{value}' holds credentials, which everyone who may read this object would see: remove the part "
+            "before the @",
+        ),
+        matches(
+            _URL,
+            "'{value}' is not the URL of a file: write a scheme, a host and a path without blanks, for "
+            "example https://models.example.com/churn.onnx",
+        ),
     ),
 ]
 
 Host = Annotated[
     str,
     StringConstraints(max_length=253),
-    matches(
-        rf"(?:{DNS_LABEL}\.)+[a-z](?:[-a-z0-9]{{0,61}}[a-z0-9])?",
-        "'{value}' is not a host that can be answered to: write a full DNS name in lower case with at least one dot and "
-        "without port, for example churn.example.com; a name of one label means a service of the caller's namespace",
-        unless=r"\*.*",
+    InOrder(
+        matches(
+            r"[^*]*",
+            "'{value}' is a wildcard, which would take requests that belong to other services: list every "
+            "host by its full name",
+        ),
+        Rule(
+            cel="!self.endsWith('.svc') && !self.contains('.svc.')",
+            holds=lambda host: not host.endswith(".svc") and ".svc." not in host,
+            message="'{value}' is the name of a Service of the cluster, and Tailbound answers to this "
+            "service's own ones without being told: remove it",
+        ),
+        matches(
+            rf"(?:{DNS_LABEL}\.)+[a-z](?:[-a-z0-9]{{0,61}}[a-z0-9])?",
+            "'{value}' is not a host that can be answered to: write a full DNS name with a dot, in lower "
+            "case and without port, for example churn.example.com",
+        ),
     ),
-    matches(
-        r"[^*].*",
-        "'{value}' is a wildcard, which would take the requests of other services: list every host by its full name",
-        unless="",
-    ),
-    Rule(
-        cel=r"!self.matches('[.]svc([.].*)?$')",
-        holds=lambda host: not (host.endswith(".svc") or ".svc." in host),
-        message="'{value}' belongs to a Service of the cluster: Tailbound answers to this service's own cluster names without "
-        "being told, remove the entry",
-    ),
+]
+
+Cpu = Annotated[Quantity, quantity_between("1m", "1k", "write a number of CPUs, for example 2 or 500m")]
+Memory = Annotated[
+    Quantity, quantity_between("1Mi", "1Pi", "write an amount of memory with its unit, for example 4Gi")
 ]
 
 
 class ModelSource(Model):
     """Where the model comes from, and what it is."""
 
-    why_required = {
-        "sha256": "sha256 is required: write the SHA-256 digest of the file as 64 lower-case hexadecimal digits (sha256sum "
-        "FILE prints it); pinning the bytes is what makes a rollback exact"
+    why_required: ClassVar[Mapping[str, str]] = {
+        "sha256": "sha256 is required, because pinning the bytes is what makes a rollback exact: write the "
+        "digest of the file as 64 lower-case hexadecimal digits, as sha256sum FILE prints it"
     }
 
     uri: ModelUri
@@ -84,10 +92,11 @@ class ModelSource(Model):
         StringConstraints(max_length=128),
         matches(
             "[0-9a-f]{64}",
-            "'{value}' is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE prints them",
+            "'{value}' is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE "
+            "prints them",
         ),
     ]
-    """SHA-256 digest of the file. Every replica verifies it, so that a rollback serves exactly what ran before."""
+    """SHA-256 digest of the file. Every replica verifies it: a rollback serves exactly what ran before."""
 
 
 class RuntimeReference(Model):
@@ -100,21 +109,28 @@ class RuntimeReference(Model):
 class Hardware(Model):
     """The hardware that serves the model."""
 
-    classes: Annotated[tuple[ObjectName, ...], Field(alias="class", max_length=1), ATOMIC] = ()
+    classes: Annotated[
+        tuple[ObjectName, ...],
+        Field(alias="class", max_length=16),
+        SET,
+        Rule(
+            cel="self.size() <= 1",
+            holds=lambda classes: len(classes) <= 1,
+            message="class lists {value} hardware classes, and only one can serve now: keep one",
+            value_cel="self.size()",
+            value=len,
+        ),
+    ] = ()
     """Name of a HardwareClass, at most one. Without it, the default class serves."""
 
 
 class Resources(Model):
-    """CPUs and memory of each serving pod: requests and limits alike. Devices come from the hardware class."""
+    """CPUs and memory of each pod, requests and limits alike. Devices come from the hardware class."""
 
-    cpu: Annotated[Quantity, quantity_at_least("1m", "write a number of CPUs, for example 2 or 500m")] = (
-        Quantity.parse("1")
-    )
+    cpu: Cpu = Quantity.parse("1")
     """CPUs, for example 2 or 500m."""
 
-    memory: Annotated[
-        Quantity, quantity_at_least("1Mi", "write an amount of memory with its unit, for example 4Gi")
-    ] = Quantity.parse("2Gi")
+    memory: Memory = Quantity.parse("2Gi")
     """Memory with its unit, for example 4Gi."""
 
 
@@ -122,7 +138,7 @@ class Latency(Model):
     """How fast requests must be answered."""
 
     p99: Annotated[
-        Duration, duration_between("1ms", "1h", "the time within which 99 of 100 requests must be answered")
+        Duration, duration_between("1ms", "1h", "within which 99 of 100 requests must be answered")
     ]
     """Time within which 99 of 100 requests must be answered, as measured at the gateway."""
 
@@ -142,11 +158,11 @@ class Scaling(Model):
 
     min: Annotated[
         StrictInt,
-        Field(le=1000),
         Rule(
-            cel="self >= 1",
-            holds=lambda replicas: replicas >= 1,
-            message="{value} replicas cannot serve: write at least 1, or set spec.stopped to true to stop the service",
+            cel="self >= 1 && self <= 1000",
+            holds=lambda replicas: 1 <= replicas <= 1000,
+            message="min is {value}: write a number of pods from 1 to 1000; to stop the service, set "
+            "spec.stopped to true",
         ),
     ] = 1
     """Number of serving pods."""
@@ -175,11 +191,10 @@ class InferenceServiceSpec(Model):
     """CPUs and memory of each serving pod."""
 
     timeout: (
-        Annotated[Duration, duration_between("1ms", "1h", "the time that the gateway gives one request")]
-        | None
+        Annotated[Duration, duration_between("1ms", "1h", "which the gateway gives to one request")] | None
     ) = None
-    """Time that the gateway gives one request. Without it: 20 times the P99 target, at least 1s and at most 5m;
-    30s without a target."""
+    """Time that the gateway gives one request. Without it: 20 times the P99 target, at least 1s and at most
+    5m; 30s without a target."""
 
     hosts: Annotated[tuple[Host, ...], Field(max_length=16), SET] = ()
     """Further names that the gateway answers to, beside NAME.NAMESPACE.svc."""
@@ -193,10 +208,10 @@ class InferenceServiceSpec(Model):
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64), list_map("name")] = ()
     """Environment of the server, beside what the runtime sets. Of one name in both, this one counts."""
 
-    labels: PodLabels = {}
+    labels: PodLabels = Field(default_factory=dict)
     """Labels of the serving pods."""
 
-    annotations: PodAnnotations = {}
+    annotations: PodAnnotations = Field(default_factory=dict)
     """Annotations of the serving pods."""
 
     service_account_name: ObjectName | None = None
@@ -264,17 +279,17 @@ class InferenceServiceStatus(Model):
 
 
 class InferenceService(Model):
-    """InferenceService declares one model, the hardware and the resources that it needs, and what it must deliver."""
+    """InferenceService declares one model, the hardware that it needs and how fast it must answer."""
 
     rules = (
         Rule(
-            cel="self.metadata.name.matches('^[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?$')",
-            holds=lambda service: _is_service_name(service.metadata.name),
-            message="metadata.name '{value}' cannot name a Service: write at most 63 lower-case letters, digits and dashes, "
-            "beginning with a letter and ending with a letter or a digit; the name becomes part of the service's address",
+            cel=f"self.metadata.name.matches('^{_SERVICE_NAME}$')",
+            holds=lambda service: re.fullmatch(_SERVICE_NAME, service.metadata.name) is not None,
+            message="metadata.name '{value}' cannot be used, because a Kubernetes Service of this name is "
+            "made: write at most 63 lower-case letters, digits and dashes, with a letter in front and no "
+            "dash at the end",
             value_cel="self.metadata.name",
             value=lambda service: service.metadata.name,
-            field_path=".metadata.name",
             on_create_only=True,
         ),
     )
@@ -286,15 +301,8 @@ class InferenceService(Model):
     @field_validator("status", mode="wrap")
     @classmethod
     def _unreadable_status_is_none(cls, raw: Any, handler: Any) -> Any:
-        """A status that somebody broke by hand is one that was never written: it is derived anew, and must not make
-        a valid spec invalid."""
+        """Take a status that somebody broke by hand for one never written: it is derived anew."""
         try:
             return handler(raw)
         except ValidationError:
             return InferenceServiceStatus()
-
-
-def _is_service_name(name: str) -> bool:
-    import re
-
-    return re.fullmatch("[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", name) is not None

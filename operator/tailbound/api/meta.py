@@ -1,5 +1,6 @@
 """Parts that every kind shares: object metadata, conditions, names, labels and environment variables."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final
 
@@ -7,19 +8,18 @@ from pydantic import AwareDatetime, Field, StrictInt, StringConstraints
 
 from tailbound.api.conditions import ConditionStatus
 from tailbound.api.names import GROUP, MANAGED_BY_LABEL
-from tailbound.api.schema import Model, Rule, matches
+from tailbound.api.schema import InOrder, Model, Rule, cel_string, matches
 
 DNS_LABEL: Final = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(?:\.{DNS_LABEL})*"
-_NAME_PART: Final = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_QUALIFIED_NAME: Final = rf"(?:{DNS_SUBDOMAIN}/)?{_NAME_PART}"
-_RESERVED_KEY: Final = rf"(?:[^/]*\.)?{GROUP.replace('.', '[.]')}/.*|{MANAGED_BY_LABEL.replace('.', '[.]')}"
-_ENV_PREFIX: Final = "TAILBOUND_"
+NAME_PART: Final = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+"""The part of a label key behind the slash, and a label value that is not empty."""
+_RESERVED_ENV: Final = "TAILBOUND_"
 
 NamespaceName = Annotated[
     str,
     StringConstraints(max_length=63),
-    matches(DNS_LABEL, "'{value}' is not a namespace name: write lower-case letters, digits and dashes"),
+    matches(DNS_LABEL, "'{value}' is not a namespace: write lower-case letters, digits and dashes"),
 ]
 
 ObjectName = Annotated[
@@ -27,8 +27,8 @@ ObjectName = Annotated[
     StringConstraints(max_length=253),
     matches(
         DNS_SUBDOMAIN,
-        "'{value}' is not an object name: write lower-case letters, digits, dashes and dots, with a letter or a digit "
-        "at both ends",
+        "'{value}' is not an object name: write lower-case letters, digits, dashes and dots, with a letter "
+        "or a digit at both ends",
     ),
 ]
 
@@ -37,12 +37,24 @@ EnvName = Annotated[
     StringConstraints(max_length=253),
     matches(
         "[-._A-Za-z][-._A-Za-z0-9]*",
-        "'{value}' is not a name of an environment variable: write letters, digits, '_', '-' and '.', and no digit in front",
+        "'{value}' is not the name of an environment variable: write letters, digits, '_', '-' and '.', "
+        "beginning with no digit",
     ),
     Rule(
-        cel=f"!self.startsWith('{_ENV_PREFIX}')",
-        holds=lambda name: not name.startswith(_ENV_PREFIX),
-        message=f"'{{value}}' is set by Tailbound: names that begin with {_ENV_PREFIX} are reserved, choose another one",
+        cel=f"!self.startsWith('{_RESERVED_ENV}')",
+        holds=lambda name: not name.startswith(_RESERVED_ENV),
+        message="'{value}' is reserved: variables that begin with TAILBOUND_ are set by Tailbound, choose "
+        "another name",
+    ),
+]
+
+LabelValue = Annotated[
+    str,
+    StringConstraints(max_length=63),
+    matches(
+        f"(?:{NAME_PART})?",
+        "'{value}' is not a label value: write at most 63 letters, digits, '-', '_' and '.', with a letter "
+        "or a digit at both ends",
     ),
 ]
 
@@ -57,63 +69,40 @@ class EnvVar(Model):
     """Its value. Kubernetes expands $(NAME) in it."""
 
 
-def _refused_keys(pattern: str, accept: bool) -> tuple[str, "_Keys"]:
-    """The keys of a map that match (accept=False) or do not match (accept=True) `pattern`: in CEL and in Python."""
-    test = f"k.matches('^(?:{pattern})$')".replace("\\", "\\\\")
-    return f"self.filter(k, {'!' if accept else ''}{test})", _Keys(pattern, accept)
+def _no_key(pattern: str, message: str, *, but: bool = False) -> Rule:
+    """A rule for a map: no key matches `pattern`, or with `but` no key but those do. It names one of them."""
+    compiled = re.compile(pattern)
+    unwanted = f"self.filter(k, {'!' if but else ''}k.matches({cel_string(f'^(?:{pattern})$')}))"
 
+    def found(items: Mapping[str, str]) -> list[str]:
+        return [key for key in items if (compiled.fullmatch(key) is not None) is not but]
 
-class _Keys:
-    """Finds the keys of a map that a pattern refuses."""
-
-    def __init__(self, pattern: str, accept: bool) -> None:
-        import re
-
-        self._pattern, self._accept = re.compile(pattern), accept
-
-    def refused(self, items: Mapping[str, str]) -> list[str]:
-        """The refused keys, sorted."""
-        return sorted(key for key in items if bool(self._pattern.fullmatch(key)) is not self._accept)
-
-
-def key_rule(pattern: str, message: str, *, accept: bool) -> Rule:
-    """A rule for a map: every key matches `pattern` (accept=True), or none does."""
-    found, keys = _refused_keys(pattern, accept)
     return Rule(
-        cel=f"{found}.size() == 0",
-        holds=lambda items: not keys.refused(items),
+        cel=f"{unwanted}.size() == 0",
+        holds=lambda items: not found(items),
         message=message,
-        value_cel=f"{found}.join(', ')",
-        value=lambda items: ", ".join(keys.refused(items)),
+        value_cel=f"{unwanted}[0]",
+        value=lambda items: min(found(items)),
     )
 
 
-_RESERVED: Final = key_rule(
-    _RESERVED_KEY,
-    f"'{{value}}' is set by Tailbound: keys of {GROUP} and {MANAGED_BY_LABEL} are reserved, choose another key",
-    accept=False,
+WELL_FORMED_KEYS: Final = _no_key(
+    f"(?:{DNS_SUBDOMAIN}/)?{NAME_PART}",
+    "'{value}' is not a valid key: write NAME or DOMAIN/NAME, where NAME has at most 63 letters, digits, "
+    "'-', '_' and '.'",
+    but=True,
 )
-_WELL_FORMED: Final = key_rule(
-    _QUALIFIED_NAME,
-    "'{value}' is not a valid key: write NAME or DOMAIN/NAME, where NAME has at most 63 letters, digits, '-', '_', '.'",
-    accept=True,
+_NO_RESERVED_KEYS: Final = _no_key(
+    rf"(?:[^/]+\.)?{re.escape(GROUP)}/.*|{re.escape(MANAGED_BY_LABEL)}",
+    f"'{{value}}' is reserved: {MANAGED_BY_LABEL} and keys of {GROUP} are set by Tailbound, choose another "
+    f"key",
 )
-LABEL_VALUE: Final = "(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+_POD_KEYS: Final = InOrder(_NO_RESERVED_KEYS, WELL_FORMED_KEYS)
 
-LabelValue = Annotated[
-    str,
-    StringConstraints(max_length=63),
-    matches(
-        LABEL_VALUE, "'{value}' is not a label value: write at most 63 letters, digits, '-', '_' and '.'"
-    ),
-]
-
-PodLabels = Annotated[dict[str, LabelValue], Field(max_length=32), _RESERVED, _WELL_FORMED]
+NodeLabels = Annotated[dict[str, LabelValue], Field(max_length=32), WELL_FORMED_KEYS]
+PodLabels = Annotated[dict[str, LabelValue], Field(max_length=32), _POD_KEYS]
 PodAnnotations = Annotated[
-    dict[str, Annotated[str, StringConstraints(max_length=4096)]],
-    Field(max_length=32),
-    _RESERVED,
-    _WELL_FORMED,
+    dict[str, Annotated[str, StringConstraints(max_length=4096)]], Field(max_length=32), _POD_KEYS
 ]
 
 
@@ -125,8 +114,8 @@ class ObjectMeta(Model):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    annotations: Mapping[str, str] = Field(default_factory=dict)
     creation_timestamp: AwareDatetime | None = None
     deletion_timestamp: AwareDatetime | None = None
 

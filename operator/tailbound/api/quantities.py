@@ -1,7 +1,8 @@
 """Durations, percentages and Kubernetes quantities: strings in the API, exact numbers here.
 
-Each type parses a string, compares by value, and writes itself in one canonical form, so that two spellings of the
-same amount are the same spec. Parse errors are ValueErrors whose message names the value and the remedy.
+Each type parses a string, compares by value, and writes itself in one canonical form, so that two spellings
+of the same amount are the same spec. Parse errors are ValueErrors whose message names the value
+and the remedy.
 """
 
 import re
@@ -15,16 +16,19 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from tailbound.api.schema import Rule, matches, refusal, with_rules
+from tailbound.api.schema import INT_OR_STRING, Rule, matches, refusal, with_rules
 
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
-_DURATION_MESSAGE: Final = "'{value}' is not a duration: write a whole number and one of the units ms, s, m, h, for example 100ms, 2s or 5m"
+_DURATION_MESSAGE: Final = (
+    "'{value}' is not a duration: write a whole number and one of the units ms, s, m, h, "
+    "for example 100ms, 2s or 5m"
+)
 
 _PERCENTAGE: Final = re.compile(r"(?:100(?:\.0{1,4})?|[0-9]{1,2}(?:\.[0-9]{1,4})?)%")
 _PERCENTAGE_MESSAGE: Final = (
-    "'{value}' is not a percentage from 0% to 100%: write a number with at most four decimals and a percent sign, "
-    "for example 0.1%"
+    "'{value}' is not a percentage from 0% to 100%: write a number with at most four decimals and a percent "
+    "sign, for example 0.1%"
 )
 
 _QUANTITY: Final = re.compile(
@@ -47,8 +51,8 @@ _EXPONENTS: Final = {suffix: exponent for exponent, suffix in _DECIMAL_SUFFIXES.
 _NANO: Final = Decimal("1e-9")
 
 
-class _Text:
-    """Pydantic glue of a type that is a string in the API."""
+class Text:
+    """Base of the types that are strings in the API."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -84,7 +88,7 @@ class _Text:
 
 
 @dataclass(frozen=True, order=True)
-class Duration(_Text):
+class Duration(Text):
     """A length of time in whole milliseconds; `90s` in the API."""
 
     milliseconds: int
@@ -131,7 +135,7 @@ def duration_between(lowest: str, highest: str, why: str) -> Rule:
 
 
 @dataclass(frozen=True, order=True)
-class Percentage(_Text):
+class Percentage(Text):
     """A share from 0 to 100 percent, exact; `0.1%` in the API."""
 
     percent: Decimal
@@ -161,7 +165,7 @@ class Percentage(_Text):
 
 @total_ordering
 @dataclass(frozen=True, eq=False)
-class Quantity(_Text):
+class Quantity(Text):
     """A Kubernetes resource quantity: `500m`, `4Gi`. Equal amounts are equal however they were spelt."""
 
     amount: Decimal
@@ -227,7 +231,7 @@ class Quantity(_Text):
         if nanos == 0:
             return "0"
         power = -9
-        while power < 18 and nanos % 1000 == 0:
+        while (power < 18 or self.exponent) and nanos % 1000 == 0:
             nanos //= 1000
             power += 3
         if self.exponent:
@@ -236,18 +240,15 @@ class Quantity(_Text):
 
     @classmethod
     def _schema(cls) -> JsonSchemaValue:
-        return {
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "maxLength": 32,
-        }
+        return {"x-kubernetes-int-or-string": True, "anyOf": INT_OR_STRING, "maxLength": 32}
 
 
-def quantity_at_least(lowest: str, remedy: str) -> Rule:
-    """A rule for a Quantity: well formed and not below `lowest`."""
-    low = Quantity.parse(lowest)
+def quantity_between(lowest: str, highest: str, remedy: str) -> Rule:
+    """A rule for a Quantity: well formed, and from `lowest` to `highest`, both included."""
+    low, high = Quantity.parse(lowest), Quantity.parse(highest)
+    in_cel = "quantity(string(self)).compareTo(quantity('{}')) {} 0"
     return Rule(
-        cel=f"isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('{low}')) >= 0",
-        holds=lambda value: value >= low,
-        message=f"'{{value}}' is not a quantity of at least {low}: {remedy}",
+        cel=f"isQuantity(string(self)) && {in_cel.format(low, '>=')} && {in_cel.format(high, '<=')}",
+        holds=lambda value: low <= value <= high,
+        message=f"'{{value}}' is not a quantity from {low} to {high}: {remedy}",
     )

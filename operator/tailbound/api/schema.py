@@ -1,14 +1,14 @@
 """What a model needs to be both a parser and a structural schema: rules, list types and the base class.
 
-A `Rule` is written once and enforced twice: the API server evaluates `cel` when an object is written, and Python
-evaluates `holds` when a stored object is read, because an object may be older than the rule. Both refuse with the
-same sentence, which names the field and the value and says what to do.
+A `Rule` is written once and enforced twice: the API server evaluates `cel` when an object is written, and
+Python evaluates `holds` when a stored object is read, because an object may be older than the rule. Both
+refuse with the same sentence, which names the value and says what to do.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
@@ -17,6 +17,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 VALIDATIONS: Final = "x-kubernetes-validations"
+INT_OR_STRING: Final = ({"type": "integer"}, {"type": "string"})
+"""The one `anyOf` that a structural schema may hold, beside x-kubernetes-int-or-string."""
 
 
 def refusal(message: str) -> PydanticCustomError:
@@ -37,7 +39,7 @@ def _itself(value: Any) -> Any:
 class Rule:
     """One thing that must hold of a value.
 
-    `message` may hold `{value}`: the offending value, given by `value_cel` on the API server and by `value` here.
+    `message` may hold `{value}`: the offending value, given by `value_cel` there and by `value` here.
     `on_create_only` is for rules on the root: a root changes with every status write, so that the API server
     would otherwise refuse the status of an object that is older than the rule.
     """
@@ -47,7 +49,6 @@ class Rule:
     message: str
     value_cel: str = "self"
     value: Callable[[Any], Any] = _itself
-    field_path: str | None = None
     on_create_only: bool = False
 
     def check(self, value: Any) -> Any:
@@ -58,12 +59,11 @@ class Rule:
 
     def to_schema(self) -> dict[str, Any]:
         """One entry of x-kubernetes-validations."""
-        entry: dict[str, Any] = {"rule": self.cel, "message": self.message.replace("{value}", "the value")}
+        entry: dict[str, Any] = {"rule": self.cel, "message": _without_value(self.message)}
         if "{value}" in self.message:
-            before, after = (cel_string(part) for part in self.message.split("{value}"))
-            entry["messageExpression"] = f"{before} + string({self.value_cel}) + {after}"
-        if self.field_path is not None:
-            entry["fieldPath"] = self.field_path
+            # Not a sum of strings: where the length of the value is unknown, its cost would be too.
+            template = self.message.replace("%", "%%").replace("{value}", "%s")
+            entry["messageExpression"] = f"{cel_string(template)}.format([{self.value_cel}])"
         if self.on_create_only:
             entry["rule"] = f"oldSelf.hasValue() || ({self.cel})"
             entry["optionalOldSelf"] = True
@@ -78,27 +78,59 @@ class Rule:
         return with_rules(handler(schema), self)
 
 
+def _without_value(message: str) -> str:
+    """What the API server says if the value cannot be quoted, for example because it holds a line break."""
+    return message.replace("'{value}'", "the value").replace("{value}", "the value")
+
+
 def with_rules(schema: JsonSchemaValue, *rules: Rule) -> JsonSchemaValue:
     """The schema with these rules behind those that it has."""
     entries = [*schema.get(VALIDATIONS, []), *(rule.to_schema() for rule in rules)]
     return {**schema, VALIDATIONS: entries} if entries else schema
 
 
-def matches(pattern: str, message: str, unless: str = "") -> Rule:
-    """A rule that the whole string matches `pattern`, or else matches `unless`, whose refusal another rule words.
-
-    Both patterns must mean the same to RE2 and to Python.
-    """
-    wanted = re.compile(pattern)
-    excused = re.compile(unless) if unless else None
-    cel = f"self.matches({cel_string(f'^(?:{pattern})$')})"
-    if unless:
-        cel = f"self.matches({cel_string(f'^(?:{unless})$')}) || {cel}"
+def matches(pattern: str, message: str) -> Rule:
+    """A rule that the whole string matches `pattern`, which must mean the same to RE2 and to Python."""
     return Rule(
-        cel=cel,
-        holds=lambda text: bool(wanted.fullmatch(text) or (excused and excused.fullmatch(text))),
+        cel=f"self.matches({cel_string(f'^(?:{pattern})$')})",
+        holds=_Matches(pattern),
         message=message,
     )
+
+
+class _Matches:
+    """Whether a whole string matches a pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+
+    def __call__(self, text: str) -> bool:
+        return self._pattern.fullmatch(text) is not None
+
+
+class InOrder:
+    """Rules of which only the first that does not hold speaks: one mistake, one sentence."""
+
+    def __init__(self, *rules: Rule) -> None:
+        self._rules = rules
+
+    def _check(self, value: Any) -> Any:
+        for rule in self._rules:
+            rule.check(value)
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        guarded: list[Rule] = []
+        for position, rule in enumerate(self._rules):
+            guards = [f"!({earlier.cel})" for earlier in self._rules[:position]]
+            cel = " || ".join([*guards, f"({rule.cel})"]) if guards else rule.cel
+            guarded.append(replace(rule, cel=cel))
+        return with_rules(handler(schema), *guarded)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
 """ServingRuntime and ClusterServingRuntime: how a model format is served, as a structured pod template."""
 
+import re
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import Field, StrictInt, StringConstraints
+from pydantic import Field, GetJsonSchemaHandler, StrictInt, StringConstraints
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from tailbound.api.meta import EnvVar, ObjectMeta
 from tailbound.api.quantities import Duration, duration_between
 from tailbound.api.runtime_contract import HTTP_PORT_NAME
-from tailbound.api.schema import ATOMIC, Model, Rule, list_map, matches
+from tailbound.api.schema import ATOMIC, INT_OR_STRING, Model, Rule, list_map, matches
 
 FormatName = Annotated[
     str,
@@ -49,7 +52,8 @@ class ContainerPort(Model):
         StringConstraints(max_length=15),
         matches(
             _PORT_NAME,
-            "'{value}' is not a port name: write lower-case letters, digits and single dashes, with at least one letter",
+            "'{value}' is not a port name: write lower-case letters, digits and single dashes, with at least "
+            "one letter",
         ),
     ]
     """http: Open Inference Protocol over HTTP/1.1, required. grpc: the same over h2c. metrics: Prometheus."""
@@ -59,18 +63,28 @@ class ContainerPort(Model):
 
 
 class _PortReference:
-    """Pydantic glue of a port that is named by its name or its number."""
+    """Makes the schema of a port that is given by its name or its number."""
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        return {
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "maxLength": 15,
-        }
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"x-kubernetes-int-or-string": True, "anyOf": INT_OR_STRING, "maxLength": 15}
 
 
-PortReference = Annotated[StrictInt | str, _PortReference]
+def _is_port(port: int | str) -> bool:
+    return 1 <= port <= 65535 if isinstance(port, int) else re.fullmatch(_PORT_NAME, port) is not None
+
+
+PortReference = Annotated[
+    StrictInt | str,
+    _PortReference(),
+    Rule(
+        cel=f"type(self) == int ? self >= 1 && self <= 65535 : string(self).matches('^{_PORT_NAME}$')",
+        holds=_is_port,
+        message="'{value}' is not a port: write the name of one of the ports, or a number from 1 to 65535",
+        value_cel="self",
+    ),
+]
 
 
 class HTTPGetAction(Model):
@@ -89,7 +103,7 @@ class GRPCAction(Model):
     port: Annotated[StrictInt, Field(ge=1, le=65535)]
     """Number of the port."""
 
-    service: Annotated[str, StringConstraints(max_length=253)] = ""
+    service: Annotated[str, StringConstraints(max_length=253)] | None = None
     """Service that is asked about."""
 
 
@@ -114,7 +128,7 @@ class Probe(Model):
         Rule(
             cel=f"{_ONE_HANDLER} == 1",
             holds=lambda probe: len(probe.handlers()) == 1,
-            message="a probe needs exactly one of httpGet, grpc, tcpSocket and exec, and this one has {value}",
+            message="this probe has {value} of httpGet, grpc, tcpSocket and exec: write exactly one",
             value_cel=_ONE_HANDLER,
             value=lambda probe: len(probe.handlers()),
         ),
@@ -132,7 +146,7 @@ class Probe(Model):
     exec: ExecAction | None = None
     """Run a command."""
 
-    initial_delay_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = 0
+    initial_delay_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] | None = None
     """Seconds after the start of the container before the first probe."""
 
     period_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
@@ -166,17 +180,17 @@ def _only_one_success(probe: str, attribute: str) -> Rule:
 class ServerContainer(Model):
     """The container that serves the model.
 
-    Strings may hold {{ expressions }} over service.name, service.namespace, model.path, model.format, model.uri,
-    revision.name, hardware.class, hardware.devices, resources.cpu, resources.memory and timeout.seconds.
+    Strings may hold {{ expressions }} over service.name, service.namespace, model.path, model.format,
+    model.uri, revision.name, hardware.class, hardware.devices, resources.cpu, resources.memory and
+    timeout.seconds.
     """
 
     rules = (
         Rule(
-            cel=f"self.ports.exists_one(p, p.name == '{HTTP_PORT_NAME}')",
-            holds=lambda server: [port.name for port in server.ports].count(HTTP_PORT_NAME) == 1,
-            message="ports are [{value}], and one must be named http: it serves the Open Inference Protocol",
-            value_cel="self.ports.map(p, p.name).join(', ')",
-            value=lambda server: ", ".join(port.name for port in server.ports),
+            cel=f"self.ports.exists(p, p.name == '{HTTP_PORT_NAME}')",
+            holds=lambda server: any(port.name == HTTP_PORT_NAME for port in server.ports),
+            message=f"none of the ports is named {HTTP_PORT_NAME}: give this name to the one that serves the "
+            "Open Inference Protocol over HTTP",
         ),
         _only_one_success("startupProbe", "startup_probe"),
         _only_one_success("livenessProbe", "liveness_probe"),
@@ -187,7 +201,8 @@ class ServerContainer(Model):
         StringConstraints(max_length=1024),
         matches(
             r"[^\s]+",
-            "'{value}' is not an image: write a reference without blanks, for example registry.example.com/server:1.2.3",
+            "'{value}' is not an image: write a reference without blanks, for example "
+            "registry.example.com/server:1.2.3",
         ),
     ]
     """Image of the server."""
@@ -243,7 +258,7 @@ class ServingRuntimeSpec(Model):
 
 
 class ServingRuntime(Model):
-    """ServingRuntime tells how model formats are served in its namespace. It goes before a ClusterServingRuntime."""
+    """ServingRuntime tells how model formats are served in its namespace. It precedes cluster-wide ones."""
 
     metadata: ObjectMeta
     spec: ServingRuntimeSpec

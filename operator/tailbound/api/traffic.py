@@ -11,6 +11,8 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from tailbound.api.schema import list_map
+
 
 class _Document(BaseModel):
     """Frozen, camelCase on the wire, and tolerant of fields that a newer writer added."""
@@ -21,7 +23,9 @@ class _Document(BaseModel):
 class Backend(_Document):
     """One revision and its share of the requests."""
 
-    revision: str = Field(description="Name of the ControllerRevision, and of its Deployment and Service.")
+    revision: str = Field(
+        description="Name of the ControllerRevision, and of its Deployment and Service.", max_length=253
+    )
     weight: Annotated[int, Field(ge=0, le=100, description="Percent of the requests.")]
 
 
@@ -29,7 +33,11 @@ class TrafficStatus(_Document):
     """`status.traffic`. Weights add up to 100; no backends means that nothing is to be served."""
 
     generation: Annotated[int, Field(ge=1, description="Rises with every change of `backends`.")]
-    backends: tuple[Backend, ...] = ()
+    backends: Annotated[
+        tuple[Backend, ...],
+        Field(max_length=16, description="Revisions that get requests."),
+        list_map("revision"),
+    ] = ()
 
 
 class AppliedRoute(_Document):
