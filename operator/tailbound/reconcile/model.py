@@ -12,6 +12,10 @@ from typing import Any, TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import Observed
+from tailbound.revisions.rendering import Rendered as Rendered
+from tailbound.revisions.rendering import RenderFailed as RenderFailed
+from tailbound.revisions.rendering import Rendering as Rendering
+from tailbound.revisions.rendering import RenderRequest as RenderRequest
 
 Object: TypeAlias = Mapping[str, Any]
 """A Kubernetes object as JSON. Never mutated: stores share it."""
@@ -68,33 +72,6 @@ class Observation:
     gateways: Mapping[str, Observed | Unread]
     settings: Settings
     obstacles: tuple[Obstacle, ...] = ()
-
-
-@dataclass(frozen=True)
-class RenderRequest:
-    """A structured pod template and the values its leaf strings may use. Equal requests render equally."""
-
-    runtime: str
-    template_json: str
-    context_json: str
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """The template with every leaf string expanded, as canonical JSON."""
-
-    template_json: str
-
-
-@dataclass(frozen=True)
-class RenderFailed:
-    """The template could not be expanded; the message names the field and the remedy."""
-
-    message: str
-
-
-Rendering: TypeAlias = Rendered | RenderFailed | None
-"""None: nothing was asked for."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,277 @@
+"""The conditions of one service: ordered rules over what was found and decided.
+
+Ready (first row that fits; "desired" is the revision of the spec as it is):
+
+| what holds | status | reason |
+|---|---|---|
+| something must be changed, or a write was refused | False | that of the problem |
+| children of a deleted namesake are not gone yet | Unknown | Pending |
+| spec.stopped | False | Stopped |
+| there is no desired revision yet | Unknown | Pending |
+| desired has all requests, acknowledged, and a ready endpoint | True | Serving |
+| desired has no request to answer yet, and its pods are stuck | False | that of the pods |
+| desired has all requests and a ready endpoint, the gateways wait | Unknown | WaitingForGateway |
+| the same, and the gateways refuse, deny a host, or are none | False | theirs |
+| desired was promoted before | False | NotReady |
+| another revision answers | Unknown | RollingOut |
+| pods download | Unknown | Fetching |
+| otherwise | Unknown | Starting |
+
+Reconciling is True unless Stalled is, Ready is True with every replica ready, or the service is stopped for good.
+Messages hold no counts or times that change by themselves: an idle service writes nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tailbound.api.conditions import STALLING, ConditionStatus, ConditionType, Reason
+from tailbound.api.meta import Condition
+from tailbound.reconcile.desired import Desired
+from tailbound.reconcile.gateways import Applied
+from tailbound.reconcile.pods import PodsReport
+from tailbound.reconcile.rollover import Rollover
+from tailbound.reconcile.selection import Problem
+
+_TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A condition without its times."""
+
+    status: ConditionStatus
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the conditions speak about."""
+
+    stopped: bool
+    problem: Problem | None
+    waiting: str | None
+    """What must be gone before the work can go on."""
+    desired: Desired
+    rollover: Rollover
+    applied: Applied | None
+    """What the gateways do with status.traffic; None while there is none."""
+    replicas: int
+    """Wanted of the desired revision."""
+    ready: int
+    """Ready endpoints of the desired revision."""
+    was_stable: bool
+    """The desired revision was promoted before."""
+    serving: str | None
+    """The revision that has all requests, if it has a ready endpoint."""
+    pods: PodsReport
+    """Of the desired revision."""
+    pods_left: bool
+    """Of any revision."""
+
+    @property
+    def name(self) -> str | None:
+        """Of the desired revision."""
+        return self.desired.revision.name if self.desired.revision is not None else None
+
+    @property
+    def on_target(self) -> bool:
+        """The desired revision has all requests, and one of its endpoints is ready."""
+        return self.name is not None and self.name == self.rollover.target and self.ready > 0
+
+
+def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
+    """Every condition of a service whose spec is valid."""
+    ready = _ready(facts)
+    stalled = _stalled(facts)
+    found = {
+        ConditionType.READY: ready,
+        ConditionType.RECONCILING: _reconciling(facts, ready, stalled),
+        ConditionType.STALLED: stalled,
+        ConditionType.SCHEDULED: _scheduled(facts),
+        ConditionType.MODEL_VERIFIED: _model_verified(facts),
+        ConditionType.TRAFFIC_APPLIED: _traffic_applied(facts),
+    }
+    if facts.desired.rendering_known:
+        found[ConditionType.RUNTIME_OUTDATED] = _runtime_outdated(facts)
+    return found
+
+
+def invalid(message: str) -> dict[ConditionType, Verdict]:
+    """The conditions of a stored object that does not validate. The others stay as they are: nothing was looked at."""
+    return {
+        ConditionType.READY: Verdict(_FALSE, Reason.INVALID_SPEC, message),
+        ConditionType.RECONCILING: Verdict(_FALSE, Reason.INVALID_SPEC, message),
+        ConditionType.STALLED: Verdict(_TRUE, Reason.INVALID_SPEC, message),
+    }
+
+
+def merge(
+    old: Sequence[Condition], new: dict[ConditionType, Verdict], generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """The conditions to store, in the order of ConditionType. A time changes only with its status.
+
+    A condition that `new` does not speak about stays as it is.
+    """
+    before = {condition.type: condition for condition in old}
+    merged = []
+    for kind in ConditionType:
+        previous, verdict = before.get(kind), new.get(kind)
+        if verdict is None:
+            merged.extend([previous] if previous is not None else [])
+            continue
+        unchanged = previous is not None and previous.status == verdict.status
+        merged.append(
+            Condition(
+                type=kind,
+                status=verdict.status,
+                reason=verdict.reason,
+                message=verdict.message,
+                last_transition_time=previous.last_transition_time if previous and unchanged else now,
+                observed_generation=generation,
+            )
+        )
+    return tuple(merged)
+
+
+def _ready(facts: Facts) -> Verdict:
+    return next(_ready_rules(facts))
+
+
+def _ready_rules(facts: Facts) -> Iterator[Verdict]:
+    still = f"; {facts.serving} still serves" if facts.serving not in (None, facts.name) else ""
+    if facts.problem is not None:
+        keeps = f"; {facts.serving} still serves" if facts.serving is not None else ""
+        yield Verdict(_FALSE, facts.problem.reason, facts.problem.message + keeps)
+    if facts.waiting is not None:
+        yield Verdict(_UNKNOWN, Reason.PENDING, facts.waiting)
+    if facts.stopped:
+        yield _stopped(facts)
+    if facts.name is None:
+        yield Verdict(_UNKNOWN, Reason.PENDING, "the runtime's template is being rendered" + still)
+    applied = facts.applied
+    if facts.on_target and applied is not None and applied.reason is Reason.ACKNOWLEDGED:
+        yield Verdict(_TRUE, Reason.SERVING, f"{facts.name} serves")
+    obstacle = facts.pods.obstacle
+    if obstacle is not None and not facts.on_target:
+        yield Verdict(_FALSE, obstacle.reason, obstacle.message + still)
+    if facts.on_target and applied is not None:
+        status = _UNKNOWN if applied.reason is Reason.WAITING_FOR_GATEWAY else _FALSE
+        yield Verdict(status, applied.reason, applied.message)
+    if facts.was_stable:
+        yield Verdict(_FALSE, Reason.NOT_READY, f"no endpoint of {facts.name} is ready{still}")
+    if still:
+        yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{facts.name} is starting{still}")
+    yield _starting(facts)
+
+
+def _stopped(facts: Facts) -> Verdict:
+    if not facts.pods_left:
+        return Verdict(_FALSE, Reason.STOPPED, "spec.stopped is true: no pods")
+    if facts.rollover.settled or facts.applied is None:
+        return Verdict(_FALSE, Reason.STOPPED, "spec.stopped is true: pods are ending")
+    waits = facts.applied.message
+    return Verdict(_FALSE, Reason.STOPPED, f"spec.stopped is true: pods end when no gateway routes to them: {waits}")
+
+
+def _starting(facts: Facts) -> Verdict:
+    if facts.pods.fetching:
+        return Verdict(_UNKNOWN, Reason.FETCHING, f"pods of {facts.name} are downloading the model")
+    return Verdict(_UNKNOWN, Reason.STARTING, f"{facts.name} is starting")
+
+
+def _stalled(facts: Facts) -> Verdict:
+    if facts.problem is not None and facts.problem.reason in STALLING:
+        return Verdict(_TRUE, facts.problem.reason, facts.problem.message)
+    return Verdict(_FALSE, Reason.NOT_STALLED, "nothing that somebody must change is in the way")
+
+
+def _reconciling(facts: Facts, ready: Verdict, stalled: Verdict) -> Verdict:
+    """
+    | Stalled | Ready | replicas | status | reason |
+    |---|---|---|---|---|
+    | True | any | any | False | that of Stalled |
+    | False | True | all ready | False | Reconciled |
+    | False | True | some missing | True | that of the pods, or Starting |
+    | False | Stopped | none left | False | Reconciled |
+    | False | otherwise | any | True | that of Ready |
+    """
+    if stalled.status is _TRUE:
+        return Verdict(_FALSE, stalled.reason, stalled.message)
+    short_of = facts.ready < facts.replicas
+    finished = facts.pods_left is False if facts.stopped else ready.status is _TRUE and not short_of
+    if finished:
+        return Verdict(_FALSE, Reason.RECONCILED, "everything is as the spec wants it")
+    if ready.status is _TRUE:
+        obstacle = facts.pods.obstacle
+        missing = f"{facts.name} has fewer ready endpoints than spec.scaling.min"
+        return (
+            Verdict(_TRUE, obstacle.reason, obstacle.message)
+            if obstacle is not None
+            else Verdict(_TRUE, Reason.STARTING, missing)
+        )
+    return Verdict(_TRUE, ready.reason, ready.message)
+
+
+def _idle(facts: Facts) -> Verdict | None:
+    """What is said of pods while there are none."""
+    if facts.pods.count:
+        return None
+    if facts.stopped:
+        return Verdict(_UNKNOWN, Reason.STOPPED, "spec.stopped is true: no pods")
+    return Verdict(_UNKNOWN, Reason.PENDING, "there are no pods yet")
+
+
+def _scheduled(facts: Facts) -> Verdict:
+    """
+    | a pod is refused or finds no node | pods | all have a node | status | reason |
+    |---|---|---|---|---|
+    | yes | any | any | False | QuotaExceeded or Unschedulable |
+    | no | none | - | Unknown | Pending or Stopped |
+    | no | some | yes | True | Scheduled |
+    | no | some | no | Unknown | Pending |
+    """
+    refused = facts.pods.first_of(Reason.QUOTA_EXCEEDED, Reason.UNSCHEDULABLE)
+    if refused is not None:
+        return Verdict(_FALSE, refused.reason, refused.message)
+    idle = _idle(facts)
+    if idle is not None:
+        return idle
+    if facts.pods.scheduled == facts.pods.count:
+        return Verdict(_TRUE, Reason.SCHEDULED, "every pod has a node")
+    return Verdict(_UNKNOWN, Reason.PENDING, "the scheduler has not placed every pod yet")
+
+
+def _model_verified(facts: Facts) -> Verdict:
+    """
+    | a fetch container failed | a pod has fetched | one is fetching | status | reason |
+    |---|---|---|---|---|
+    | yes | any | any | False | that of the container |
+    | no | yes | any | True | DigestMatches |
+    | no | no | yes | Unknown | Fetching |
+    | no | no | no | Unknown | Pending or Stopped |
+    """
+    failure = facts.pods.fetch_failure
+    if failure is not None:
+        return Verdict(_FALSE, failure.reason, failure.message)
+    if facts.pods.fetched:
+        return Verdict(_TRUE, Reason.DIGEST_MATCHES, "the model has the SHA-256 digest of the spec")
+    if facts.pods.fetching:
+        return Verdict(_UNKNOWN, Reason.FETCHING, "the model is being downloaded")
+    return _idle(facts) or Verdict(_UNKNOWN, Reason.PENDING, "no pod has begun to download the model")
+
+
+def _traffic_applied(facts: Facts) -> Verdict:
+    if facts.applied is None:
+        return Verdict(_UNKNOWN, Reason.PENDING, "there is nothing to route to yet")
+    status = _TRUE if facts.applied.reason is Reason.ACKNOWLEDGED else _FALSE
+    return Verdict(status, facts.applied.reason, facts.applied.message)
+
+
+def _runtime_outdated(facts: Facts) -> Verdict:
+    if facts.name is None:
+        return Verdict(_UNKNOWN, Reason.PENDING, "there is no revision yet")
+    if facts.desired.outdated is None:
+        return Verdict(_FALSE, Reason.UP_TO_DATE, f"{facts.name} is what would be made now")
+    return Verdict(_TRUE, facts.desired.outdated.reason, facts.desired.outdated.message)

@@ -1,0 +1,153 @@
+"""The revision that the spec as it is asks for: found among the stored ones, or made from a rendering.
+
+| stored for this spec | runtime and class | rendering | outcome |
+|---|---|---|---|
+| readable | any | any | that revision; a difference to a fresh rendering is only told |
+| corrupt | any | any | problem RevisionCorrupt |
+| none | not found, denied | none | that problem |
+| none | found | awaited | nothing yet |
+| none | found | failed, or refused as a pod | problem RuntimeInvalid |
+| none | found | rendered | a new revision |
+"""
+
+import json
+from dataclasses import dataclass
+
+from tailbound.api.conditions import Reason
+from tailbound.api.parsing import InvalidObject, parse
+from tailbound.api.servingruntime import ServerContainer
+from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderRequest, Settings
+from tailbound.reconcile.selection import Choice, Problem, choose
+from tailbound.reconcile.world import World
+from tailbound.revisions.identity import canonical_json, revision_name
+from tailbound.revisions.pod import Fetcher, Ingredients, context, pod_template
+from tailbound.revisions.record import Revision, RevisionCorrupt, from_object
+from tailbound.revisions.relevant import digest, relevant
+from tailbound.revisions.restricted import violations
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What the spec asks for, before anything is rendered."""
+
+    spec_hash: str
+    name: str
+    """Of the stored revision for this spec, or of the one to make."""
+    number: int
+    stored: bool
+    choice: Choice | Problem
+
+    def request(self, world: World) -> RenderRequest | None:
+        """What to render, or None if there is nothing to render from."""
+        if isinstance(self.choice, Problem):
+            return None
+        server = self.choice.runtime.spec.server.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return RenderRequest(
+            runtime=self.choice.runtime_title,
+            template_json=canonical_json(server),
+            context_json=canonical_json(context(world.service, self.choice.hardware_class, self.name)),
+        )
+
+
+@dataclass(frozen=True)
+class Desired:
+    """The outcome: a revision, a problem, or neither while a rendering is awaited."""
+
+    revision: Revision | None = None
+    is_new: bool = False
+    problem: Problem | None = None
+    outdated: Problem | None = None
+    """How a fresh rendering differs from the stored template, in words."""
+    rendering_known: bool = True
+    """False while it is not known whether a fresh rendering differs."""
+
+
+def intend(world: World) -> Intent:
+    """What the spec asks for."""
+    spec_hash = digest(world.service.spec)
+    stored = world.made_from(spec_hash)
+    if stored is not None:
+        return Intent(spec_hash, stored, world.numbers[stored], stored=True, choice=choose(world))
+    number = world.next_number
+    name = revision_name(world.service.metadata.name, number, spec_hash)
+    return Intent(spec_hash, name, number, stored=False, choice=choose(world))
+
+
+def find_or_make(world: World, intent: Intent, rendering: Rendering) -> Desired:
+    """The revision that the intent comes to."""
+    if not intent.stored:
+        made = _make(world, intent, rendering)
+        if isinstance(made, Revision):
+            return Desired(revision=made, is_new=True)
+        return Desired(problem=made)
+    try:
+        revision = from_object(world.stored_revisions[intent.name])
+    except RevisionCorrupt as corrupt:
+        remedy = f"delete it (kubectl delete controllerrevision {intent.name}) and a new revision is made"
+        return Desired(problem=Problem(Reason.REVISION_CORRUPT, f"{corrupt}; {remedy}"))
+    fresh = _make(world, intent, rendering)
+    return Desired(revision=revision, outdated=_outdated(revision, fresh), rendering_known=fresh is not None)
+
+
+def _outdated(stored: Revision, fresh: Revision | Problem | None) -> Problem | None:
+    untouched = f"the pods of {stored.name} are untouched"
+    if isinstance(fresh, Problem):
+        return Problem(fresh.reason, f"{untouched}, but could not be made anew: {fresh.message}")
+    if fresh is None or fresh.template_json == stored.template_json:
+        return None
+    return Problem(
+        Reason.RUNTIME_CHANGED,
+        f"{fresh.runtime}, HardwareClass {fresh.hardware_class} or Tailbound has changed since {stored.name} was made; "
+        f"{untouched}: the next edit of the spec takes the change up",
+    )
+
+
+def _make(world: World, intent: Intent, rendering: Rendering) -> Revision | Problem | None:
+    """A revision from a rendering. None: the rendering is still awaited."""
+    choice = intent.choice
+    if isinstance(choice, Problem):
+        return choice
+    if isinstance(rendering, RenderFailed):
+        return Problem(Reason.RUNTIME_INVALID, rendering.message)
+    if rendering is None:
+        return None
+    server = _server(rendering)
+    if isinstance(server, InvalidObject):
+        return Problem(Reason.RUNTIME_INVALID, f"{choice.runtime_title}, rendered: spec.server.{server.message}")
+    template = pod_template(
+        Ingredients(
+            revision=intent.name,
+            service=world.service,
+            server=server,
+            drain=choice.runtime.spec.drain,
+            hardware_class=choice.hardware_class,
+            fetcher=_fetcher(world.observation.settings),
+        )
+    )
+    refused = violations(template["spec"], world.service.spec.service_account_name)
+    if refused:
+        return Problem(Reason.RUNTIME_INVALID, f"{choice.runtime_title} renders a pod that is refused: {'; '.join(refused)}")
+    return Revision(
+        name=intent.name,
+        number=intent.number,
+        spec_hash=intent.spec_hash,
+        spec_json=canonical_json(relevant(world.service.spec)),
+        runtime=choice.runtime_title,
+        hardware_class=choice.hardware_class.metadata.name,
+        template_json=canonical_json(template),
+    )
+
+
+def _server(rendering: Rendered) -> ServerContainer | InvalidObject:
+    """The rendered container: expansion may have made a value that its field does not allow."""
+    return parse(ServerContainer, json.loads(rendering.template_json))
+
+
+def _fetcher(settings: Settings) -> Fetcher:
+    return Fetcher(
+        image=settings.fetch_image,
+        image_pull_policy=settings.image_pull_policy,
+        image_pull_secrets=settings.image_pull_secrets,
+        allowed_hosts=settings.fetch_allowed_hosts,
+        denied_cidrs=settings.fetch_denied_cidrs,
+    )

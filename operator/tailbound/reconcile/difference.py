@@ -1,0 +1,70 @@
+"""Whether an apply would change anything: does the live object already hold every owned field?
+
+The API server adds defaults, writes quantities its own way and leaves empty values out; other people add fields,
+annotations and list items. None of that is a difference. So the comparison goes over the body that would be applied
+and asks the live object for each of its values.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tailbound.api.quantities import Quantity
+
+# Lists that server-side apply merges by a key: other managers' items stay, and order is theirs.
+_LIST_KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "imagePullSecrets": "name",
+    "volumeMounts": "mountPath",
+    "topologySpreadConstraints": "topologyKey",
+    "ownerReferences": "uid",
+}
+# `ports` is keyed by `port` in a Service and by `containerPort` in a container.
+_PORT_KEYS: Final = ("port", "containerPort")
+_QUANTITIES: Final = frozenset({"requests", "limits"})
+_EMPTY: Final[tuple[Any, ...]] = (None, "", 0, [], {})
+
+
+def differs(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
+    """True if applying `wanted` over `live` would change an owned field."""
+    return not _holds(wanted, live, "")
+
+
+def _holds(wanted: Any, live: Any, field: str) -> bool:
+    if live is None:
+        return wanted in _EMPTY
+    if isinstance(wanted, Mapping):
+        return isinstance(live, Mapping) and all(
+            _holds_quantity(value, live.get(key)) if field in _QUANTITIES else _holds(value, live.get(key), key)
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(live, list) and _holds_list(wanted, live, field)
+    return type(wanted) is type(live) and bool(wanted == live)
+
+
+def _holds_quantity(wanted: Any, live: Any) -> bool:
+    if wanted == live:
+        return True
+    try:
+        return Quantity.parse(str(wanted)) == Quantity.parse(str(live))
+    except ValueError:
+        return False
+
+
+def _holds_list(wanted: list[Any], live: list[Any], field: str) -> bool:
+    key = _list_key(wanted, field)
+    if key is None:
+        return len(wanted) == len(live) and all(
+            _holds(item, other, "") for item, other in zip(wanted, live, strict=True)
+        )
+    others = {item.get(key): item for item in live if isinstance(item, Mapping)}
+    return all(_holds(item, others.get(item.get(key)), "") for item in wanted)
+
+
+def _list_key(wanted: list[Any], field: str) -> str | None:
+    if field == "ports" and wanted:
+        return next((key for key in _PORT_KEYS if key in wanted[0]), None)
+    return _LIST_KEYS.get(field)

@@ -1,0 +1,54 @@
+"""One Event per transition of a condition's reason, derived from the status before and after."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tailbound.api.conditions import ConditionType, Reason
+from tailbound.api.meta import Condition
+from tailbound.reconcile.model import Event
+
+# Reconciling and Stalled repeat what the others say.
+_TOLD: Final = (
+    ConditionType.READY,
+    ConditionType.SCHEDULED,
+    ConditionType.MODEL_VERIFIED,
+    ConditionType.TRAFFIC_APPLIED,
+    ConditionType.RUNTIME_OUTDATED,
+)
+# Good news, and steps on the way that everybody expects.
+_NORMAL: Final = frozenset(
+    {
+        Reason.SERVING,
+        Reason.DIGEST_MATCHES,
+        Reason.STARTING,
+        Reason.FETCHING,
+        Reason.ROLLING_OUT,
+        Reason.STOPPED,
+    }
+)
+# Said by the condition alone: an Event of each would bury the others.
+_QUIET: Final = frozenset(
+    {
+        Reason.PENDING,
+        Reason.SCHEDULED,
+        Reason.ACKNOWLEDGED,
+        Reason.UP_TO_DATE,
+        Reason.RECONCILED,
+        Reason.NOT_STALLED,
+        Reason.WAITING_FOR_GATEWAY,
+    }
+)
+
+
+def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> tuple[Event, ...]:
+    """The Events between two statuses: at most one per reason, however many conditions carry it."""
+    old = {condition.type: condition.reason for condition in before}
+    new = {condition.type: condition for condition in after}
+    told: dict[str, Event] = {}
+    for kind in _TOLD:
+        condition = new.get(kind)
+        if condition is None or condition.reason == old.get(kind) or condition.reason in _QUIET:
+            continue
+        severity = "Normal" if condition.reason in _NORMAL else "Warning"
+        told.setdefault(condition.reason, Event(severity, condition.reason, condition.message))
+    return tuple(told.values())

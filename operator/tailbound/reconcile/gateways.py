@@ -1,0 +1,93 @@
+"""What the gateways do with `status.traffic`, in one word and one sentence.
+
+| gateways that are Ready | word |
+|---|---|
+| none | NoGateway |
+| one refused the newest state | RouteRejected |
+| one unread, or behind | WaitingForGateway |
+| all applied it, one denies a host | HostConflict |
+| all applied it | Acknowledged |
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tailbound.api.conditions import Reason
+from tailbound.api.traffic import Observed, ServiceObservation
+from tailbound.reconcile.model import Unread
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The state that every gateway is to apply."""
+
+    service: str
+    """NAMESPACE/NAME."""
+    generation: int
+    traffic_generation: int
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The word, the sentence, and whether it is safe to take away what had weight before."""
+
+    reason: Reason
+    message: str
+    acknowledged: bool
+    """Every Ready gateway applied this traffic generation, and there is at least one."""
+
+
+def applied(gateways: Mapping[str, Observed | Unread], wanted: Wanted) -> Applied:
+    """Judge what every gateway reports. One that could not be read counts as behind."""
+    if not gateways:
+        return Applied(
+            Reason.NO_GATEWAY,
+            "no gateway pod is Ready, so that nothing is routed; look at the pods labelled "
+            "app.kubernetes.io/component=gateway in Tailbound's own namespace",
+            acknowledged=False,
+        )
+    acknowledged = all(_routed(observed, wanted) for observed in gateways.values())
+    findings = sorted(_findings(gateways, wanted), key=lambda finding: _ORDER.index(finding[0]))
+    if findings:
+        reason, message = findings[0]
+        return Applied(reason, message, acknowledged)
+    return Applied(Reason.ACKNOWLEDGED, "every gateway pod has applied the routes", acknowledged)
+
+
+_ORDER = (Reason.ROUTE_REJECTED, Reason.WAITING_FOR_GATEWAY, Reason.HOST_CONFLICT)
+
+
+def _of(observed: Observed | Unread, wanted: Wanted) -> ServiceObservation:
+    nothing = ServiceObservation()
+    return nothing if isinstance(observed, Unread) else observed.services.get(wanted.service, nothing)
+
+
+def _routed(observed: Observed | Unread, wanted: Wanted) -> bool:
+    state = _of(observed, wanted).applied
+    return state is not None and state.traffic_generation == wanted.traffic_generation
+
+
+def _findings(gateways: Mapping[str, Observed | Unread], wanted: Wanted) -> Iterator[tuple[Reason, str]]:
+    """In order of the pods' names, so that the first of a kind is the same each time."""
+    for pod, observed in sorted(gateways.items()):
+        if isinstance(observed, Unread):
+            yield Reason.WAITING_FOR_GATEWAY, f"gateway pod {pod} could not be read: {observed.why}"
+            continue
+        state = _of(observed, wanted)
+        rejected = state.rejected
+        if rejected is not None and _is(rejected.generation, rejected.traffic_generation, wanted):
+            yield Reason.ROUTE_REJECTED, f"gateway pod {pod} refused the route: {rejected.message}"
+        elif state.applied is None or not _is(
+            state.applied.generation, state.applied.traffic_generation, wanted
+        ):
+            yield Reason.WAITING_FOR_GATEWAY, f"gateway pod {pod} has not applied the newest routes yet"
+        elif state.denied_hosts:
+            hosts = ", ".join(sorted(state.denied_hosts))
+            yield (
+                Reason.HOST_CONFLICT,
+                f"spec.hosts: {hosts} belongs to another service; remove it here or there",
+            )
+
+
+def _is(generation: int, traffic_generation: int, wanted: Wanted) -> bool:
+    return (generation, traffic_generation) == (wanted.generation, wanted.traffic_generation)

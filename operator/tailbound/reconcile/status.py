@@ -1,0 +1,68 @@
+"""The status document: built as a whole, written only if it differs."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tailbound.api.conditions import ConditionType
+from tailbound.api.inferenceservice import InferenceServiceStatus, RevisionStatus
+from tailbound.api.names import SERVICE_LABEL
+from tailbound.reconcile.model import Object
+from tailbound.reconcile.rollover import Rollover
+from tailbound.reconcile.world import World
+
+_OUR_CONDITIONS = frozenset(ConditionType)
+
+
+def revision_status(world: World, name: str | None) -> RevisionStatus | None:
+    """One revision and its pods; None if there is no such revision."""
+    if name is None:
+        return None
+    replicas, ready = _pods(world.deployments.get(name))
+    return RevisionStatus(revision=name, replicas=replicas, ready=ready)
+
+
+def url(world: World) -> str:
+    """Where the service answers inside the cluster."""
+    metadata = world.service.metadata
+    return f"http://{metadata.name}.{metadata.namespace}.svc.{world.observation.settings.cluster_domain}"
+
+
+def selector(world: World) -> str:
+    """Selects the pods of every revision."""
+    return f"{SERVICE_LABEL}={world.service.metadata.name}"
+
+
+def total_replicas(deployments: Iterable[Object]) -> int:
+    """Pods that exist, of all revisions."""
+    return sum(_pods(deployment)[0] for deployment in deployments)
+
+
+def stable_and_next(
+    marked: str | None, desired: str | None, rollover: Rollover
+) -> tuple[str | None, str | None]:
+    """Which revision serves, and which one is to replace it; `marked` has the stable mark.
+
+    | desired is promoted | stable mark | requests go to | stable | next |
+    |---|---|---|---|---|
+    | yes | any | desired | desired | - |
+    | no | on desired | any | desired | - |
+    | no | on another | any | the other | desired |
+    | no | lost or none yet | another | the other | desired |
+    | no | none yet | desired | - | desired |
+    """
+    other = rollover.target if rollover.target != desired else None
+    stable = desired if rollover.promoted else marked or other
+    return stable, desired if desired != stable else None
+
+
+def to_write(stored: InferenceServiceStatus, wanted: InferenceServiceStatus) -> dict[str, Any] | None:
+    """The whole status as JSON, or None if the stored one is equal; other people's conditions do not count."""
+    ours = tuple(condition for condition in stored.conditions if condition.type in _OUR_CONDITIONS)
+    if stored.model_copy(update={"conditions": ours}) == wanted:
+        return None
+    return wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _pods(deployment: Object | None) -> tuple[int, int]:
+    status = deployment.get("status", {}) if deployment is not None else {}
+    return status.get("replicas", 0), status.get("readyReplicas", 0)

@@ -1,0 +1,128 @@
+"""From the objects as they should be to the writes that make them so, and to what is in the way.
+
+| a labelled object of that kind and name | write | in the way |
+|---|---|---|
+| none | Create | - |
+| ours, equal | none | - |
+| ours, different | Apply | - |
+| ours, being deleted | none | waiting until it is gone |
+| of a deleted namesake | none | waiting for garbage collection |
+| of somebody else | none | NameConflict |
+| any, and the API server refused the last attempt | none | what it said |
+
+Once something is in the way nothing more is created; what is ours is still kept as it should be.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailbound.api.conditions import Reason
+from tailbound.reconcile.difference import differs
+from tailbound.reconcile.model import Apply, Create, Delete, Object, Obstacle, Write
+from tailbound.reconcile.selection import Problem
+from tailbound.reconcile.world import Ownership, World, controller_of, ownership, terminating
+
+
+@dataclass
+class Writer:
+    """Collects the writes of one plan, in order."""
+
+    world: World
+    writes: list[Write] = field(default_factory=list)
+    problem: Problem | None = None
+    """The first thing that somebody must change, or that the API server refused."""
+    waiting: str | None = None
+    """The first thing that must be gone before the work can go on."""
+
+    def __post_init__(self) -> None:
+        self._refused = {(refused.kind, refused.name): refused for refused in self.world.observation.obstacles}
+
+    @property
+    def blocked(self) -> bool:
+        """Something is in the way."""
+        return self.problem is not None or self.waiting is not None
+
+    def probe(self, kind: str, name: str) -> bool:
+        """Note what is in the way of an object of ours of this name; True if nothing is."""
+        live = self.world.find(kind, name)
+        refused = self._refused.get((kind, name))
+        if refused is not None:
+            self.note(_words(refused))
+        elif live is None:
+            return True
+        else:
+            whose = ownership(live, self.world.service)
+            if whose is Ownership.FOREIGN:
+                self.note(_conflict(kind, live))
+            elif whose is Ownership.PREVIOUS:
+                self._wait(f"{kind} {name} of a deleted InferenceService of this name is still there; waiting for "
+                           "garbage collection to remove it")
+            elif terminating(live):
+                self._wait(f"{kind} {name} is being deleted; waiting until it is gone")
+            else:
+                return True
+        return False
+
+    def ensure(self, body: Mapping[str, Any]) -> None:
+        """The object as it should be."""
+        kind, name = body["kind"], body["metadata"]["name"]
+        if not self.probe(kind, name):
+            return
+        live = self.world.find(kind, name)
+        if live is None:
+            if not self.blocked:
+                self.writes.append(Create(body))
+        elif differs(body, live):
+            self.writes.append(Apply(_guarded(body, live)))
+
+    def apply(self, body: Mapping[str, Any], live: Object) -> None:
+        """A change of an object of ours that a comparison cannot see, because it takes something away."""
+        if (body["kind"], body["metadata"]["name"]) not in self._refused:
+            self.writes.append(Apply(_guarded(body, live)))
+
+    def delete(self, members: Iterable[Object], api_version: str, kind: str) -> None:
+        """Objects of ours that nothing needs; those that the API server refused to delete are left for later."""
+        for live in members:
+            metadata = live["metadata"]
+            if terminating(live) or (kind, metadata["name"]) in self._refused:
+                continue
+            self.writes.append(
+                Delete(
+                    api_version=api_version,
+                    kind=kind,
+                    namespace=metadata["namespace"],
+                    name=metadata["name"],
+                    uid=metadata["uid"],
+                    resource_version=metadata["resourceVersion"],
+                )
+            )
+
+    def note(self, problem: Problem) -> None:
+        """Something is in the way; the first counts."""
+        self.problem = self.problem or problem
+
+    def _wait(self, message: str) -> None:
+        self.waiting = self.waiting or message
+
+
+def _guarded(body: Mapping[str, Any], live: Object) -> dict[str, Any]:
+    """The body, bound to the very object and version it was decided on."""
+    metadata = live["metadata"]
+    guard = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    return {**body, "metadata": {**body["metadata"], **guard}}
+
+
+def _words(refused: Obstacle) -> Problem:
+    return Problem(refused.reason, refused.message)
+
+
+def _conflict(kind: str, live: Object) -> Problem:
+    owner = controller_of(live)
+    whose = f"{owner.get('kind')} {owner.get('name')}" if owner is not None else "somebody who set no owner"
+    name = live["metadata"]["name"]
+    return Problem(
+        Reason.NAME_CONFLICT,
+        f"{kind} {name} exists and belongs to {whose}, and is left alone; delete or rename it, "
+        "or give this InferenceService another name",
+    )

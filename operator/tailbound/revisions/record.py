@@ -1,0 +1,160 @@
+"""A revision as it is stored: one immutable ControllerRevision, read and written.
+
+The template is kept as a JSON string, byte for byte: nested, the API server would write its characters anew.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from tailbound.api.names import (
+    MANAGED_BY_LABEL,
+    MANAGED_BY_VALUE,
+    PROMOTED_AT_ANNOTATION,
+    REVISION_LABEL,
+    SERVICE_LABEL,
+    SPEC_HASH_ANNOTATION,
+    STABLE_ANNOTATION,
+)
+from tailbound.api.traffic import utc_seconds
+
+DATA_LIMIT_BYTES: Final = 256 * 1024
+_DATA_FIELDS: Final = ("spec", "runtime", "hardwareClass", "template")
+
+
+class RevisionCorrupt(Exception):
+    """A ControllerRevision does not hold what Tailbound wrote; the text says what is wrong with which one."""
+
+
+class RevisionTooLarge(Exception):
+    """What a revision would hold is over the limit; the text names the size and the remedy."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """What a pod is made from, for as long as this revision lives."""
+
+    name: str
+    number: int
+    spec_hash: str
+    spec_json: str
+    runtime: str
+    """Kind and name of the runtime it was rendered from, for people."""
+    hardware_class: str
+    template_json: str
+
+    @property
+    def template(self) -> dict[str, Any]:
+        """The pod template; a new object each time."""
+        template: dict[str, Any] = json.loads(self.template_json)
+        return template
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is known about a revision beyond its content; annotations, so that it outlives the status."""
+
+    stable: bool = False
+    promoted_at: str | None = None
+
+    def promoted(self, now: datetime) -> "Marks":
+        """Stable from now on; the first promotion's time stays."""
+        return Marks(stable=True, promoted_at=self.promoted_at or utc_seconds(now))
+
+    def retired(self) -> "Marks":
+        """No longer the stable one."""
+        return Marks(stable=False, promoted_at=self.promoted_at)
+
+
+def marks_of(stored: Mapping[str, Any]) -> Marks:
+    """The marks on a stored ControllerRevision."""
+    annotations = stored["metadata"].get("annotations", {})
+    return Marks(
+        stable=annotations.get(STABLE_ANNOTATION) == "true", promoted_at=annotations.get(PROMOTED_AT_ANNOTATION)
+    )
+
+
+def spec_hash_of(stored: Mapping[str, Any]) -> str | None:
+    """The digest of the spec that a stored ControllerRevision was made from; None if somebody removed it."""
+    digest = stored["metadata"].get("annotations", {}).get(SPEC_HASH_ANNOTATION)
+    return digest if isinstance(digest, str) else None
+
+
+def to_object(
+    revision: Revision, marks: Marks, *, service: str, namespace: str, owner: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The ControllerRevision to write. Raises RevisionTooLarge."""
+    data = {
+        "spec": revision.spec_json,
+        "runtime": revision.runtime,
+        "hardwareClass": revision.hardware_class,
+        "template": revision.template_json,
+    }
+    size = len(json.dumps(data).encode())
+    if size > DATA_LIMIT_BYTES:
+        raise RevisionTooLarge(
+            f"the revision would take {size} bytes, over the limit of {DATA_LIMIT_BYTES}; "
+            f"shorten spec.env, or the server template of {revision.runtime}"
+        )
+    annotations = {SPEC_HASH_ANNOTATION: revision.spec_hash}
+    if marks.stable:
+        annotations[STABLE_ANNOTATION] = "true"
+    if marks.promoted_at is not None:
+        annotations[PROMOTED_AT_ANNOTATION] = marks.promoted_at
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": revision.name,
+            "namespace": namespace,
+            "labels": {
+                MANAGED_BY_LABEL: MANAGED_BY_VALUE,
+                SERVICE_LABEL: service,
+                REVISION_LABEL: revision.name,
+            },
+            "annotations": annotations,
+            "ownerReferences": [dict(owner)],
+        },
+        "revision": revision.number,
+        "data": data,
+    }
+
+
+def from_object(stored: Mapping[str, Any]) -> Revision:
+    """The revision that a stored ControllerRevision holds. Raises RevisionCorrupt."""
+    name = stored["metadata"]["name"]
+    number, data, digest = stored.get("revision"), stored.get("data"), spec_hash_of(stored)
+    if not isinstance(number, int) or number < 1:
+        raise RevisionCorrupt(f"ControllerRevision {name}: revision is {number!r}, not a positive number")
+    if digest is None:
+        raise RevisionCorrupt(f"ControllerRevision {name}: the annotation {SPEC_HASH_ANNOTATION} is missing")
+    if not isinstance(data, Mapping):
+        raise RevisionCorrupt(f"ControllerRevision {name}: data is missing")
+    for field in _DATA_FIELDS:
+        if not isinstance(data.get(field), str):
+            raise RevisionCorrupt(f"ControllerRevision {name}: data.{field} is not a string")
+    _check_template(name, data["template"])
+    return Revision(
+        name=name,
+        number=number,
+        spec_hash=digest,
+        spec_json=data["spec"],
+        runtime=data["runtime"],
+        hardware_class=data["hardwareClass"],
+        template_json=data["template"],
+    )
+
+
+@lru_cache(maxsize=4096)
+def _check_template(name: str, template_json: str) -> None:
+    try:
+        template = json.loads(template_json)
+        label = template["metadata"]["labels"][REVISION_LABEL]
+        containers = template["spec"]["containers"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise RevisionCorrupt(f"ControllerRevision {name}: data.template is not a pod template") from problem
+    if label != name or not isinstance(containers, list) or not containers:
+        raise RevisionCorrupt(f"ControllerRevision {name}: data.template is not the template of this revision")

@@ -1,0 +1,40 @@
+"""Which fields of a spec make a revision: those that change the pods or the model, and no others."""
+
+from typing import Any, Final
+
+from tailbound.api.inferenceservice import InferenceServiceSpec
+from tailbound.api.quantities import Duration
+from tailbound.revisions.identity import spec_hash
+
+# Not here: hosts, sla, scaling and stopped. They are honoured without new pods.
+_FIELDS: Final = {
+    "model",
+    "runtime",
+    "hardware",
+    "resources",
+    "timeout",
+    "env",
+    "labels",
+    "annotations",
+    "service_account_name",
+    "image_pull_secrets",
+}
+
+# What a derived timeout can become by an edit of the SLA, which must not restart pods. The gateway enforces the
+# exact one; the server only has to be no stricter.
+LONGEST_DERIVED_TIMEOUT: Final = Duration.parse("5m")
+
+
+def relevant(spec: InferenceServiceSpec) -> dict[str, Any]:
+    """The fields that make a revision, in canonical spelling, those left at their default excluded."""
+    return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, include=_FIELDS)
+
+
+def digest(spec: InferenceServiceSpec) -> str:
+    """The spec hash of these fields."""
+    return spec_hash(relevant(spec))
+
+
+def pod_timeout(spec: InferenceServiceSpec) -> Duration:
+    """The longest time that a request may take in a pod of this spec."""
+    return LONGEST_DERIVED_TIMEOUT if spec.timeout is None else spec.timeout

@@ -1,0 +1,77 @@
+"""Expansion of a ServingRuntime's structured template.
+
+jinja2 sees leaf strings only, so that no value can add a field. The caller runs `expand` in a child process with
+limits on time and memory: a sandbox bounds what a template may touch, not what it may cost.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from jinja2 import StrictUndefined, TemplateError
+from jinja2.sandbox import SandboxedEnvironment
+
+from tailbound.revisions.identity import canonical_json
+from tailbound.revisions.rendering import Rendered, RenderFailed, RenderRequest
+
+LEAF_LIMIT_BYTES: Final = 16 * 1024
+TOTAL_LIMIT_BYTES: Final = 128 * 1024  # half of what a ControllerRevision may hold
+
+_PROBLEMS: Final = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+
+
+class _Refused(Exception):
+    """A leaf that cannot be expanded; the text is the whole message."""
+
+
+def expand(request: RenderRequest) -> Rendered | RenderFailed:
+    """Expand every leaf string. Never raises for what a template says; only running out of memory escapes."""
+    environment = SandboxedEnvironment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+    context = json.loads(request.context_json)
+    try:
+        expanded = _expand(environment, context, json.loads(request.template_json), "spec.server")
+    except _Refused as refusal:
+        return RenderFailed(f"{request.runtime}: {refusal}")
+    text = canonical_json(expanded)
+    size = len(text.encode())
+    if size > TOTAL_LIMIT_BYTES:
+        return RenderFailed(
+            f"{request.runtime}: the rendered spec.server takes {size} bytes; shorten it to at most {TOTAL_LIMIT_BYTES}"
+        )
+    return Rendered(text)
+
+
+def _expand(environment: SandboxedEnvironment, context: Mapping[str, Any], value: Any, path: str) -> Any:
+    if isinstance(value, str):
+        return _leaf(environment, context, value, path)
+    if isinstance(value, list):
+        return [_expand(environment, context, item, f"{path}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {key: _expand(environment, context, item, f"{path}.{key}") for key, item in value.items()}
+    return value
+
+
+def _leaf(environment: SandboxedEnvironment, context: Mapping[str, Any], text: str, path: str) -> str:
+    if "{" not in text:
+        return text
+    try:
+        result = environment.from_string(text).render(context)
+    except _PROBLEMS as problem:
+        raise _Refused(
+            f"{path} is {_shown(text)}, which cannot be expanded: {_shown(str(problem))}. "
+            f"Known variables are {_known(context)}"
+        ) from problem
+    size = len(result.encode("utf-8", "replace"))
+    if size > LEAF_LIMIT_BYTES:
+        raise _Refused(f"{path} expands to {size} bytes; shorten it to at most {LEAF_LIMIT_BYTES}")
+    if "\0" in result:
+        raise _Refused(f"{path} expands to text with a NUL character; remove it")
+    return result
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 200 else text[:200] + "…")
+
+
+def _known(context: Mapping[str, Any]) -> str:
+    return ", ".join(f"{group}.{name}" for group, names in sorted(context.items()) for name in sorted(names))
