@@ -31,7 +31,9 @@ def front_service(service: InferenceService, settings: Settings) -> dict[str, An
     }
 
 
-def revision_service(service: InferenceService, revision: Revision, template: dict[str, Any]) -> dict[str, Any]:
+def revision_service(
+    service: InferenceService, revision: Revision, template: dict[str, Any]
+) -> dict[str, Any]:
     """Headless Service of one revision: its EndpointSlices are what gateways route to."""
     return {
         "apiVersion": "v1",

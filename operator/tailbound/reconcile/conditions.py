@@ -114,7 +114,7 @@ def merge(
 
     A condition that `new` does not speak about stays as it is.
     """
-    before = {condition.type: condition for condition in old}
+    before, now = {condition.type: condition for condition in old}, now.replace(microsecond=0)
     merged = []
     for kind in ConditionType:
         previous, verdict = before.get(kind), new.get(kind)
@@ -172,7 +172,9 @@ def _stopped(facts: Facts) -> Verdict:
     if facts.rollover.settled or facts.applied is None:
         return Verdict(_FALSE, Reason.STOPPED, "spec.stopped is true: pods are ending")
     waits = facts.applied.message
-    return Verdict(_FALSE, Reason.STOPPED, f"spec.stopped is true: pods end when no gateway routes to them: {waits}")
+    return Verdict(
+        _FALSE, Reason.STOPPED, f"spec.stopped is true: pods end when no gateway routes to them: {waits}"
+    )
 
 
 def _starting(facts: Facts) -> Verdict:

@@ -19,7 +19,14 @@ from tailbound.reconcile.selection import Problem
 from tailbound.reconcile.world import World, owner_reference, revision_of
 from tailbound.reconcile.writes import Writer
 from tailbound.revisions.history import to_prune
-from tailbound.revisions.record import Marks, Revision, RevisionCorrupt, RevisionTooLarge, from_object, to_object
+from tailbound.revisions.record import (
+    Marks,
+    Revision,
+    RevisionCorrupt,
+    RevisionTooLarge,
+    from_object,
+    to_object,
+)
 
 RETRY_REFUSED: Final = timedelta(seconds=30)
 AWAIT_RENDERING: Final = timedelta(seconds=1)
@@ -136,7 +143,9 @@ class Decision:
             if marks.stable and name != self._name:
                 revision = self._stored(name)
                 if revision is not None:
-                    self._writer.apply(self._record(revision, marks.retired()), self._world.stored_revisions[name])
+                    self._writer.apply(
+                        self._record(revision, marks.retired()), self._world.stored_revisions[name]
+                    )
 
     def _keep_serving_revisions(self) -> None:
         """What serves beside the desired revision is kept whole; and if the service is stopped, it stops."""

@@ -113,7 +113,9 @@ def _make(world: World, intent: Intent, rendering: Rendering) -> Revision | Prob
         return None
     server = _server(rendering)
     if isinstance(server, InvalidObject):
-        return Problem(Reason.RUNTIME_INVALID, f"{choice.runtime_title}, rendered: spec.server.{server.message}")
+        return Problem(
+            Reason.RUNTIME_INVALID, f"{choice.runtime_title}, rendered: spec.server.{server.message}"
+        )
     template = pod_template(
         Ingredients(
             revision=intent.name,
@@ -126,7 +128,10 @@ def _make(world: World, intent: Intent, rendering: Rendering) -> Revision | Prob
     )
     refused = violations(template["spec"], world.service.spec.service_account_name)
     if refused:
-        return Problem(Reason.RUNTIME_INVALID, f"{choice.runtime_title} renders a pod that is refused: {'; '.join(refused)}")
+        return Problem(
+            Reason.RUNTIME_INVALID,
+            f"{choice.runtime_title} renders a pod that is refused: {'; '.join(refused)}",
+        )
     return Revision(
         name=intent.name,
         number=intent.number,

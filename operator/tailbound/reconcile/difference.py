@@ -37,7 +37,9 @@ def _holds(wanted: Any, live: Any, field: str) -> bool:
         return wanted in _EMPTY
     if isinstance(wanted, Mapping):
         return isinstance(live, Mapping) and all(
-            _holds_quantity(value, live.get(key)) if field in _QUANTITIES else _holds(value, live.get(key), key)
+            _holds_quantity(value, live.get(key))
+            if field in _QUANTITIES
+            else _holds(value, live.get(key), key)
             for key, value in wanted.items()
         )
     if isinstance(wanted, list):

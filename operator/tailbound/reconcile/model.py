@@ -12,10 +12,25 @@ from typing import Any, TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import Observed
-from tailbound.revisions.rendering import Rendered as Rendered
-from tailbound.revisions.rendering import RenderFailed as RenderFailed
-from tailbound.revisions.rendering import Rendering as Rendering
-from tailbound.revisions.rendering import RenderRequest as RenderRequest
+from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
+
+__all__ = [
+    "Apply",
+    "Create",
+    "Delete",
+    "Event",
+    "Object",
+    "Observation",
+    "Obstacle",
+    "Plan",
+    "RenderFailed",
+    "RenderRequest",
+    "Rendered",
+    "Rendering",
+    "Settings",
+    "Unread",
+    "Write",
+]
 
 Object: TypeAlias = Mapping[str, Any]
 """A Kubernetes object as JSON. Never mutated: stores share it."""

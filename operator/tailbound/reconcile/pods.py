@@ -108,7 +108,9 @@ def _refused_pods(deployment: Object | None) -> Iterator[Finding]:
         return
     for condition in deployment.get("status", {}).get("conditions") or ():
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            yield Finding(Reason.QUOTA_EXCEEDED, f"the API server refuses pods: {condition.get('message', '')}")
+            yield Finding(
+                Reason.QUOTA_EXCEEDED, f"the API server refuses pods: {condition.get('message', '')}"
+            )
 
 
 def _failed(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -208,7 +210,11 @@ def _fetch_status(pod: Object) -> Mapping[str, Any]:
 def _succeeded(container: Mapping[str, Any]) -> bool:
     """An init container that is through. A server that ends with 0 has not succeeded: it is to run on."""
     terminated = (container.get("state") or {}).get("terminated")
-    return terminated is not None and terminated.get("exitCode") == 0 and container.get("name") == FETCH_CONTAINER
+    return (
+        terminated is not None
+        and terminated.get("exitCode") == 0
+        and container.get("name") == FETCH_CONTAINER
+    )
 
 
 def _is_fetching(container: Mapping[str, Any]) -> bool:

@@ -75,9 +75,7 @@ def roll(now: Situation) -> Rollover:
     backends = (Backend(revision=target, weight=_ALL),) if target is not None else ()
     traffic = _traffic(now, backends)
     settled = traffic is not None and traffic == now.traffic and now.acknowledged
-    promoted = (
-        settled and target is not None and target == now.desired and _ready(now, target) > 0
-    )
+    promoted = settled and target is not None and target == now.desired and _ready(now, target) > 0
     # Without a desired revision the spec cannot be honoured: what runs is left as it is.
     return Rollover(traffic, target, settled, promoted, shrink=settled and now.desired is not None)
 

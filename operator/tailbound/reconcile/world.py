@@ -132,7 +132,10 @@ class World:
     def next_number(self) -> int:
         """Above every number in use, also of Deployments whose ControllerRevision somebody deleted."""
         names = (*self.stored_revisions, *self.deployments)
-        taken = [*self.numbers.values(), *(number for name in names if (number := number_in(name)) is not None)]
+        taken = [
+            *self.numbers.values(),
+            *(number for name in names if (number := number_in(name)) is not None),
+        ]
         return max(taken, default=0) + 1
 
     @cached_property

@@ -36,7 +36,9 @@ class Writer:
     """The first thing that must be gone before the work can go on."""
 
     def __post_init__(self) -> None:
-        self._refused = {(refused.kind, refused.name): refused for refused in self.world.observation.obstacles}
+        self._refused = {
+            (refused.kind, refused.name): refused for refused in self.world.observation.obstacles
+        }
 
     @property
     def blocked(self) -> bool:
@@ -56,8 +58,10 @@ class Writer:
             if whose is Ownership.FOREIGN:
                 self.note(_conflict(kind, live))
             elif whose is Ownership.PREVIOUS:
-                self._wait(f"{kind} {name} of a deleted InferenceService of this name is still there; waiting for "
-                           "garbage collection to remove it")
+                self._wait(
+                    f"{kind} {name} of a deleted InferenceService of this name is still there; waiting for "
+                    "garbage collection to remove it"
+                )
             elif terminating(live):
                 self._wait(f"{kind} {name} is being deleted; waiting until it is gone")
             else:

@@ -121,12 +121,17 @@ def _pod_spec(made_of: Ingredients) -> dict[str, Any]:
 
 
 def _placement(hardware_class: HardwareClass) -> dict[str, Any]:
-    spec, placement = hardware_class.spec, {}
+    spec = hardware_class.spec
+    placement: dict[str, Any] = {}
     if spec.node_selector:
         placement["nodeSelector"] = dict(spec.node_selector)
     if spec.tolerations:
         placement["tolerations"] = [
-            {key: value for key, value in toleration.model_dump(mode="json", by_alias=True, exclude_none=True).items() if value != ""}
+            {
+                key: value
+                for key, value in toleration.model_dump(mode="json", by_alias=True, exclude_none=True).items()
+                if value != ""
+            }
             for toleration in spec.tolerations
         ]
     if spec.runtime_class_name is not None:

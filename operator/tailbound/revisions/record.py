@@ -73,7 +73,8 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
     """The marks on a stored ControllerRevision."""
     annotations = stored["metadata"].get("annotations", {})
     return Marks(
-        stable=annotations.get(STABLE_ANNOTATION) == "true", promoted_at=annotations.get(PROMOTED_AT_ANNOTATION)
+        stable=annotations.get(STABLE_ANNOTATION) == "true",
+        promoted_at=annotations.get(PROMOTED_AT_ANNOTATION),
     )
 
 
@@ -157,4 +158,6 @@ def _check_template(name: str, template_json: str) -> None:
     except (ValueError, KeyError, TypeError) as problem:
         raise RevisionCorrupt(f"ControllerRevision {name}: data.template is not a pod template") from problem
     if label != name or not isinstance(containers, list) or not containers:
-        raise RevisionCorrupt(f"ControllerRevision {name}: data.template is not the template of this revision")
+        raise RevisionCorrupt(
+            f"ControllerRevision {name}: data.template is not the template of this revision"
+        )

@@ -64,7 +64,14 @@ def _privileges(container: Pod, path: str) -> Iterator[str]:
 
 def _own_security(container: Pod, path: str) -> Iterator[str]:
     security = container.get("securityContext", {})
-    for field in ("seccompProfile", "runAsUser", "runAsNonRoot", "procMount", "seLinuxOptions", "appArmorProfile"):
+    for field in (
+        "seccompProfile",
+        "runAsUser",
+        "runAsNonRoot",
+        "procMount",
+        "seLinuxOptions",
+        "appArmorProfile",
+    ):
         if field in security:
             yield f"{path}.securityContext.{field} is not allowed: the pod's holds"
 

@@ -17,7 +17,15 @@ from tailbound.revisions.rendering import Rendered, RenderFailed, RenderRequest
 LEAF_LIMIT_BYTES: Final = 16 * 1024
 TOTAL_LIMIT_BYTES: Final = 128 * 1024  # half of what a ControllerRevision may hold
 
-_PROBLEMS: Final = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+_PROBLEMS: Final = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    RecursionError,
+)
 
 
 class _Refused(Exception):
@@ -26,7 +34,9 @@ class _Refused(Exception):
 
 def expand(request: RenderRequest) -> Rendered | RenderFailed:
     """Expand every leaf string. Never raises for what a template says; only running out of memory escapes."""
-    environment = SandboxedEnvironment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+    environment = SandboxedEnvironment(
+        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
+    )
     context = json.loads(request.context_json)
     try:
         expanded = _expand(environment, context, json.loads(request.template_json), "spec.server")
