@@ -1,0 +1,164 @@
+{{/* Labels of every object. */}}
+{{- define "tailbound.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: tailbound
+{{ include "tailbound.instance" . }}
+{{- end }}
+
+{{/* Labels that selectors use: they never change between releases. */}}
+{{- define "tailbound.instance" -}}
+app.kubernetes.io/name: tailbound
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Image of one part: (dict "root" $ "image" .Values.image.operator). */}}
+{{- define "tailbound.image" -}}
+{{- $image := .root.Values.image -}}
+{{- $registry := required "image.registry is empty: set it to the registry that holds the images tailbound and tailbound-runtime, built from operator/Containerfile and runtime_image/Containerfile" $image.registry -}}
+{{- if .image.digest -}}
+{{ printf "%s/%s@%s" $registry .image.repository .image.digest }}
+{{- else -}}
+{{ printf "%s/%s:%s" $registry .image.repository ($image.tag | default .root.Chart.AppVersion) }}
+{{- end -}}
+{{- end }}
+
+{{/* Pod-level security that the `restricted` Pod Security Standard asks for. */}}
+{{- define "tailbound.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{/* Container-level security: the same standard, and a read-only root filesystem. */}}
+{{- define "tailbound.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* Spread over nodes and zones, where there are several: (dict "root" $ "component" "gateway"). */}}
+{{- define "tailbound.spread" -}}
+{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ $key }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- include "tailbound.instance" $.root | nindent 6 }}
+      app.kubernetes.io/component: {{ $.component }}
+  matchLabelKeys: [pod-template-hash]
+{{- end }}
+{{- end }}
+
+{{/* Where the pods of one part may run: its values. */}}
+{{- define "tailbound.scheduling" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Environment that names the pod itself. */}}
+{{- define "tailbound.podEnv" -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- end }}
+
+{{/* What is watched in every watched namespace: nothing here names a namespace. */}}
+{{- define "tailbound.operatorRules" -}}
+- apiGroups: [tailbound.dev]
+  resources: [inferenceservices, servingruntimes]
+  verbs: [get, list, watch]
+- apiGroups: [tailbound.dev]
+  resources: [inferenceservices/status]
+  verbs: [patch]
+# Some clusters ask for this of whoever sets owner references that block their owner's deletion.
+- apiGroups: [tailbound.dev]
+  resources: [inferenceservices/finalizers]
+  verbs: [update]
+- apiGroups: [apps]
+  resources: [controllerrevisions, deployments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end }}
+
+{{- define "tailbound.gatewayRules" -}}
+- apiGroups: [tailbound.dev]
+  resources: [inferenceservices]
+  verbs: [list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+{{- end }}
+
+{{/* The rules of one process, cluster-wide or in each watched namespace: (dict "root" $ "component" "operator"). */}}
+{{- define "tailbound.watchRoles" -}}
+{{- $name := printf "tailbound-%s" .component -}}
+{{- $root := .root -}}
+{{- $kind := empty $root.Values.watchNamespaces | ternary "ClusterRole" "Role" -}}
+{{- range $namespace := $root.Values.watchNamespaces | default (list "") }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}
+metadata:
+  name: {{ $name }}
+  {{- with $namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "tailbound.labels" $root | nindent 4 }}
+rules:
+  {{- include (printf "tailbound.%sRules" $.component) $root | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}Binding
+metadata:
+  name: {{ $name }}
+  {{- with $namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "tailbound.labels" $root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ $kind }}
+  name: {{ $name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $name }}
+    namespace: {{ $root.Release.Namespace }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,51 @@
+"""The chart, rendered by the real helm."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.cluster import binaries
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "tailbound"
+RELEASE = "tailbound"
+NAMESPACE = "tailbound-system"
+
+Object = dict[str, Any]
+
+
+class HelmError(AssertionError):
+    """helm refused; the message is what it said."""
+
+
+def helm(*arguments: str | Path) -> str:
+    """Run helm without a cluster. Raises HelmError with its words."""
+    command = [binaries.program("helm"), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if result.returncode:
+        raise HelmError(result.stderr)
+    return result.stdout
+
+
+def template(*settings: str, values: Path | None = None) -> list[Object]:
+    """Every object of the chart under these `--set` settings; image.registry is localhost by default."""
+    chosen = ["image.registry=localhost", *settings]
+    arguments = [part for setting in chosen for part in ("--set", setting)]
+    if values is not None:
+        arguments += ["--values", str(values)]
+    text = helm("template", RELEASE, CHART, "--namespace", NAMESPACE, *arguments)
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def named(objects: list[Object], kind: str, name: str) -> Object:
+    """The one object of this kind and name."""
+    found = [each for each in objects if each["kind"] == kind and each["metadata"]["name"] == name]
+    assert len(found) == 1, f"{len(found)} objects are {kind} {name}"
+    return found[0]
+
+
+def of_kind(objects: list[Object], kind: str) -> list[Object]:
+    """Every object of this kind."""
+    return [each for each in objects if each["kind"] == kind]

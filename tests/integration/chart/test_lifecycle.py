@@ -1,0 +1,168 @@
+"""The chart against a real API server: accepted, under the restricted standard, through a whole life."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster import ControlPlane, binaries
+from tests.integration.chart.helm import CHART, NAMESPACE, RELEASE, Object, helm, of_kind, template
+
+RESTRICTED = "pod-security.kubernetes.io"
+VALUE_SETS: list[tuple[str, ...]] = [
+    (),
+    ("watchNamespaces={risk,ads}", "crds.keep=false", "aggregateRoles=false"),
+    ("operator.replicas=1", "gateway.replicas=1", "gateway.service.type=LoadBalancer"),
+    ("image.pullSecrets[0].name=registry", "image.tag=1.2.3", "image.pullPolicy=Always"),
+    (
+        "gateway.tolerations[0].operator=Exists",
+        "gateway.nodeSelector.pool=edge",
+        "operator.priorityClassName=high",
+    ),
+    ("fetch.allowedHosts={models.svc}", "fetch.deniedCIDRs={10.0.0.0/8}", "defaults.runtimes=false"),
+]
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+SERVICE = {
+    "apiVersion": "tailbound.dev/v1alpha1",
+    "kind": "InferenceService",
+    "metadata": {"name": "churn", "namespace": "risk"},
+    "spec": {"model": {"uri": "https://models.example.com/churn.onnx", "format": "onnx", "sha256": "0" * 64}},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server of its own: Helm wants to own the definitions that other tests install by hand."""
+    with ControlPlane.start(tmp_path_factory.mktemp("chart")) as running:
+        running.kubectl("create", "namespace", NAMESPACE)
+        running.kubectl(
+            "label",
+            "namespace",
+            NAMESPACE,
+            f"{RESTRICTED}/enforce=restricted",
+            f"{RESTRICTED}/warn=restricted",
+        )
+        for namespace in ("risk", "ads"):
+            running.kubectl("create", "namespace", namespace)
+        yield running
+
+
+def dry_run(cluster: ControlPlane, objects: list[Object]) -> str:
+    """Have the API server judge these objects without keeping them; its warnings are returned."""
+    for each in objects:
+        if each["kind"] not in CLUSTER_WIDE:
+            each["metadata"].setdefault("namespace", NAMESPACE)
+    result = subprocess.run(
+        [
+            binaries.program("kubectl"),
+            *("--kubeconfig", cluster.kubeconfig),
+            *("apply", "--server-side", "--dry-run=server", "--filename", "-"),
+        ],
+        input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stderr
+
+
+def pods_of(objects: list[Object]) -> list[Object]:
+    """A pod for each template in these objects: the standard is enforced on pods only."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": each["metadata"]["name"],
+                "labels": each["spec"]["template"]["metadata"]["labels"],
+            },
+            "spec": each["spec"]["template"]["spec"],
+        }
+        for each in of_kind(objects, "Deployment")
+    ]
+
+
+@pytest.mark.parametrize("settings", VALUE_SETS, ids=" ".join)
+def test_the_api_server_accepts_every_object_without_a_warning(
+    cluster: ControlPlane, settings: tuple[str, ...]
+) -> None:
+    assert dry_run(cluster, template(*settings)) == ""
+
+
+def test_every_pod_meets_the_restricted_standard(cluster: ControlPlane) -> None:
+    # Priority classes are looked up when a pod is made, so the sets that name one are left out.
+    sets = [settings for settings in VALUE_SETS if "priorityClassName" not in " ".join(settings)]
+    for settings in sets:
+        pods = pods_of(template(*settings))
+        assert len(pods) == 2
+        assert dry_run(cluster, pods) == ""
+
+
+def test_a_pod_beyond_the_standard_is_refused_here(cluster: ControlPlane) -> None:
+    (pod, _) = pods_of(template())
+    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    with pytest.raises(AssertionError, match="violates PodSecurity"):
+        dry_run(cluster, [pod])
+
+
+def release(cluster: ControlPlane, verb: str, *arguments: str) -> str:
+    """Run a helm verb on our release in the cluster."""
+    return helm(verb, RELEASE, *arguments, "--namespace", NAMESPACE, "--kubeconfig", cluster.kubeconfig)
+
+
+def definitions(cluster: ControlPlane) -> list[str]:
+    """Names of the installed CustomResourceDefinitions of ours."""
+    text = cluster.kubectl("get", "customresourcedefinitions", "--output=name")
+    return [name for name in text.split() if name.endswith(".tailbound.dev")]
+
+
+def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPlane) -> None:
+    install = ("install", str(CHART), "--set", "image.registry=localhost")
+    notes = release(cluster, *install)
+    assert "after inference services in every namespace" in notes
+    assert "Every InferenceService and its pods stay (crds.keep)" in notes
+    cluster.kubectl("wait", "--for=condition=Established", *definitions(cluster), "--timeout=30s")
+    cluster.kubectl("apply", "--filename", "-", stdin=json.dumps(SERVICE))
+    uid = cluster.kubectl(
+        "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"
+    )
+
+    release(cluster, "upgrade", str(CHART), "--set", "image.registry=localhost,operator.replicas=3")
+    replicas = cluster.kubectl(
+        "get",
+        "deployment",
+        "tailbound-operator",
+        f"--namespace={NAMESPACE}",
+        "--output=jsonpath={.spec.replicas}",
+    )
+    assert replicas == "3"
+
+    release(cluster, "uninstall")
+    left = cluster.kubectl(
+        "get", "deployments,services,configmaps,roles", f"--namespace={NAMESPACE}", "--output=name"
+    )
+    assert "tailbound" not in left
+    assert len(definitions(cluster)) == 4
+
+    release(cluster, *install, "--set", "crds.keep=false")
+    again = cluster.kubectl(
+        "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"
+    )
+    assert again == uid
+
+    release(cluster, "uninstall")
+    cluster.kubectl("wait", "--for=delete", "crd/inferenceservices.tailbound.dev", "--timeout=30s")
+    assert definitions(cluster) == []
+
+
+def test_a_second_release_is_refused_in_words(cluster: ControlPlane) -> None:
+    release(cluster, "install", str(CHART), "--set", "image.registry=localhost")
+    with pytest.raises(AssertionError, match="exists and cannot be imported into the current release"):
+        helm(
+            *("install", "second", CHART, "--set", "image.registry=localhost"),
+            *("--namespace", "risk", "--kubeconfig", cluster.kubeconfig),
+        )
+    release(cluster, "uninstall")

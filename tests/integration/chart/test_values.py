@@ -1,0 +1,274 @@
+"""Values of the chart: what each does, and what a wrong one is answered with."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tailbound.api import names
+from tailbound.api.crdgen import stale
+from tailbound.api.hardwareclass import HardwareClass
+from tailbound.api.servingruntime import ClusterServingRuntime
+
+from tests.integration.chart.helm import (
+    CHART,
+    NAMESPACE,
+    ROOT,
+    HelmError,
+    Object,
+    helm,
+    named,
+    of_kind,
+    template,
+)
+
+DIGEST = "sha256:" + "0" * 64
+
+
+def containers(pod: Object) -> list[Object]:
+    """Every container of a pod spec."""
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def pod_of(objects: list[Object], component: str) -> Object:
+    """The pod spec of one Deployment."""
+    spec: Object = named(objects, "Deployment", f"tailbound-{component}")["spec"]["template"]["spec"]
+    return spec
+
+
+def env_of(container: Object) -> dict[str, str | None]:
+    """The plain environment of a container."""
+    return {variable["name"]: variable.get("value") for variable in container["env"]}
+
+
+def default_objects(objects: list[Object]) -> list[Object]:
+    """What the operator creates at its start."""
+    data = named(objects, "ConfigMap", "tailbound-defaults").get("data") or {}
+    return [yaml.safe_load(text) for text in data.values()]
+
+
+def test_lint_finds_nothing_to_warn_about() -> None:
+    assert "[WARNING]" not in helm("lint", CHART, "--strict", "--set", "image.registry=localhost")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("colour=blue", "at '': additional properties 'colour' not allowed"),
+        ("operator.replica=1", "at '/operator': additional properties 'replica' not allowed"),
+        ("operator.replicas=-1", "at '/operator/replicas': minimum: got -1, want 0"),
+        ("operator.replicas=two", "at '/operator/replicas': got string, want integer"),
+        ("gateway.maxRequestBytes=1", "at '/gateway/maxRequestBytes': minimum: got 1, want 1,024"),
+        (
+            "gateway.terminationGracePeriodSeconds=1",
+            "at '/gateway/terminationGracePeriodSeconds': minimum: got 1",
+        ),
+        ("gateway.service.type=Headless", "value must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'"),
+        ("image.pullPolicy=never", "value must be one of 'Always', 'IfNotPresent', 'Never'"),
+        ("image.tag=a b", "at '/image/tag': 'a b' does not match pattern"),
+        ("image.operator.digest=latest", "at '/image/operator/digest': 'latest' does not match pattern"),
+        ("image.pullSecrets[0]=registry", "at '/image/pullSecrets/0': got string, want object"),
+        ("watchNamespaces=risk", "at '/watchNamespaces': got string, want array"),
+        ("watchNamespaces[0]=Risk", "at '/watchNamespaces/0': 'Risk' does not match pattern"),
+        ("fetch.deniedCIDRs[0]=10.0.0.0", "at '/fetch/deniedCIDRs/0': '10.0.0.0' does not match pattern"),
+        ("fetch.allowedHosts[0]=http://models", "at '/fetch/allowedHosts/0': 'http://models' does not match"),
+        ("crds.keep=maybe", "at '/crds/keep': got string, want boolean"),
+        ("operator.resources.limits.memory=much", "'much' does not match pattern"),
+        ("image.registry=", "image.registry is empty: set it to the registry that holds the images"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_path(setting: str, message: str) -> None:
+    with pytest.raises(HelmError) as refused:
+        template(setting)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "operator", "runtime"),
+    [
+        ((), "localhost/tailbound:0.1.0", "localhost/tailbound-runtime:0.1.0"),
+        (
+            ("image.registry=registry.example.com/platform", "image.tag=1.2.3"),
+            "registry.example.com/platform/tailbound:1.2.3",
+            "registry.example.com/platform/tailbound-runtime:1.2.3",
+        ),
+        (
+            (f"image.operator.digest={DIGEST}", f"image.runtime.digest={DIGEST}"),
+            f"localhost/tailbound@{DIGEST}",
+            f"localhost/tailbound-runtime@{DIGEST}",
+        ),
+    ],
+)
+def test_every_image_follows_the_image_values(settings: tuple[str, ...], operator: str, runtime: str) -> None:
+    objects = template(*settings)
+    pods = [
+        pod_of(objects, "operator"),
+        pod_of(objects, "gateway"),
+        named(objects, "Pod", "tailbound-test")["spec"],
+    ]
+    assert {container["image"] for pod in pods for container in containers(pod)} == {operator}
+    assert env_of(pods[0]["containers"][0])["TAILBOUND_FETCH_IMAGE"] == operator
+    assert (
+        named(default_objects(objects), "ClusterServingRuntime", "onnxruntime")["spec"]["server"]["image"]
+        == runtime
+    )
+
+
+def test_pull_secrets_reach_every_pod_and_the_operator() -> None:
+    objects = template(
+        "image.pullSecrets[0].name=a", "image.pullSecrets[1].name=b", "image.pullPolicy=Always"
+    )
+    operator = pod_of(objects, "operator")
+    for pod in (operator, pod_of(objects, "gateway"), named(objects, "Pod", "tailbound-test")["spec"]):
+        assert pod["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
+        assert {container["imagePullPolicy"] for container in containers(pod)} == {"Always"}
+    env = env_of(operator["containers"][0])
+    assert env["TAILBOUND_IMAGE_PULL_SECRETS"] == "a,b"
+    assert env["TAILBOUND_IMAGE_PULL_POLICY"] == "Always"
+
+
+def test_lists_reach_the_operator_comma_separated() -> None:
+    objects = template(
+        "watchNamespaces={risk,ads}",
+        "fetch.allowedHosts={models.svc,a.b}",
+        "fetch.deniedCIDRs={10.0.0.0/8,fd00::/8}",
+    )
+    env = env_of(pod_of(objects, "operator")["containers"][0])
+    assert env["TAILBOUND_WATCH_NAMESPACES"] == "risk,ads"
+    assert env["TAILBOUND_FETCH_ALLOWED_HOSTS"] == "models.svc,a.b"
+    assert env["TAILBOUND_FETCH_DENIED_CIDRS"] == "10.0.0.0/8,fd00::/8"
+
+
+@pytest.mark.parametrize(
+    ("component", "setting", "field", "expected"),
+    [
+        ("operator", "operator.nodeSelector.pool=infra", "nodeSelector", {"pool": "infra"}),
+        ("gateway", "gateway.priorityClassName=high", "priorityClassName", "high"),
+        ("gateway", "gateway.tolerations[0].operator=Exists", "tolerations", [{"operator": "Exists"}]),
+        ("gateway", "gateway.terminationGracePeriodSeconds=60", "terminationGracePeriodSeconds", 60),
+    ],
+)
+def test_scheduling_values_reach_their_pods_only(
+    component: str, setting: str, field: str, expected: object
+) -> None:
+    objects = template(setting)
+    assert pod_of(objects, component)[field] == expected
+    other = {"operator": "gateway", "gateway": "operator"}[component]
+    assert pod_of(objects, other).get(field) != expected
+
+
+@pytest.mark.parametrize(("replicas", "budgets"), [(0, 0), (1, 0), (2, 1)])
+@pytest.mark.parametrize("component", ["operator", "gateway"])
+def test_a_budget_exists_where_there_is_a_second_pod(component: str, replicas: int, budgets: int) -> None:
+    objects = template(f"{component}.replicas={replicas}")
+    assert named(objects, "Deployment", f"tailbound-{component}")["spec"]["replicas"] == replicas
+    found = [each["metadata"]["name"] for each in of_kind(objects, "PodDisruptionBudget")]
+    assert found.count(f"tailbound-{component}") == budgets
+
+
+def test_large_numbers_stay_whole() -> None:
+    objects = template("gateway.maxRequestBytes=4294967295")
+    for container in containers(pod_of(objects, "gateway")):
+        assert env_of(container)["TAILBOUND_MAX_REQUEST_BYTES"] == "4294967295"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ((), {"HardwareClass cpu", "HardwareClass gpu", "ClusterServingRuntime onnxruntime"}),
+        (("defaults.runtimes=false",), {"HardwareClass cpu", "HardwareClass gpu"}),
+        (("defaults.hardwareClasses=false",), {"ClusterServingRuntime onnxruntime"}),
+        (("defaults.hardwareClasses=false", "defaults.runtimes=false"), set()),
+    ],
+)
+def test_defaults_are_valid_objects(settings: tuple[str, ...], expected: set[str]) -> None:
+    found = default_objects(template(*settings))
+    assert {f"{each['kind']} {each['metadata']['name']}" for each in found} == expected
+    models = {"HardwareClass": HardwareClass, "ClusterServingRuntime": ClusterServingRuntime}
+    parsed = [models[each["kind"]].model_validate(each) for each in found]
+    classes = [each for each in parsed if isinstance(each, HardwareClass)]
+    assert [each.metadata.name for each in classes if each.is_default] == (["cpu"] if classes else [])
+
+
+def test_a_change_of_the_defaults_restarts_the_operator() -> None:
+    def checksum(*settings: str) -> str:
+        deployment = named(template(*settings), "Deployment", "tailbound-operator")
+        return str(deployment["spec"]["template"]["metadata"]["annotations"]["checksum/defaults"])
+
+    assert checksum() == checksum() != checksum("defaults.runtimes=false")
+
+
+def test_the_chart_keeps_the_contract_between_the_processes() -> None:
+    objects = template()
+    operator, gateway = pod_of(objects, "operator"), pod_of(objects, "gateway")
+    ports = {
+        port["name"]: port["containerPort"] for pod in (operator,) for port in pod["containers"][0]["ports"]
+    }
+    assert ports == {"metrics": names.OPERATOR_METRICS_PORT, "health": names.OPERATOR_HEALTH_PORT}
+    ports = {
+        port["name"]: port["containerPort"] for each in containers(gateway) for port in each.get("ports", [])
+    }
+    assert ports == {"http": names.GATEWAY_HTTP_PORT, "observed": names.GATEWAY_OBSERVED_PORT}
+    labels = named(objects, "Deployment", "tailbound-gateway")["spec"]["template"]["metadata"]["labels"]
+    assert labels[names.COMPONENT_LABEL] == names.GATEWAY_COMPONENT
+    for container in containers(gateway):
+        account = env_of(container)["TAILBOUND_OPERATOR_SERVICE_ACCOUNT"]
+        assert account == f"{NAMESPACE}:{operator['serviceAccountName']}"
+    token = next(volume["projected"] for volume in operator["volumes"] if volume["name"] == "gateway-token")
+    assert token["sources"][0]["serviceAccountToken"]["audience"] == names.OBSERVED_AUDIENCE
+    assert (
+        env_of(operator["containers"][0])["TAILBOUND_GATEWAY_SERVICE"]
+        == named(objects, "Service", "tailbound-gateway")["metadata"]["name"]
+    )
+
+
+def test_the_gateway_is_replaced_without_a_gap_and_stops_after_its_requests() -> None:
+    deployment = named(template(), "Deployment", "tailbound-gateway")
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    pod = deployment["spec"]["template"]["spec"]
+    assert [(each["name"], each.get("restartPolicy")) for each in pod["initContainers"]] == [
+        ("bootstrap", None),
+        ("sidecar", "Always"),
+    ]
+    assert pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"] == [
+        "tailbound",
+        "gateway",
+        "drain",
+    ]
+
+
+def test_monitors_exist_only_when_asked_for() -> None:
+    assert of_kind(template(), "PodMonitor") == []
+    monitors = of_kind(
+        template("metrics.podMonitor.enabled=true", "metrics.podMonitor.labels.release=prometheus"),
+        "PodMonitor",
+    )
+    assert {each["metadata"]["name"] for each in monitors} == {"tailbound-operator", "tailbound-gateway"}
+    assert all(each["metadata"]["labels"]["release"] == "prometheus" for each in monitors)
+
+
+def test_the_charts_definitions_are_the_generated_ones() -> None:
+    assert stale(CHART / "files" / "crds") == []
+
+
+@pytest.mark.parametrize(("keep", "policy"), [("true", "keep"), ("false", None)])
+def test_definitions_are_installed_unchanged_with_their_policy(keep: str, policy: str | None) -> None:
+    rendered = of_kind(template(f"crds.keep={keep}"), "CustomResourceDefinition")
+    source = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
+    assert {each["metadata"]["name"]: each["spec"] for each in rendered} == {
+        each["metadata"]["name"]: each["spec"] for each in source
+    }
+    assert {each["metadata"].get("annotations", {}).get("helm.sh/resource-policy") for each in rendered} == {
+        policy
+    }
+
+
+def test_definitions_can_be_left_out() -> None:
+    assert of_kind(template("crds.enabled=false"), "CustomResourceDefinition") == []
+
+
+def test_the_package_holds_everything(tmp_path: Path) -> None:
+    helm("package", CHART, "--destination", tmp_path)
+    (package,) = tmp_path.glob("tailbound-*.tgz")
+    assert helm("template", "tailbound", package, "--set", "image.registry=localhost") == helm(
+        "template", "tailbound", CHART, "--set", "image.registry=localhost"
+    )
