@@ -1,7 +1,7 @@
 """What the demo's model takes and gives: the bytes of a file as Magika prepares them, and a score per label.
 
-The format is that of the `standard_v3_3` model in the magika package: the first 1024 and the last 1024 bytes of
-the file, white space at its ends stripped, as integers; 256 stands for no byte.
+The format is that of the `standard_v3_3` model in the magika package: the first 1024 and the last 1024 bytes
+of the file, white space at its ends stripped, as integers; 256 stands for no byte.
 """
 
 import hashlib
