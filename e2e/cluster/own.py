@@ -113,6 +113,10 @@ class OwnCluster(Cluster):
                 loaded.append(str(archive))
                 record.write_text(json.dumps(loaded))
 
+    def tag_image(self, reference: str, other: str) -> None:
+        """Give a loaded image a further name: what a new release of the same content looks like."""
+        self._node.ctr("images", "tag", "--force", reference, other)
+
     def in_node_network(self, *command: str) -> list[str]:
         """The command line that runs `command` here but in the node's network, where pods can be reached."""
         return [*self.layout.enter, *command]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from e2e.cluster.cluster import Cluster
+from e2e.cluster.images import OPERATOR_IMAGE, RUNTIME_IMAGE
 from e2e.cluster.layout import DEFAULT_NAME, Layout
 from e2e.cluster.own import OwnCluster
 
@@ -45,6 +46,8 @@ def installed_world(scratch: Path, shared: Path) -> World:
         if first and isinstance(cluster, OwnCluster):
             cluster.up()
             cluster.load_images()
+            for image in (OPERATOR_IMAGE, RUNTIME_IMAGE):
+                cluster.tag_image(image, f"{image.rsplit(':', 1)[0]}:{NEXT_TAG}")
         world = connect(cluster, scratch)
         if first:
             upgrade(world)
