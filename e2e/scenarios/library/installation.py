@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from e2e.cluster import binaries
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.images import OPERATOR_IMAGE, RUNTIME_IMAGE
 from e2e.cluster.layout import DEFAULT_NAME, Layout
 from e2e.cluster.own import OwnCluster
-
-from e2e.cluster import binaries
 from e2e.scenarios.library import pods
 from e2e.scenarios.library.api import Api
 from e2e.scenarios.library.audit import AuditLog
