@@ -174,7 +174,7 @@ state = "{state}/state"
             "tlsPrivateKeyFile": str(self.pki.key("kubelet")),
             "podLogsDir": str(self.layout.state / "pod-logs"),
             "maxPods": 400,
-            # Many pods share few CPUs here. Shares still follow the requests, but nobody is throttled beside an
+            # Many pods share few CPUs here. Shares follow the requests, but nobody is throttled beside an
             # idle CPU: a pod that asks for little would take half a minute to start.
             "cpuCFSQuota": False,
             # The disk and the memory are the host's; only a real shortage may evict.
