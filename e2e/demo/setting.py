@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from e2e.cluster import Cluster, binaries
+from e2e.cluster.controlplane import POD_RANGE, SERVICE_RANGE
 from e2e.cluster.processes import output
 
 ROOT: Final = Path(__file__).parents[2]
@@ -27,6 +28,7 @@ def install(cluster: Cluster) -> None:
             *("--namespace", SYSTEM, "--create-namespace"),
             *("--set", "image.registry=localhost,image.tag=e2e"),
             *("--set", f"fetch.allowedHosts={{{STORE_HOST}}}"),
+            *("--set", f"fetch.deniedCIDRs={{{SERVICE_RANGE},{POD_RANGE}}}"),
             *("--wait", f"--timeout={INSTALL_TIMEOUT_SECONDS}s"),
         ],
         timeout_seconds=INSTALL_TIMEOUT_SECONDS + 30,

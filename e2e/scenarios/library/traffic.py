@@ -13,7 +13,7 @@ from e2e.scenarios.library.tools import Kubectl
 from e2e.scenarios.library.waiting import Unmet
 
 POD: Final = "client"
-PROGRAM: Final = ("python3", "/opt/client/client.py")
+PROGRAM: Final = ("client",)
 # The longest that any load lasts if nobody ends it.
 LONGEST_SECONDS: Final = 240
 VALUES: Final = (1.0, 2.0, -3.5)
@@ -120,7 +120,7 @@ class Client:
             "load",
             f"http://{name}.{namespace}.svc/v2/models/{name}/infer",
             *("--body", "--seconds", str(LONGEST_SECONDS), "--workers", str(workers)),
-            *("--stop-file", stop_file, "--count-field", "model_version"),
+            *("--stop-file", stop_file),
         ]
         if new_connections:
             arguments.append("--new-connections")
