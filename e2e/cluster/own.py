@@ -131,9 +131,10 @@ class OwnCluster(Cluster):
 
     def restart_kubelet(self) -> None:
         """Restart the kubelet; returns when it has reported anew and the fake GPUs are in place again."""
+        before = self._heartbeat()
         self._node.restart_kubelet()
-        # It knows of no such devices and says so when it registers; nothing takes them away after that.
-        self._await_kubelet("zero GPUs reported", lambda: addons.fake_gpus(self.kubectl) == "0")
+        # When it registers, it may zero devices that it does not know; nothing takes them away after that.
+        self._await_kubelet("a report of the new kubelet", lambda: self._heartbeat() != before)
         addons.set_fake_gpus(self.kubectl)
 
     @property
@@ -163,6 +164,10 @@ class OwnCluster(Cluster):
             return ready()
 
         wait_for(what, check, NODE_TIMEOUT_SECONDS)
+
+    def _heartbeat(self) -> str:
+        path = "jsonpath={.status.conditions[?(@.type=='Ready')].lastHeartbeatTime}"
+        return self.kubectl("get", "node", NODE_NAME, "-o", path, timeout_seconds=10)
 
     def _node_ready(self) -> bool:
         path = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
