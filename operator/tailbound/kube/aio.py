@@ -123,7 +123,7 @@ class AioCluster:
         uid: str,
         resource_version: str,
         propagation: Propagation = "Background",
-    ) -> None:
+    ) -> Object | None:
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -131,9 +131,10 @@ class AioCluster:
             "preconditions": {"uid": uid, "resourceVersion": resource_version},
         }
         try:
-            await self._json("DELETE", resource.path(namespace, name), body=options)
+            answer = await self._json("DELETE", resource.path(namespace, name), body=options)
         except _NotFound:
-            return
+            return None
+        return answer if metadata(answer).get("deletionTimestamp") else None
 
     async def insert(self, resource: Resource, body: Object) -> Object:
         namespace, _ = key_of(body)

@@ -91,8 +91,11 @@ class Cluster(Protocol):
         uid: str,
         resource_version: str,
         propagation: Propagation = "Background",
-    ) -> None:
-        """Delete exactly this state of this object; Conflict if it has changed. Gone already is success."""
+    ) -> Object | None:
+        """Delete exactly this state of this object; Conflict if it has changed. Gone already is success.
+
+        Returns the object if it stays for a while, waiting for finalizers or a grace period, else None.
+        """
         ...
 
     async def insert(self, resource: Resource, body: Object) -> Object:

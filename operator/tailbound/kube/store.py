@@ -6,12 +6,19 @@ an object went does not bring it back, while one that only left a label selector
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-from tailbound.kube.objects import Key, key_of, uid_of, version_of
+from tailbound.kube.objects import Key, key_of, metadata, uid_of, version_of
 from tailbound.kube.protocol import Object
 
 # Deletions are remembered this many deletions long: a list or a response that was under way when the object
 # went is answered within seconds.
 REMEMBERED_DELETIONS = 10_000
+
+
+def _slim(obj: Object) -> Object:
+    meta = metadata(obj)
+    if "managedFields" not in meta:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
 
 
 def _no_index(_: Object) -> Iterable[Hashable]:
@@ -57,13 +64,16 @@ class ObjectStore:
         return tuple(bucket[key] for key in sorted(bucket))
 
     def upsert(self, obj: Object) -> bool:
-        """Take in a state of an object; False if a newer one, or its deletion, is known already."""
+        """Take in a state of an object; False if a newer one, or its deletion, is known already.
+
+        managedFields are dropped: often half of an object, and no decision needs them.
+        """
         key = key_of(obj)
         old = self._objects.get(key)
         version = version_of(obj)
         if version <= self._deleted.get(uid_of(obj), -1) or (old is not None and version <= version_of(old)):
             return False
-        self._put(key, old, obj)
+        self._put(key, old, _slim(obj))
         return True
 
     def remove(self, obj: Object, version: int | None = None) -> bool:

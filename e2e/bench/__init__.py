@@ -1,1 +1,0 @@
-"""Measurements on a real cluster. Each prints one JSON line last."""

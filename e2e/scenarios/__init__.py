@@ -1,1 +1,0 @@
-"""What users rely on, tried on a real cluster: one file per kind of behaviour."""

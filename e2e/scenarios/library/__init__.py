@@ -1,1 +1,0 @@
-"""What the scenarios share: the cluster under test, objects, waiting, traffic, the audit log."""

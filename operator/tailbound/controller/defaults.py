@@ -1,0 +1,151 @@
+"""The chart's default HardwareClasses and ClusterServingRuntimes.
+
+Helm cannot install them beside their CRDs, so the operator does, from files. An object is updated only while
+it holds exactly what an operator wrote: one edit by hand, and it is the user's for ever. A default that was
+deleted comes back with the next leader; to be rid of it, take it out of the chart's values.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tailbound.api.hardwareclass import HardwareClass
+from tailbound.api.names import (
+    API_VERSION,
+    DEFAULTS_HASH_ANNOTATION,
+    GROUP,
+    MANAGED_BY_LABEL,
+    MANAGED_BY_VALUE,
+)
+from tailbound.api.parsing import InvalidObject, parse
+from tailbound.api.servingruntime import ClusterServingRuntime
+from tailbound.controller.settings import InvalidSetting
+from tailbound.controller.stores import Stores
+from tailbound.kube.errors import KubeError
+from tailbound.kube.objects import key_of, metadata
+from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES, resource_of
+from tailbound.telemetry.logs import logger
+
+_LOG = logger(__name__)
+_KINDS: Mapping[str, type[HardwareClass] | type[ClusterServingRuntime]] = {
+    HARDWARE_CLASSES.kind: HardwareClass,
+    CLUSTER_SERVING_RUNTIMES.kind: ClusterServingRuntime,
+}
+
+
+def load_defaults(directory: Path) -> tuple[Object, ...]:
+    """Every object of the directory's YAML files. Raises InvalidSetting naming the file and what is wrong."""
+    found: list[Object] = []
+    for path in sorted((*directory.glob("*.yaml"), *directory.glob("*.yml"))):
+        try:
+            documents = list(yaml.safe_load_all(path.read_text("utf-8")))
+        except (OSError, yaml.YAMLError) as error:
+            raise InvalidSetting(f"TAILBOUND_DEFAULTS_DIR: {path} cannot be read: {error}") from error
+        found += [_checked(path, document) for document in documents if document is not None]
+    return tuple(found)
+
+
+def _checked(path: Path, document: Any) -> Object:
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    if kind not in _KINDS or document.get("apiVersion") != API_VERSION:
+        raise InvalidSetting(
+            f"TAILBOUND_DEFAULTS_DIR: {path} holds {kind or 'something that is no object'}; "
+            f"write {' or '.join(_KINDS)} of {API_VERSION}"
+        )
+    parsed = parse(_KINDS[str(kind)], document)
+    if isinstance(parsed, InvalidObject):
+        raise InvalidSetting(f"TAILBOUND_DEFAULTS_DIR: {path}: {kind} {parsed.name}: {parsed.message}")
+    return dict(document)
+
+
+def digest(obj: Object) -> str | None:
+    """Digest of what counts in an object: its spec without defaults, and its tailbound.dev annotations.
+
+    None if the object does not validate: it is nothing that an operator wrote.
+    """
+    parsed = parse(_KINDS[str(obj["kind"])], obj)
+    if isinstance(parsed, InvalidObject):
+        return None
+    annotations = {
+        name: value
+        for name, value in (metadata(obj).get("annotations") or {}).items()
+        if name.startswith(f"{GROUP}/") and name != DEFAULTS_HASH_ANNOTATION
+    }
+    spec = parsed.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    text = json.dumps({"spec": spec, "annotations": annotations}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do about one default, and why."""
+
+    write: Object | None
+    create: bool
+    why: str
+
+
+# In the cluster                          | what happens
+# ----------------------------------------|-----------------------------------------------
+# absent                                  | created
+# without our digest                      | left: somebody else made it
+# differs from its own digest             | left: somebody edited it
+# equals its own digest and the default   | left: up to date
+# equals its own digest, not the default  | updated: the chart has changed
+def judge(default: Object, stored: Object | None) -> Verdict:
+    """What to do about one default object, by the table above."""
+    wanted = digest(default)
+    body = _body(default, str(wanted))
+    if stored is None:
+        return Verdict(body, create=True, why="absent")
+    written = (metadata(stored).get("annotations") or {}).get(DEFAULTS_HASH_ANNOTATION)
+    if written is None:
+        return Verdict(None, create=False, why="made by somebody else")
+    if digest(stored) != written:
+        return Verdict(None, create=False, why="edited by somebody")
+    if written == wanted:
+        return Verdict(None, create=False, why="up to date")
+    guards = {key: metadata(stored)[key] for key in ("uid", "resourceVersion")}
+    return Verdict(
+        {**body, "metadata": {**body["metadata"], **guards}}, create=False, why="the chart changed"
+    )
+
+
+def _body(default: Object, wanted: str) -> Object:
+    meta = metadata(default)
+    return {
+        "apiVersion": default["apiVersion"],
+        "kind": default["kind"],
+        "metadata": {
+            "name": meta["name"],
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY_VALUE, **(meta.get("labels") or {})},
+            "annotations": {**(meta.get("annotations") or {}), DEFAULTS_HASH_ANNOTATION: wanted},
+        },
+        "spec": default["spec"],
+    }
+
+
+async def ensure_defaults(
+    cluster: Cluster, stores: Stores, defaults: tuple[Object, ...], holds: Callable[[], bool]
+) -> None:
+    """Bring the defaults into the cluster. Refusals are logged: services say themselves what they miss."""
+    for default in defaults:
+        resource = resource_of(str(default["apiVersion"]), str(default["kind"]))
+        name = key_of(default)[1]
+        verdict = judge(default, stores.of[resource].get("", name))
+        if verdict.write is None or not holds():
+            _LOG.info("default left as it is", kind=resource.kind, name=name, why=verdict.why)
+            continue
+        request = cluster.create if verdict.create else cluster.apply
+        try:
+            stores.of[resource].upsert(await request(resource, verdict.write))
+        except KubeError as error:
+            _LOG.warning("default not written", kind=resource.kind, name=name, error=str(error))
+        else:
+            _LOG.info("default written", kind=resource.kind, name=name, why=verdict.why)

@@ -1,0 +1,146 @@
+"""Carries out the writes of a plan: fenced, guarded, and with every response entering the stores at once."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tailbound.api.conditions import Reason
+from tailbound.controller.stores import Stores
+from tailbound.kube.errors import Conflict, KubeError, NameConflict, QuotaExceeded, Terminal
+from tailbound.kube.objects import key_of, version_of
+from tailbound.kube.protocol import Cluster, Object, Propagation
+from tailbound.kube.resources import DEPLOYMENTS, INFERENCE_SERVICES, Resource, resource_of
+from tailbound.reconcile.model import Apply, Create, Delete, Obstacle, Write
+from tailbound.telemetry.metrics import Metrics
+
+_T = TypeVar("_T")
+
+
+class Fenced(Exception):  # noqa: N818 - an outcome, not a fault
+    """This process does not lead any more: nothing may be written."""
+
+
+class Executor:
+    """Writes for one leader. `holds` is the fence: asked before every request that writes."""
+
+    def __init__(self, cluster: Cluster, stores: Stores, metrics: Metrics, holds: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._stores = stores
+        self._metrics = metrics
+        self._holds = holds
+
+    async def write(self, write: Write) -> Obstacle | None:
+        """Do one write. An Obstacle if the API server refuses it for good.
+
+        Raises Fenced, Transient, and Conflict after the newest state of the object has entered the stores.
+        """
+        resource, namespace, name = target_of(write)
+        verb = type(write).__name__.lower()
+        try:
+            await self._counted(verb, resource, lambda: self._do(write, resource))
+        except Conflict:
+            await self._look_again(resource, namespace, name)
+            raise
+        except Terminal as error:
+            return Obstacle(resource.kind, name, _reason(error), str(error))
+        return None
+
+    async def write_status(self, service: Object, status: Object) -> Object:
+        """Apply the whole status of a service, guarded by the version that it was decided on.
+
+        Raises what `write` raises, and Terminal if the API server refuses it.
+        """
+        meta = service["metadata"]
+        guards = {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion")}
+        body = {
+            "apiVersion": service["apiVersion"],
+            "kind": service["kind"],
+            "metadata": guards,
+            "status": status,
+        }
+        try:
+            return await self._counted("status", INFERENCE_SERVICES, lambda: self._status(body))
+        except Conflict:
+            await self._look_again(INFERENCE_SERVICES, *key_of(service))
+            raise
+
+    async def _status(self, body: Object) -> Object:
+        stored = await self._cluster.apply_status(INFERENCE_SERVICES, body)
+        self._stores.of[INFERENCE_SERVICES].upsert(stored)
+        return stored
+
+    async def _do(self, write: Write, resource: Resource) -> None:
+        store = self._stores.of[resource]
+        if isinstance(write, Create):
+            store.upsert(await self._cluster.create(resource, write.body))
+        elif isinstance(write, Apply):
+            store.upsert(await self._cluster.apply(resource, write.body))
+        else:
+            remaining = await self._cluster.delete(
+                resource,
+                write.namespace,
+                write.name,
+                write.uid,
+                write.resource_version,
+                _propagation(resource),
+            )
+            if remaining is not None:
+                store.upsert(remaining)
+            else:
+                store.remove(_tombstone(write))
+
+    async def _counted(self, verb: str, resource: Resource, request: Callable[[], Awaitable[_T]]) -> _T:
+        if not self._holds():
+            raise Fenced
+        outcome = "error"
+        try:
+            answer = await request()
+            outcome = "ok"
+            return answer
+        except KubeError as error:
+            outcome = type(error).__name__.lower()
+            raise
+        finally:
+            self._metrics.writes.labels(verb, resource.kind, outcome).inc()
+
+    async def _look_again(self, resource: Resource, namespace: str, name: str) -> None:
+        """Bring the newest state of an object into the stores, so that the next decision is made on it."""
+        store = self._stores.of[resource]
+        current = await self._cluster.get(resource, namespace, name)
+        known = store.get(namespace, name)
+        if current is not None:
+            store.upsert(current)
+        elif known is not None:
+            store.remove(known, version_of(known))
+
+
+def target_of(write: Write) -> tuple[Resource, str, str]:
+    """Resource, namespace and name that a write is about."""
+    if isinstance(write, Delete):
+        return resource_of(write.api_version, write.kind), write.namespace, write.name
+    namespace, name = key_of(write.body)
+    return resource_of(str(write.body["apiVersion"]), str(write.body["kind"])), namespace, name
+
+
+def _propagation(resource: Resource) -> Propagation:
+    # A Deployment stays visible until its pods have drained: only then is the old revision really gone.
+    return "Foreground" if resource is DEPLOYMENTS else "Background"
+
+
+def _tombstone(write: Delete) -> Object:
+    return {
+        "metadata": {
+            "namespace": write.namespace,
+            "name": write.name,
+            "uid": write.uid,
+            "resourceVersion": write.resource_version,
+        }
+    }
+
+
+def _reason(error: Terminal) -> Reason:
+    """What a refusal says about the service. What we write besides comes from the runtime's template."""
+    if isinstance(error, NameConflict):
+        return Reason.NAME_CONFLICT
+    if isinstance(error, QuotaExceeded):
+        return Reason.QUOTA_EXCEEDED
+    return Reason.RUNTIME_INVALID

@@ -1,0 +1,279 @@
+"""One operator process: everything it is made of, in the order in which it starts and stops."""
+
+import asyncio
+import time
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from kubernetes.aio.client.configuration import Configuration
+
+from tailbound.api.conditions import ConditionType
+from tailbound.api.names import GATEWAY_OBSERVED_PORT
+from tailbound.controller.defaults import ensure_defaults
+from tailbound.controller.execute import Executor
+from tailbound.controller.gateways import Gateways
+from tailbound.controller.health import serve_health, serve_metrics
+from tailbound.controller.laggards import Replacer
+from tailbound.controller.lease import Elector, LeaseTimes
+from tailbound.controller.observed_client import ObservedClient
+from tailbound.controller.pump import Pump
+from tailbound.controller.reconciler import Decider, Outcome, Reconciler
+from tailbound.controller.renderer import Renderer
+from tailbound.controller.resync import Resync
+from tailbound.controller.settings import OperatorSettings
+from tailbound.controller.stores import GATEWAY_SELECTOR, Stores
+from tailbound.controller.workers import Workers
+from tailbound.kube.aio import AioCluster
+from tailbound.kube.errors import KubeError
+from tailbound.kube.informer import Informer
+from tailbound.kube.objects import Key
+from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.resources import INFERENCE_SERVICES, PODS, Resource
+from tailbound.telemetry.events import EventWriter
+from tailbound.telemetry.logs import logger
+from tailbound.telemetry.metrics import Metrics
+
+_LOG = logger(__name__)
+LEASE_NAME = "tailbound-operator"
+# With the renew deadline no longer than the Lease: a lost leader's last request ends before another leads.
+REQUEST_TIMEOUT_SECONDS = 5.0
+# A renewal is two requests, and has to be over within the retry period.
+LEASE_REQUEST_TIMEOUT_SECONDS = 0.9
+DRAIN_SECONDS = 5.0
+# Every kind is listed each few minutes even where nothing happens: this long without a word is a fault.
+SILENCE_SECONDS = 900.0
+REPLACE_PERIOD_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Seams:
+    """What tests put in place of the real thing."""
+
+    wrap: Callable[[Cluster], Cluster] = field(default=lambda cluster: cluster)
+    lease_times: LeaseTimes = field(default_factory=LeaseTimes)
+    observed_port: int = GATEWAY_OBSERVED_PORT
+    clock: Callable[[], float] = time.monotonic
+    started: Callable[[], None] = field(default=lambda: None)
+
+
+class Operator:
+    """Runs until `stop` is set, or raises when it must not go on: then the process has to end."""
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        connect: Callable[[], Awaitable[Configuration]],
+        decider: Decider,
+        defaults: tuple[Object, ...] = (),
+        seams: Seams | None = None,
+    ) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self._connect = connect
+        self._decider = decider
+        self._defaults = defaults
+        self._seams = seams or Seams()
+        self._clock = self._seams.clock
+        self._heard: dict[Resource, float] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Start, follow, lead when it is our turn, and stop in order."""
+        async with AsyncExitStack() as stack:
+            await self._assemble(stack)
+            await self._resync.first()
+            _LOG.info("stores are full", services=len(self.stores.of[INFERENCE_SERVICES]))
+            pump_stop = asyncio.Event()
+            leader = asyncio.create_task(self._lead(), name="leader")
+            pump = asyncio.create_task(self._pump.run(pump_stop), name="pump")
+            tasks = [
+                asyncio.create_task(_wait(stop), name="stop"),
+                asyncio.create_task(self._gateway_pods.run(), name="gateway pods"),
+                asyncio.create_task(self._resync.run(), name="resync"),
+                leader,
+                pump,
+            ]
+            stack.push_async_callback(_cancel, tasks)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            _LOG.info("stopping")
+            await self._drain(leader)
+            pump_stop.set()
+            await asyncio.wait([pump], timeout=DRAIN_SECONDS)
+
+    async def _assemble(self, stack: AsyncExitStack) -> None:
+        settings, seams = self.settings, self._seams
+        self._cluster = await self._open(stack, REQUEST_TIMEOUT_SECONDS)
+        lease_cluster = await self._open(stack, LEASE_REQUEST_TIMEOUT_SECONDS)
+        self._elector = Elector(
+            lease_cluster,
+            settings.namespace,
+            LEASE_NAME,
+            settings.pod_name,
+            clock=self._clock,
+            now=_now,
+            times=seams.lease_times,
+        )
+        self._workers = Workers(self._reconcile, self.metrics, self._clock)
+        self.stores = Stores(self._workers.add)
+        self._events = EventWriter(self._cluster, settings.pod_name, _now, lambda: uuid.uuid4().hex[:16])
+        client = ObservedClient(settings.observed_token_file, seams.observed_port)
+        stack.push_async_callback(client.close)
+        self._gateways = Gateways(
+            self.stores.gateway_pods,
+            client,
+            self._clock,
+            self.metrics,
+            self._workers.add,
+            self.stores.enqueue_all,
+        )
+        renderer = Renderer()
+        stack.push_async_callback(renderer.close)
+        await renderer.start()
+        executor = Executor(self._cluster, self.stores, self.metrics, self._elector.holds)
+        self._reconciler = Reconciler(
+            self.stores,
+            executor,
+            self._gateways,
+            renderer,
+            self._events,
+            self._decider,
+            settings.services,
+            _now,
+        )
+        self._watching(settings)
+        await self._serve(stack)
+
+    def _watching(self, settings: OperatorSettings) -> None:
+        self._pump = Pump(
+            self.stores, self._connect, settings.watch_namespaces, self._hear, self._seams.started
+        )
+        self._resync = Resync(self._cluster, self.stores, settings.watch_namespaces, self.metrics, self._hear)
+        self._gateway_pods = Informer(
+            self._cluster,
+            PODS,
+            self.stores.gateway_pods,
+            namespace=settings.namespace,
+            label_selector=GATEWAY_SELECTOR,
+            on_error=lambda error: _LOG.warning("gateway pods not watched", error=str(error)),
+        )
+
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        self.metrics.gauge("tailbound_operator_queue", "Services that wait for a worker.", (), self._depth)
+        self.metrics.gauge(
+            "tailbound_operator_watch_age_seconds",
+            "Time since a kind was last heard of.",
+            ("kind",),
+            self._ages,
+        )
+        self.metrics.gauge(
+            "tailbound_operator_services",
+            "InferenceServices by condition and its status.",
+            ("condition", "status"),
+            self._conditions,
+        )
+        health = await serve_health(self.settings.health_port, self._healthy, self._ready)
+        stack.push_async_callback(health.cleanup)
+        metrics = await serve_metrics(self.settings.metrics_port, self.metrics.registry)
+        stack.push_async_callback(metrics.cleanup)
+
+    async def _open(self, stack: AsyncExitStack, timeout_seconds: float) -> Cluster:
+        cluster = AioCluster(
+            await self._connect(), timeout_seconds=timeout_seconds, user_agent="tailbound-operator"
+        )
+        stack.push_async_callback(cluster.close)
+        return self._seams.wrap(cluster)
+
+    async def _lead(self) -> None:
+        """Wait for the Lease and work while it is held. Returns when the workers were stopped."""
+        await self._elector.acquire()
+        self.metrics.leader.set(1)
+        async with asyncio.TaskGroup() as group:
+            keep = group.create_task(self._elector.keep(), name="lease")
+            await self._gateway_pods.synced.wait()
+            await self._gateways.refresh()
+            await ensure_defaults(self._cluster, self.stores, self._defaults, self._elector.holds)
+            self.stores.enqueue_all()
+            helpers = [
+                keep,
+                group.create_task(self._gateways.run(), name="gateways"),
+                group.create_task(self._replace_laggards(), name="laggards"),
+            ]
+            await self._workers.run()
+            for task in helpers:
+                task.cancel()
+
+    async def _replace_laggards(self) -> None:
+        replacer = Replacer(
+            self._cluster,
+            self._gateways,
+            self.stores.service,
+            self._events,
+            self._clock,
+            self._elector.holds,
+        )
+        while True:
+            await asyncio.sleep(REPLACE_PERIOD_SECONDS)
+            await replacer.replace()
+
+    async def _drain(self, leader: "asyncio.Task[None]") -> None:
+        """Finish what is under way, then hand the Lease over."""
+        self._workers.stop()
+        if self._elector.holds():
+            await asyncio.wait([leader], timeout=DRAIN_SECONDS)
+        await _cancel([leader])
+        await self._elector.release()
+        self.metrics.leader.set(0)
+
+    async def _reconcile(self, key: Key) -> Outcome:
+        return await self._reconciler.reconcile(key)
+
+    def _hear(self, resource: Resource) -> None:
+        self._heard[resource] = self._clock()
+
+    def _healthy(self) -> str | None:
+        if not self._heard:
+            return None  # the API server has not been reached yet: restarting would not help
+        silent = self._clock() - max(self._heard.values())
+        return f"nothing was heard of the API server for {silent:.0f} s" if silent > SILENCE_SECONDS else None
+
+    def _ready(self) -> str | None:
+        return None if self._resync.synced.is_set() else "not every kind has been listed yet"
+
+    def _depth(self) -> Mapping[tuple[str, ...], float]:
+        return {(): float(len(self._workers.queue))}
+
+    def _ages(self) -> Mapping[tuple[str, ...], float]:
+        now = self._clock()
+        return {(resource.kind,): now - heard for resource, heard in self._heard.items()}
+
+    def _conditions(self) -> Mapping[tuple[str, ...], float]:
+        counts: Counter[tuple[str, ...]] = Counter()
+        for service in self.stores.of[INFERENCE_SERVICES]:
+            for condition in (service.get("status") or {}).get("conditions") or ():
+                if condition.get("type") in _COUNTED:
+                    counts[condition["type"], condition.get("status", "Unknown")] += 1
+        return {labels: float(number) for labels, number in counts.items()}
+
+
+_COUNTED = frozenset({ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED})
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def _wait(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _cancel(tasks: "list[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, KubeError):
+            _LOG.warning("stopped with an error", error=str(result))

@@ -1,0 +1,123 @@
+"""Workers: take keys off the queue, reconcile them, and put them back according to how it went."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tailbound.controller.execute import Fenced
+from tailbound.controller.queue import KeyQueue
+from tailbound.controller.reconciler import Outcome
+from tailbound.kube.errors import Conflict, Terminal, Transient
+from tailbound.kube.objects import Key
+from tailbound.telemetry.logs import logger
+from tailbound.telemetry.metrics import Metrics
+
+_LOG = logger(__name__)
+WORKERS = 8
+
+
+class Workers:
+    """Runs `reconcile` for queued keys. Keys may be added before it runs: they wait."""
+
+    def __init__(
+        self,
+        reconcile: Callable[[Key], Awaitable[Outcome]],
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self.queue = KeyQueue()
+        self._reconcile = reconcile
+        self._metrics = metrics
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    def add(self, key: Key) -> None:
+        """Reconcile a key as soon as possible. Call it from the event loop only."""
+        self.queue.add(key)
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Take no further key; `run` returns when those under way are done."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self, count: int = WORKERS) -> None:
+        """Work until `stop`. An ExceptionGroup with Fenced ends it when this process no longer leads."""
+        slots = asyncio.Semaphore(count)
+        async with asyncio.TaskGroup() as group:
+            while not self._stopping:
+                await slots.acquire()
+                key = await self._next()
+                if key is not None:
+                    group.create_task(self._work(key, slots))
+
+    async def _next(self) -> Key | None:
+        while not self._stopping:
+            key = self.queue.take(self._clock())
+            if key is not None:
+                return key
+            self._wake.clear()
+            due = self.queue.next_due()
+            try:
+                async with asyncio.timeout(None if due is None else max(0.0, due - self._clock())):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+        return None
+
+    async def _work(self, key: Key, slots: asyncio.Semaphore) -> None:
+        started = self._clock()
+        outcome = "error"
+        try:
+            outcome = await self._one(key)
+        finally:
+            self.queue.done(key)
+            self._metrics.reconcile_seconds.labels(outcome).observe(self._clock() - started)
+            slots.release()
+            self._wake.set()
+
+    # How the pass ended        | what happens to the key
+    # --------------------------|--------------------------------------------------------------
+    # the service is gone       | forgotten
+    # something was refused     | after its backoff: the cause lies outside the service
+    # well                      | when the plan asks for it, else when something changes
+    # Conflict                  | after its backoff; a watch event brings it back earlier
+    # Transient                 | after its backoff, and not before the server allows
+    # Terminal, or our own bug  | after its backoff; logged with what was refused
+    # Fenced                    | nothing: this process is about to end
+    async def _one(self, key: Key) -> str:
+        names = {"namespace": key[0], "service": key[1]}
+        try:
+            outcome = await self._reconcile(key)
+        except Fenced:
+            raise
+        except Conflict as error:
+            delay = self.queue.retry(key, self._clock())
+            _LOG.info("decided on old facts", **names, error=str(error), retry_seconds=delay)
+            return "conflict"
+        except Transient as error:
+            delay = self.queue.retry(key, self._clock(), error.retry_after_seconds or 0.0)
+            _LOG.warning("not reconciled", **names, error=str(error), retry_seconds=delay)
+            return "transient"
+        except Terminal as error:
+            delay = self.queue.retry(key, self._clock())
+            _LOG.error("refused", **names, error=str(error), retry_seconds=delay)
+            return "terminal"
+        except Exception:
+            # One service whose decision fails must not take the others down with it.
+            delay = self.queue.retry(key, self._clock())
+            _LOG.exception("reconciling failed", **names, retry_seconds=delay)
+            return "error"
+        return self._settle(key, outcome)
+
+    def _settle(self, key: Key, outcome: Outcome) -> str:
+        if outcome.gone:
+            self.queue.forget(key)
+            return "gone"
+        if outcome.obstructed:
+            self.queue.retry(key, self._clock())
+            return "obstructed"
+        self.queue.succeeded(key)
+        if outcome.requeue_after_seconds is not None:
+            self.queue.add_at(key, self._clock() + outcome.requeue_after_seconds)
+        return "changed" if outcome.wrote else "unchanged"

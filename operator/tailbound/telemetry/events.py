@@ -1,0 +1,68 @@
+"""Kubernetes Events on an InferenceService: one per transition, for people."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from tailbound.api.names import FIELD_MANAGER, GROUP
+from tailbound.kube.errors import KubeError
+from tailbound.kube.objects import metadata
+from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.resources import EVENTS
+from tailbound.telemetry.logs import logger
+
+NOTE_LIMIT = 1024  # of the API
+_LOG = logger(__name__)
+
+
+def event_body(
+    service: Object, type_: str, reason: str, message: str, *, instance: str, now: datetime, suffix: str
+) -> Object:
+    """An events.k8s.io/v1 Event regarding `service`. `suffix` makes its name unique."""
+    meta = metadata(service)
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": f"{meta['name']}.{suffix}", "namespace": meta["namespace"]},
+        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": f"{GROUP}/{FIELD_MANAGER}",
+        "reportingInstance": instance,
+        "action": "Reconcile",
+        "reason": reason,
+        "type": type_,
+        "note": message if len(message) <= NOTE_LIMIT else message[: NOTE_LIMIT - 1] + "…",
+        "regarding": {
+            "apiVersion": service["apiVersion"],
+            "kind": service["kind"],
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+        },
+    }
+
+
+class EventWriter:
+    """Writes Events. A refused one is logged and dropped: no decision waits for it."""
+
+    def __init__(
+        self, cluster: Cluster, instance: str, now: Callable[[], datetime], suffix: Callable[[], str]
+    ) -> None:
+        self._cluster = cluster
+        self._instance = instance
+        self._now = now
+        self._suffix = suffix
+
+    async def record(self, service: Object, type_: str, reason: str, message: str) -> None:
+        """Write one Event regarding `service`. `type_` is Normal or Warning."""
+        body = event_body(
+            service,
+            type_,
+            reason,
+            message,
+            instance=self._instance,
+            now=self._now(),
+            suffix=self._suffix(),
+        )
+        try:
+            await self._cluster.create_event(body)
+        except KubeError as error:
+            _LOG.warning("event not written", reason=reason, error=str(error))

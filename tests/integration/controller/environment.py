@@ -1,0 +1,356 @@
+"""An operator in this process against the real API server, with stand-ins for what else a cluster has."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from kubernetes.aio.client.configuration import Configuration
+from tailbound.api.names import (
+    API_VERSION,
+    COMPONENT_LABEL,
+    GATEWAY_COMPONENT,
+    REVISION_LABEL,
+    SERVICE_LABEL,
+)
+from tailbound.controller.lease import LeaseTimes
+from tailbound.controller.operator import Operator, Seams
+from tailbound.controller.settings import OperatorSettings
+from tailbound.kube.aio import AioCluster
+from tailbound.kube.connection import load_configuration
+from tailbound.kube.objects import key_of
+from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.resources import (
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    INFERENCE_SERVICES,
+    PODS,
+    Resource,
+)
+from tailbound.reconcile import decide
+from tailbound.reconcile.model import Settings
+
+from e2e.cluster import ControlPlane
+
+SHA256 = "a" * 64
+NAMESPACES = Resource("v1", "Namespace", "namespaces", namespaced=False)
+FAST_LEASE = LeaseTimes(duration=3.0, renew_deadline=2.0, retry=0.3)
+
+
+def service_body(namespace: str, name: str, **spec: Any) -> dict[str, Any]:
+    """An InferenceService of the smallest spec."""
+    model = {"uri": "http://models.test/model.onnx", "format": "onnx", "sha256": SHA256}
+    resources = {"cpu": "1", "memory": "1Gi"}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceService",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"model": model, "resources": resources, **spec},
+    }
+
+
+def condition(service: Object, name: str) -> dict[str, Any]:
+    """One condition of a service; empty if it is not there."""
+    for each in (service.get("status") or {}).get("conditions") or ():
+        if each["type"] == name:
+            return dict(each)
+    return {}
+
+
+def is_ready(service: Object) -> bool:
+    ready = condition(service, "Ready")
+    return (
+        ready.get("status") == "True" and ready.get("observedGeneration") == service["metadata"]["generation"]
+    )
+
+
+class Cut:
+    """Passes everything on until the k-th write, and is dead from then on, as a killed process would be."""
+
+    def __init__(self, inner: Cluster, after: int) -> None:
+        self._inner = inner
+        self._left = after
+        self.dead = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if name not in {"create", "apply", "apply_status", "delete", "create_event"}:
+            return method
+
+        async def write(*arguments: Any) -> Any:
+            if self._left <= 0:
+                self.dead.set()
+                await asyncio.Event().wait()
+            self._left -= 1
+            return await method(*arguments)
+
+        return write
+
+
+class FakeGateway:
+    """One gateway pod: a Ready pod object whose address answers /observed from what the API server holds."""
+
+    def __init__(self, cluster: Cluster, namespace: str, name: str, address: str) -> None:
+        self.cluster, self.namespace, self.name, self.address = cluster, namespace, name, address
+        self.acknowledges = True
+        self.reads = 0
+        self.frozen: dict[str, Any] = {}
+
+    async def serve(self, port: int) -> web.AppRunner:
+        application = web.Application()
+        application.add_routes([web.get("/observed", self._observed)])
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, self.address, port).start()
+        return runner
+
+    async def _observed(self, request: web.Request) -> web.Response:
+        self.reads += 1
+        if self.acknowledges:
+            listing = await self.cluster.list(INFERENCE_SERVICES)
+            self.frozen = {
+                "/".join(key_of(service)): {
+                    "applied": {
+                        "generation": service["metadata"]["generation"],
+                        "trafficGeneration": ((service.get("status") or {}).get("traffic") or {}).get(
+                            "generation", 0
+                        ),
+                    }
+                }
+                for service in listing.items
+            }
+        asked = request.query.getall("service", [])
+        services = {name: seen for name, seen in self.frozen.items() if not asked or name in asked}
+        return web.json_response(
+            {"envoyStartTime": "2026-01-01T00:00:00Z", "synced": True, "services": services}
+        )
+
+    async def appear(self) -> None:
+        """Create the pod object and make it Ready."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "namespace": self.namespace,
+                "name": self.name,
+                "labels": {COMPONENT_LABEL: GATEWAY_COMPONENT},
+            },
+            "spec": {"containers": [{"name": "envoy", "image": "gateway"}]},
+        }
+        created = await self.cluster.insert(PODS, body)
+        status = {
+            "podIP": self.address,
+            "podIPs": [{"ip": self.address}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        meta = {key: created["metadata"][key] for key in ("namespace", "name", "uid", "resourceVersion")}
+        await self.cluster.apply_status(
+            PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
+        )
+
+
+@dataclass
+class Environment:
+    """One test's pair of namespaces, and what it does there."""
+
+    control_plane: ControlPlane
+    cluster: AioCluster
+    namespace: str
+    system: str
+    port: int
+    gateways: list[FakeGateway] = field(default_factory=list)
+
+    async def connect(self) -> Configuration:
+        return await load_configuration({"KUBECONFIG": str(self.control_plane.kubeconfig)})
+
+    def settings(self, **changes: Any) -> OperatorSettings:
+        values: dict[str, Any] = {
+            "pod_name": "operator-0",
+            "namespace": self.system,
+            "watch_namespaces": (self.namespace,),
+            "services": Settings(
+                operator_namespace=self.system,
+                gateway_service="tailbound-gateway",
+                cluster_domain="cluster.local",
+                fetch_image="tailbound:test",
+                image_pull_policy="IfNotPresent",
+            ),
+            "health_port": 0,
+            "metrics_port": 0,
+            **changes,
+        }
+        return OperatorSettings(**values)
+
+    def operator(
+        self,
+        *,
+        wrap: Callable[[Cluster], Cluster] = lambda cluster: cluster,
+        defaults: tuple[Object, ...] = (),
+        **changes: Any,
+    ) -> Operator:
+        seams = Seams(wrap=wrap, lease_times=FAST_LEASE, observed_port=self.port)
+        return Operator(self.settings(**changes), self.connect, decide, defaults, seams)
+
+    @asynccontextmanager
+    async def running(self, operator: Operator | None = None) -> AsyncIterator[Operator]:
+        """Run an operator and stop it in order afterwards."""
+        chosen = operator or self.operator()
+        stop = asyncio.Event()
+        task = asyncio.create_task(chosen.run(stop))
+        try:
+            yield chosen
+        finally:
+            stop.set()
+            async with asyncio.timeout(20):
+                await task
+
+    @asynccontextmanager
+    async def killed(self, operator: Operator) -> AsyncIterator[Operator]:
+        """Run an operator and end it without any goodbye: its Lease stays held."""
+        task = asyncio.create_task(operator.run(asyncio.Event()))
+        try:
+            yield operator
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def create(self, name: str, **spec: Any) -> Object:
+        return await self.cluster.insert(INFERENCE_SERVICES, service_body(self.namespace, name, **spec))
+
+    async def edit(self, name: str, **spec: Any) -> Object:
+        """Change fields of a stored spec, as a user would."""
+        stored = await self.service(name)
+        return await self.cluster.replace(INFERENCE_SERVICES, {**stored, "spec": {**stored["spec"], **spec}})
+
+    async def service(self, name: str) -> Object:
+        found = await self.cluster.get(INFERENCE_SERVICES, self.namespace, name)
+        assert found is not None, f"InferenceService {name} is gone"
+        return found
+
+    async def children(self, resource: Resource, name: str) -> tuple[Object, ...]:
+        listing = await self.cluster.list(resource, self.namespace, f"{SERVICE_LABEL}={name}")
+        return listing.items
+
+    async def until(self, what: str, holds: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
+        """Await a state. Fails with its name."""
+        last: Any = None
+        try:
+            async with asyncio.timeout(seconds):
+                while not (last := await holds()):  # noqa: ASYNC110 - another process holds the state
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"{what} did not come in {seconds:g} s; last seen {last!r}") from None
+        return last
+
+    async def until_service(
+        self, name: str, holds: Callable[[Object], Any], what: str = "the state", seconds: float = 20.0
+    ) -> Object:
+        """Await a state of one service."""
+        seen: list[Object] = []
+
+        async def check() -> Object | None:
+            seen[:] = [await self.service(name)]
+            return seen[0] if holds(seen[0]) else None
+
+        try:
+            await self.until(what, check, seconds)
+        except AssertionError as error:
+            status = json.dumps((seen[0].get("status") if seen else None), indent=1)
+            raise AssertionError(f"{error}\n{name}: {status}") from None
+        return seen[0]
+
+    async def gateway(self, name: str, address: str) -> FakeGateway:
+        found = FakeGateway(self.cluster, self.system, name, address)
+        self.gateways.append(found)
+        return found
+
+
+@asynccontextmanager
+async def kubelet(environment: Environment) -> AsyncIterator[None]:
+    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices."""
+
+    async def run() -> None:
+        while True:
+            for deployment in (await environment.cluster.list(DEPLOYMENTS, environment.namespace)).items:
+                with suppress(Exception):
+                    await _serve_deployment(environment, deployment)
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _serve_deployment(environment: Environment, deployment: Object) -> None:
+    cluster, meta = environment.cluster, deployment["metadata"]
+    if meta.get("deletionTimestamp"):
+        await _bury(environment, deployment)
+        return
+    replicas = deployment["spec"]["replicas"]
+    status = deployment.get("status") or {}
+    if status.get("readyReplicas", 0) != replicas or status.get("observedGeneration") != meta["generation"]:
+        await cluster.apply_status(
+            DEPLOYMENTS,
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion")},
+                "status": {
+                    "observedGeneration": meta["generation"],
+                    "replicas": replicas,
+                    "updatedReplicas": replicas,
+                    "readyReplicas": replicas,
+                    "availableReplicas": replicas,
+                },
+            },
+        )
+    if replicas and await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"]) is None:
+        await cluster.insert(ENDPOINT_SLICES, _slice(deployment))
+
+
+def _slice(deployment: Object) -> Object:
+    meta = deployment["metadata"]
+    labels = {key: meta["labels"][key] for key in (SERVICE_LABEL, REVISION_LABEL)}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"namespace": meta["namespace"], "name": meta["name"], "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.244.0.9"], "conditions": {"ready": True}}],
+        "ports": [{"name": "http", "port": 8080}],
+    }
+
+
+async def _bury(environment: Environment, deployment: Object) -> None:
+    """What the garbage collector does after a foreground deletion."""
+    meta = {**deployment["metadata"], "finalizers": []}
+    await environment.cluster.replace(DEPLOYMENTS, {**deployment, "metadata": meta})
+    stale = await environment.cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"])
+    if stale is not None:
+        found = stale["metadata"]
+        await environment.cluster.delete(
+            ENDPOINT_SLICES, meta["namespace"], meta["name"], found["uid"], found["resourceVersion"]
+        )
+
+
+def writes_since(audit_log: Path, offset: int) -> list[str]:
+    """Writes of operators in the audit log after `offset` bytes, Leases aside."""
+    with audit_log.open("rb") as log:
+        log.seek(offset)
+        events = [json.loads(line) for line in log.read().splitlines()]
+    found = []
+    for event in events:
+        about = event["objectRef"]
+        if event.get("userAgent") == "tailbound-operator" and about["resource"] != "leases":
+            place = "/".join(filter(None, (about["resource"], about.get("subresource"), about.get("name"))))
+            found.append(f"{event['verb']} {place}")
+    return found
