@@ -6,14 +6,14 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from e2e.cluster import binaries
 from e2e.cluster.pki import Pki
-from e2e.cluster.processes import Processes, die_with_parent, output, wait_for
+from e2e.cluster.processes import Children, Supervisor, output, wait_for
 
 SERVICE_RANGE = "10.96.0.0/16"
 POD_RANGE = "10.244.0.0/16"
@@ -41,12 +41,13 @@ class Endpoint:
     etcd_port: int
     etcd_peer_port: int
     controller_manager_port: int
+    scheduler_port: int
     advertise: str | None = None
 
     @classmethod
     def free_loopback(cls) -> "Endpoint":
-        # All sockets are held at once, so that the four ports differ.
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
+        # All sockets are held at once, so that the ports differ.
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(5)]
         ports = [each.getsockname()[1] for each in sockets]
         for each in sockets:
             each.close()
@@ -68,9 +69,9 @@ class ControlPlane:
     directory: Path
     endpoint: Endpoint
     pki: Pki
-    processes: Processes
+    processes: Supervisor
     controller_manager: bool = False
-    admission: list[str] = field(default_factory=list)
+    scheduler: bool = False
 
     @classmethod
     def start(cls, directory: Path, *, controller_manager: bool = False) -> "ControlPlane":
@@ -79,15 +80,12 @@ class ControlPlane:
         Needs no root. The daemons die with the thread that called this. Raises ProcessError if one fails.
         """
         directory = directory.absolute()
-        # Without the controller manager nobody makes the default ServiceAccount that this admission wants.
-        admission = [] if controller_manager else ["--disable-admission-plugins=ServiceAccount"]
         control_plane = cls(
             directory=directory,
             endpoint=Endpoint.free_loopback(),
             pki=Pki.create(directory / "pki"),
-            processes=Processes(directory / "logs", die_with_parent()),
+            processes=Children(directory / "logs"),
             controller_manager=controller_manager,
-            admission=admission,
         )
         try:
             control_plane.launch()
@@ -117,10 +115,12 @@ class ControlPlane:
         self.start_apiserver()
         if self.controller_manager:
             self._start_controller_manager()
+        if self.scheduler:
+            self._start_scheduler()
 
     def stop(self) -> None:
         """Stop everything that was started. What it wrote stays in `directory`."""
-        for name in ("kube-controller-manager", "kube-apiserver", "etcd"):
+        for name in ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
             self.processes.stop(name)
 
     def start_apiserver(self) -> None:
@@ -132,9 +132,9 @@ class ControlPlane:
         """End kube-apiserver at once, as an outage would; etcd keeps the state for the next start."""
         self.processes.kill("kube-apiserver")
 
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as in subprocess
         """Run kubectl as the administrator and return its output. Raises ProcessError with its errors."""
-        return output([binaries.program("kubectl"), "--kubeconfig", self.kubeconfig, *arguments], stdin=stdin)
+        return output([binaries.program("kubectl"), "--kubeconfig", self.kubeconfig, *arguments], input=input)
 
     def kubeconfig_for(self, user: str, group: str | None = None) -> Path:
         """A kubeconfig that authenticates as `user`, in `group` if given. It grants nothing by itself."""
@@ -183,6 +183,8 @@ class ControlPlane:
 
     def _apiserver_flags(self) -> list[str]:
         pki = self.pki
+        # Without the controller manager nobody makes the default ServiceAccount that this admission wants.
+        admission = [] if self.controller_manager else ["--disable-admission-plugins=ServiceAccount"]
         reachable = (
             ["--endpoint-reconciler-type=none"]
             if self.endpoint.advertise is None
@@ -199,7 +201,7 @@ class ControlPlane:
             f"--client-ca-file={pki.ca}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
-            *self.admission,
+            *admission,
             "--allow-privileged=true",
             f"--service-account-key-file={pki.folder / 'sa.pub'}",
             f"--service-account-signing-key-file={pki.folder / 'sa.key'}",
@@ -224,29 +226,36 @@ class ControlPlane:
 
     def _start_controller_manager(self) -> None:
         pki = self.pki
-        kubeconfig = pki.client_kubeconfig(
-            "controller-manager", self.server, user="system:kube-controller-manager"
-        )
-        self.processes.start(
+        self._start_controller(
             "kube-controller-manager",
+            self.endpoint.controller_manager_port,
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={pki.folder / 'sa.key'}",
+            f"--root-ca-file={pki.ca}",
+            f"--cluster-signing-cert-file={pki.ca}",
+            f"--cluster-signing-key-file={pki.key('ca')}",
+            f"--cluster-cidr={POD_RANGE}",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+        )
+
+    def _start_scheduler(self) -> None:
+        self._start_controller("kube-scheduler", self.endpoint.scheduler_port)
+
+    def _start_controller(self, name: str, port: int, *flags: str) -> None:
+        kubeconfig = self.pki.client_kubeconfig(name, self.server, user=f"system:{name}")
+        self.processes.start(
+            name,
             [
-                binaries.program("kube-controller-manager"),
+                binaries.program(name),
                 f"--kubeconfig={kubeconfig}",
                 f"--authentication-kubeconfig={kubeconfig}",
                 f"--authorization-kubeconfig={kubeconfig}",
                 "--bind-address=127.0.0.1",
-                f"--secure-port={self.endpoint.controller_manager_port}",
+                f"--secure-port={port}",
                 "--leader-elect=false",
-                "--use-service-account-credentials",
-                f"--service-account-private-key-file={pki.folder / 'sa.key'}",
-                f"--root-ca-file={pki.ca}",
-                f"--cluster-signing-cert-file={pki.ca}",
-                f"--cluster-signing-key-file={pki.key('ca')}",
-                "--allocate-node-cidrs",
-                f"--cluster-cidr={POD_RANGE}",
-                f"--service-cluster-ip-range={SERVICE_RANGE}",
                 "--kube-api-qps=200",
                 "--kube-api-burst=400",
+                *flags,
             ],
         )
 

@@ -39,7 +39,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
     many.add_argument("--rate", type=float, help="open loop with this many requests a second")
     many.add_argument("--new-connections", action="store_true", help="one connection per request")
     many.add_argument("--stop-file", type=Path, help="end early once this file exists")
-    many.add_argument("--count-field", help="count the values of this JSON field of the answers")
     return parser.parse_args(argv)
 
 
@@ -96,7 +95,6 @@ def main(argv: list[str]) -> int:
                 rate=arguments.rate,
                 keep_alive=not arguments.new_connections,
                 stop_file=arguments.stop_file,
-                count_field=arguments.count_field,
             )
         )
     print(json.dumps(asyncio.run(work)))

@@ -13,6 +13,22 @@ _M = TypeVar("_M", bound=Model)
 
 _MOST_ERRORS: Final = 3
 _LONGEST_VALUE: Final = 120
+# By the first part of pydantic's error type that occurs in it; in this order, because some contain others.
+_REMEDIES: Final = (
+    ("string_too_long", "write at most {max_length} characters"),
+    ("string_too_short", "write at least {min_length} characters"),
+    ("too_long", "list at most {max_length}"),
+    ("too_short", "list at least {min_length}"),
+    ("greater_than_equal", "write at least {ge}"),
+    ("less_than_equal", "write at most {le}"),
+    ("enum", "write {expected}"),
+    ("string_type", "write a string, in quotes where YAML reads something else"),
+    ("int_type", "write a whole number without quotes"),
+    ("bool_type", "write true or false without quotes"),
+    ("tuple_type", "write a list"),
+    ("dict_type", "write an object"),
+    ("model_type", "write an object"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +56,10 @@ def parse(kind: type[_M], raw: Mapping[str, Any]) -> _M | InvalidObject:
         )
 
 
-def _in_words(errors: list[ErrorDetails]) -> str:
+def _in_words(found: list[ErrorDetails]) -> str:
+    # Pydantic counts only the good entries of a list, and calls one of bad entries too short as well.
+    places = [error["loc"] for error in found]
+    errors = [error for error in found if error["type"] != "too_short" or not _below(error["loc"], places)]
     sentences = [_sentence(error) for error in errors[:_MOST_ERRORS]]
     if len(errors) > _MOST_ERRORS:
         sentences.append(f"and {len(errors) - _MOST_ERRORS} more")
@@ -54,9 +73,21 @@ def _sentence(error: ErrorDetails) -> str:
         return f"{field}: {error['msg']}"
     if error["type"] == "missing":
         return f"{field} is missing: set it"
-    value = repr(error["input"])
-    shown = value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
-    return f"{field}: {shown} is refused: {error['msg'][:1].lower()}{error['msg'][1:]}; correct it"
+    limits = error.get("ctx", {})
+    remedy = next((text for kind, text in _REMEDIES if kind in error["type"]), error["msg"]).format(**limits)
+    return f"{field}: {_shown(error)} cannot be used: {remedy}"
+
+
+def _shown(error: ErrorDetails) -> str:
+    value = error["input"]
+    if error["type"] in ("too_long", "too_short"):
+        return f"{len(value)} entries"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _below(place: tuple[int | str, ...], others: list[tuple[int | str, ...]]) -> bool:
+    return any(len(other) > len(place) and other[: len(place)] == place for other in others)
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -5,10 +5,11 @@ of the same amount are the same spec. Parse errors are ValueErrors whose message
 and the remedy.
 """
 
+import math
 import re
 from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import total_ordering
 from typing import Any, Final, Self
 
@@ -32,7 +33,7 @@ _PERCENTAGE_MESSAGE: Final = (
 )
 
 _QUANTITY: Final = re.compile(
-    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]?))"
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|([KMGTPE]i)|([numkMGTPE]?))"
 )
 _DECIMAL_SUFFIXES: Final = {
     -9: "n",
@@ -49,6 +50,10 @@ _DECIMAL_SUFFIXES: Final = {
 _BINARY_SUFFIXES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _EXPONENTS: Final = {suffix: exponent for exponent, suffix in _DECIMAL_SUFFIXES.items()}
 _NANO: Final = Decimal("1e-9")
+_LONGEST_QUANTITY: Final = 32
+# Enough for 32 digits times 10 to the 99th.
+_EXACT: Final = Context(prec=160)
+_QUANTITY_MESSAGE: Final = "'{value}' is not a quantity: write a number and a unit, for example 500m or 4Gi"
 
 
 class Text:
@@ -176,12 +181,13 @@ class Quantity(Text):
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
-        """The quantity that `text` spells, rounded up to nano as Kubernetes does. Raises ValueError."""
-        match = _QUANTITY.fullmatch(text)
+        """The quantity that `text` spells, rounded away from zero to nano as in Kubernetes.
+
+        Raises ValueError.
+        """
+        match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_QUANTITY else None
         if match is None:
-            raise ValueError(
-                f"'{text}' is not a quantity: write for example 500m or 2 for CPUs, 4Gi for memory"
-            )
+            raise ValueError(_QUANTITY_MESSAGE.replace("{value}", text))
         number, exponent, binary, suffix = match.groups()
         if exponent is not None:
             factor = Decimal(10) ** int(exponent[1:])
@@ -189,7 +195,9 @@ class Quantity(Text):
             factor = Decimal(1024) ** _BINARY_SUFFIXES.index(binary)
         else:
             factor = Decimal(10) ** _EXPONENTS[suffix]
-        amount = (Decimal(number) * factor).quantize(_NANO, rounding=ROUND_CEILING)
+        exact = _EXACT.multiply(Decimal(number), factor)
+        rounding = ROUND_CEILING if exact >= 0 else ROUND_FLOOR
+        amount = exact.quantize(_NANO, rounding=rounding, context=_EXACT)
         return cls(amount, binary=binary is not None, exponent=exponent is not None)
 
     @classmethod
@@ -200,7 +208,7 @@ class Quantity(Text):
 
     def ceil(self) -> int:
         """The smallest whole number that is not below it: whole CPUs, whole bytes."""
-        return int(self.amount.to_integral_value(rounding=ROUND_CEILING))
+        return math.ceil(self.amount)
 
     def __eq__(self, other: object) -> bool:
         return self.amount == other.amount if isinstance(other, Quantity) else NotImplemented
@@ -213,8 +221,7 @@ class Quantity(Text):
 
     def __str__(self) -> str:
         """The form in which the API server stores it, so that a comparison with a stored object is exact."""
-        whole = self.amount == self.amount.to_integral_value()
-        if self.binary and whole and abs(self.amount) >= 1024:
+        if self.binary and self.amount % 1 == 0 and abs(self.amount) >= 1024:
             return self._binary_form(int(self.amount))
         return self._decimal_form()
 
@@ -227,7 +234,7 @@ class Quantity(Text):
         return f"{amount}{_BINARY_SUFFIXES[power]}"
 
     def _decimal_form(self) -> str:
-        nanos = int(self.amount / _NANO)
+        nanos = int(self.amount.scaleb(9, _EXACT))
         if nanos == 0:
             return "0"
         power = -9
@@ -240,15 +247,21 @@ class Quantity(Text):
 
     @classmethod
     def _schema(cls) -> JsonSchemaValue:
-        return {"x-kubernetes-int-or-string": True, "anyOf": INT_OR_STRING, "maxLength": 32}
+        schema = {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": INT_OR_STRING,
+            "maxLength": _LONGEST_QUANTITY,
+        }
+        well_formed = Rule(cel="isQuantity(string(self))", holds=lambda _: True, message=_QUANTITY_MESSAGE)
+        return with_rules(schema, well_formed)
 
 
 def quantity_between(lowest: str, highest: str, remedy: str) -> Rule:
-    """A rule for a Quantity: well formed, and from `lowest` to `highest`, both included."""
+    """A rule for a Quantity: from `lowest` to `highest`, both included; `remedy` ends the sentence."""
     low, high = Quantity.parse(lowest), Quantity.parse(highest)
     in_cel = "quantity(string(self)).compareTo(quantity('{}')) {} 0"
     return Rule(
-        cel=f"isQuantity(string(self)) && {in_cel.format(low, '>=')} && {in_cel.format(high, '<=')}",
+        cel=f"!isQuantity(string(self)) || ({in_cel.format(low, '>=')} && {in_cel.format(high, '<=')})",
         holds=lambda value: low <= value <= high,
-        message=f"'{{value}}' is not a quantity from {low} to {high}: {remedy}",
+        message=f"'{{value}}' is out of range: write {remedy}, from {low} to {high}",
     )

@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -51,11 +58,11 @@ class Rule:
     value: Callable[[Any], Any] = _itself
     on_create_only: bool = False
 
-    def check(self, value: Any) -> Any:
-        """The value itself, or a validation error with this rule's message."""
+    def check(self, value: Any, raw: Any) -> None:
+        """Raise a validation error with this rule's message unless it holds. `raw`: the value as written."""
         if not self.holds(value):
-            raise refusal(self.message.replace("{value}", str(self.value(value))))
-        return value
+            shown = raw if self.value is _itself else self.value(value)
+            raise refusal(self.message.replace("{value}", str(shown)))
 
     def to_schema(self) -> dict[str, Any]:
         """One entry of x-kubernetes-validations."""
@@ -70,12 +77,24 @@ class Rule:
         return entry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
+        return _checked(handler(source), self)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         return with_rules(handler(schema), self)
+
+
+def _checked(schema: CoreSchema, *rules: Rule) -> CoreSchema:
+    """The schema with rules on what it has parsed, the first that does not hold speaking."""
+
+    def validate(raw: Any, parse: ValidatorFunctionWrapHandler) -> Any:
+        value = parse(raw)
+        for rule in rules:
+            rule.check(value, raw)
+        return value
+
+    return core_schema.no_info_wrap_validator_function(validate, schema)
 
 
 def _without_value(message: str) -> str:
@@ -114,13 +133,8 @@ class InOrder:
     def __init__(self, *rules: Rule) -> None:
         self._rules = rules
 
-    def _check(self, value: Any) -> Any:
-        for rule in self._rules:
-            rule.check(value)
-        return value
-
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
+        return _checked(handler(source), *self._rules)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -204,7 +218,7 @@ class Model(BaseModel):
     @model_validator(mode="after")
     def _rules_hold(self) -> "Model":
         for rule in self.rules:
-            rule.check(self)
+            rule.check(self, self)
         return self
 
     @classmethod

@@ -63,8 +63,9 @@ def deployment(
 ) -> dict[str, Any]:
     """Deployment of one revision, made from the stored template.
 
-    Pods are replaced one by one and never before their successor is ready (`kubectl rollout restart`, a lost
-    node): the SLA comes before a spare device, and without one the new pod says Unschedulable while the old serves.
+    Pods are replaced one by one and never before their successor is ready (`kubectl rollout restart`, a
+    lost node): the SLA comes before a spare device, and without one the new pod says Unschedulable while
+    the old serves.
     """
     return {
         "apiVersion": "apps/v1",

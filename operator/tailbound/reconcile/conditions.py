@@ -17,8 +17,8 @@ Ready (first row that fits; "desired" is the revision of the spec as it is):
 | pods download | Unknown | Fetching |
 | otherwise | Unknown | Starting |
 
-Reconciling is True unless Stalled is, Ready is True with every replica ready, or the service is stopped for good.
-Messages hold no counts or times that change by themselves: an idle service writes nothing.
+Reconciling is True unless Stalled is, Ready is True with every replica ready, or the service is stopped for
+good. Messages hold no counts or times that change by themselves: an idle service writes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,16 @@ from datetime import datetime
 
 from tailbound.api.conditions import STALLING, ConditionStatus, ConditionType, Reason
 from tailbound.api.meta import Condition
+from tailbound.api.runtime_contract import TerminationReason
 from tailbound.reconcile.desired import Desired
 from tailbound.reconcile.gateways import Applied
 from tailbound.reconcile.pods import PodsReport
 from tailbound.reconcile.rollover import Rollover
 from tailbound.reconcile.selection import Problem
 
+_FETCH_VERDICTS = frozenset(
+    Reason(reason.value) for reason in TerminationReason if reason is not TerminationReason.FETCHED
+)
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
@@ -99,7 +103,7 @@ def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
 
 
 def invalid(message: str) -> dict[ConditionType, Verdict]:
-    """The conditions of a stored object that does not validate. The others stay as they are: nothing was looked at."""
+    """The conditions of a stored object that does not validate; nothing else was looked at."""
     return {
         ConditionType.READY: Verdict(_FALSE, Reason.INVALID_SPEC, message),
         ConditionType.RECONCILING: Verdict(_FALSE, Reason.INVALID_SPEC, message),
@@ -145,7 +149,7 @@ def _ready_rules(facts: Facts) -> Iterator[Verdict]:
         keeps = f"; {facts.serving} still serves" if facts.serving is not None else ""
         yield Verdict(_FALSE, facts.problem.reason, facts.problem.message + keeps)
     if facts.waiting is not None:
-        yield Verdict(_UNKNOWN, Reason.PENDING, facts.waiting)
+        yield Verdict(_UNKNOWN, Reason.PENDING, facts.waiting + still)
     if facts.stopped:
         yield _stopped(facts)
     if facts.name is None:
@@ -247,16 +251,18 @@ def _scheduled(facts: Facts) -> Verdict:
 
 def _model_verified(facts: Facts) -> Verdict:
     """
-    | a fetch container failed | a pod has fetched | one is fetching | status | reason |
+    | a fetch container is stuck | a pod has fetched | one is fetching | status | reason |
     |---|---|---|---|---|
-    | yes | any | any | False | that of the container |
+    | and says why itself | any | any | False | that of the container |
+    | for another cause | any | any | Unknown | that of the container |
     | no | yes | any | True | DigestMatches |
     | no | no | yes | Unknown | Fetching |
     | no | no | no | Unknown | Pending or Stopped |
     """
     failure = facts.pods.fetch_failure
     if failure is not None:
-        return Verdict(_FALSE, failure.reason, failure.message)
+        status = _FALSE if failure.reason in _FETCH_VERDICTS else _UNKNOWN
+        return Verdict(status, failure.reason, failure.message)
     if facts.pods.fetched:
         return Verdict(_TRUE, Reason.DIGEST_MATCHES, "the model has the SHA-256 digest of the spec")
     if facts.pods.fetching:

@@ -2,7 +2,8 @@
 
 Deciding again on what came of a plan ends at a fixed point, where a plan holds neither writes nor a status.
 
-A write that the caller reports as an `Obstacle` is withheld; deciding without the obstacle is the next attempt.
+A write that the caller reports as an `Obstacle` is withheld; deciding without the obstacle is the next
+attempt.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from tailbound.reconcile.world import World, terminating
 
 
 def wanted_rendering(observation: Observation) -> RenderRequest | None:
-    """What `decide` needs rendered; None if there is nothing to render (an invalid spec, no runtime, no class)."""
+    """What `decide` needs rendered; None if nothing can be: an invalid spec, no runtime, no class."""
     service = parse(InferenceService, observation.service)
     if isinstance(service, InvalidObject) or terminating(observation.service):
         return None
@@ -41,7 +42,7 @@ def decide(observation: Observation, rendering: Rendering, now: datetime) -> Pla
 
 
 def _refuse(raw: Mapping[str, Any], refused: InvalidObject, now: datetime) -> Plan:
-    """A stored object that does not validate: its children are untouched, and the status says what to correct."""
+    """A stored object that does not validate: children are untouched, the status says what to correct."""
     stored = _readable_status(raw)
     generation = int(raw["metadata"].get("generation", 0))
     verdicts = conditions.invalid(refused.message)

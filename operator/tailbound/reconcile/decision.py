@@ -15,15 +15,13 @@ from tailbound.reconcile.gateways import Applied, Wanted, applied
 from tailbound.reconcile.model import Object, Plan
 from tailbound.reconcile.pods import report
 from tailbound.reconcile.rollover import RevisionState, Situation, roll
-from tailbound.reconcile.selection import Problem
 from tailbound.reconcile.world import World, owner_reference, revision_of
 from tailbound.reconcile.writes import Writer
 from tailbound.revisions.history import to_prune
 from tailbound.revisions.record import (
+    CorruptRevisionError,
     Marks,
     Revision,
-    RevisionCorrupt,
-    RevisionTooLarge,
     from_object,
     to_object,
 )
@@ -39,7 +37,7 @@ class Decision:
         self._world, self._intent, self._desired, self._now = world, intent, desired, now
         self._service = world.service
         self._name = desired.revision.name if desired.revision is not None else None
-        self._writer = Writer(world, problem=desired.problem)
+        self._writer = Writer(world)
         self._probe()
         self._applied = self._look_at_gateways(world.traffic)
         self._rollover = roll(self._situation())
@@ -77,16 +75,12 @@ class Decision:
             return
         for kind in ("ControllerRevision", "Service", "Deployment"):
             self._writer.probe(kind, revision.name)
-        try:
-            self._record(revision, Marks())
-        except RevisionTooLarge as refused:
-            self._writer.note(Problem(Reason.INVALID_SPEC, str(refused)))
 
     def _look_at_gateways(self, traffic: TrafficStatus | None) -> Applied | None:
         """What the gateways do with this traffic; None while there is none.
 
-        Once every gateway has acknowledged it the fact is kept in the status: later gateways become Ready only with
-        the newest routes, and an idle service must not write because one is replaced.
+        Once every gateway has acknowledged it the fact is kept in the status: later gateways become Ready
+        only with the newest routes, and an idle service must not write because one is replaced.
         """
         if traffic is None:
             return None
@@ -130,7 +124,7 @@ class Decision:
         return None if never else self._name
 
     def _first_generation(self) -> int:
-        """1, unless a status was lost: gateways may know any count, but none as high as the time in seconds."""
+        """1, unless a status was lost: gateways may know any count, but none as high as the time."""
         return int(self._now.timestamp()) if self._world.deployments else 1
 
     # What shall be.
@@ -154,7 +148,8 @@ class Decision:
         for name in names:
             revision = self._stored(name) if name != self._name else None
             if revision is not None and not (stopped and self._rollover.shrink):
-                self._ensure_children(revision, 0 if stopped else self._service.spec.scaling.min)
+                replicas = 0 if stopped else self._service.spec.scaling.min
+                self._ensure_children(revision, replicas, come_what_may=True)
 
     def _bring_up_desired_revision(self) -> None:
         revision = self._desired.revision
@@ -162,9 +157,8 @@ class Decision:
             return
         self._writer.ensure(children.front_service(self._service, self._world.observation.settings))
         marks = self._world.marks.get(revision.name, Marks())
-        if self._writer.problem is None or self._desired.is_new is False:
-            promoted = self._rollover.promoted
-            self._writer.ensure(self._record(revision, marks.promoted(self._now) if promoted else marks))
+        promoted = self._rollover.promoted
+        self._writer.ensure(self._record(revision, marks.promoted(self._now) if promoted else marks))
         self._ensure_children(revision, self._replicas(revision))
 
     def _replicas(self, revision: Revision) -> int:
@@ -176,15 +170,19 @@ class Decision:
             return 0
         return int(live["spec"].get("replicas", 0))
 
-    def _ensure_children(self, revision: Revision, replicas: int) -> None:
-        template = revision.template
-        self._writer.ensure(children.revision_service(self._service, revision, template))
-        self._writer.ensure(children.deployment(self._service, revision, template, replicas))
+    def _ensure_children(self, revision: Revision, replicas: int, *, come_what_may: bool = False) -> None:
+        service, template = self._service, revision.template
+        bodies = [
+            children.revision_service(service, revision, template),
+            children.deployment(service, revision, template, replicas),
+        ]
         if replicas > 1:
-            self._writer.ensure(children.disruption_budget(self._service, revision))
+            bodies.append(children.disruption_budget(service, revision))
+        for body in bodies:
+            self._writer.ensure(body, come_what_may=come_what_may)
 
     def _shrink(self) -> None:
-        """Take away the children of revisions that nothing needs any more, and budgets of what is no fleet."""
+        """Take away the children of revisions that nothing needs, and budgets of what is no fleet."""
         seen = self._world.observation
         gone = self._unneeded if self._rollover.shrink else _nothing
         self._writer.delete(filter(gone, self._world.ours(seen.deployments)), "apps/v1", "Deployment")
@@ -212,11 +210,11 @@ class Decision:
         self._writer.delete(doomed, "apps/v1", "ControllerRevision")
 
     def _stored(self, name: str | None) -> Revision | None:
-        """A stored revision other than the desired one; None if it is gone or cannot be read: then it is left alone."""
+        """A stored revision; None if it is gone or cannot be read: then it is left alone."""
         stored = self._world.stored_revisions.get(name) if name is not None else None
         try:
             return from_object(stored) if stored is not None else None
-        except RevisionCorrupt:
+        except CorruptRevisionError:
             return None
 
     def _record(self, revision: Revision, marks: Marks) -> dict[str, Any]:
@@ -237,7 +235,7 @@ class Decision:
         name = self._name or ""
         return Facts(
             stopped=self._service.spec.stopped,
-            problem=self._writer.problem,
+            problem=self._writer.problem or self._desired.problem,
             waiting=self._writer.waiting,
             desired=self._desired,
             rollover=self._rollover,
@@ -252,7 +250,7 @@ class Decision:
 
     def _status(self, merged: tuple[Condition, ...]) -> InferenceServiceStatus:
         world = self._world
-        stable, following = status.stable_and_next(world.stable, self._name, self._rollover)
+        stable, following = status.stable_and_next(world.stable, self._reachable(), self._rollover)
         return InferenceServiceStatus(
             observed_generation=self._service.metadata.generation,
             url=status.url(world),

@@ -7,6 +7,7 @@
 | none | not found, denied | none | that problem |
 | none | found | awaited | nothing yet |
 | none | found | failed, or refused as a pod | problem RuntimeInvalid |
+| none | found | too large to store | problem InvalidSpec |
 | none | found | rendered | a new revision |
 """
 
@@ -21,7 +22,7 @@ from tailbound.reconcile.selection import Choice, Problem, choose
 from tailbound.reconcile.world import World
 from tailbound.revisions.identity import canonical_json, revision_name
 from tailbound.revisions.pod import Fetcher, Ingredients, context, pod_template
-from tailbound.revisions.record import Revision, RevisionCorrupt, from_object
+from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision, from_object
 from tailbound.revisions.relevant import digest, relevant
 from tailbound.revisions.restricted import violations
 
@@ -82,7 +83,7 @@ def find_or_make(world: World, intent: Intent, rendering: Rendering) -> Desired:
         return Desired(problem=made)
     try:
         revision = from_object(world.stored_revisions[intent.name])
-    except RevisionCorrupt as corrupt:
+    except CorruptRevisionError as corrupt:
         remedy = f"delete it (kubectl delete controllerrevision {intent.name}) and a new revision is made"
         return Desired(problem=Problem(Reason.REVISION_CORRUPT, f"{corrupt}; {remedy}"))
     fresh = _make(world, intent, rendering)
@@ -97,8 +98,8 @@ def _outdated(stored: Revision, fresh: Revision | Problem | None) -> Problem | N
         return None
     return Problem(
         Reason.RUNTIME_CHANGED,
-        f"{fresh.runtime}, HardwareClass {fresh.hardware_class} or Tailbound has changed since {stored.name} was made; "
-        f"{untouched}: the next edit of the spec takes the change up",
+        f"{fresh.runtime}, HardwareClass {fresh.hardware_class} or Tailbound has changed since "
+        f"{stored.name} was made; {untouched}: the next edit of the spec takes the change up",
     )
 
 
@@ -132,7 +133,7 @@ def _make(world: World, intent: Intent, rendering: Rendering) -> Revision | Prob
             Reason.RUNTIME_INVALID,
             f"{choice.runtime_title} renders a pod that is refused: {'; '.join(refused)}",
         )
-    return Revision(
+    revision = Revision(
         name=intent.name,
         number=intent.number,
         spec_hash=intent.spec_hash,
@@ -140,6 +141,15 @@ def _make(world: World, intent: Intent, rendering: Rendering) -> Revision | Prob
         runtime=choice.runtime_title,
         hardware_class=choice.hardware_class.metadata.name,
         template_json=canonical_json(template),
+    )
+    return revision if revision.size_bytes <= DATA_LIMIT_BYTES else _oversized(revision)
+
+
+def _oversized(revision: Revision) -> Problem:
+    return Problem(
+        Reason.INVALID_SPEC,
+        f"the revision would take {revision.size_bytes} bytes, over the limit of {DATA_LIMIT_BYTES}: "
+        f"shorten spec.env or spec.annotations, or the server template of {revision.runtime}",
     )
 
 

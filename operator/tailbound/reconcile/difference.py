@@ -1,8 +1,8 @@
 """Whether an apply would change anything: does the live object already hold every owned field?
 
-The API server adds defaults, writes quantities its own way and leaves empty values out; other people add fields,
-annotations and list items. None of that is a difference. So the comparison goes over the body that would be applied
-and asks the live object for each of its values.
+The API server adds defaults, writes quantities its own way and leaves empty values out; other people add
+fields, annotations and list items. None of that is a difference. So the comparison goes over the body that
+would be applied and asks the live object for each of its values.
 """
 
 from collections.abc import Mapping

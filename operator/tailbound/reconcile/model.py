@@ -1,8 +1,9 @@
 """Inputs and outputs of `decide`: the seam between the pure core and the controller around it.
 
-The controller fills an `Observation` from its stores (never from the API server), asks `wanted_rendering` what to
-render, hands the outcome to `decide`, executes `Plan.writes` in order, and writes `Plan.status` last. A write that
-the API server refuses for good becomes an `Obstacle` of the next observation, so that the status explains it.
+The controller fills an `Observation` from its stores (never from the API server), asks `wanted_rendering`
+what to render, hands the outcome to `decide`, executes `Plan.writes` in order, and writes `Plan.status`
+last. A write that the API server refuses for good becomes an `Obstacle` of the next observation, so that
+the status explains it.
 """
 
 from collections.abc import Mapping
@@ -108,7 +109,10 @@ class Apply:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete an own child, with its uid and resourceVersion as preconditions; pods go by foreground deletion."""
+    """Delete an own child, with its uid and resourceVersion as preconditions.
+
+    Pods go by foreground deletion.
+    """
 
     api_version: str
     kind: str

@@ -1,8 +1,9 @@
 """What the pods of one revision are stuck at, in words for a condition.
 
-Per container the first rule of `_CONTAINER_RULES` that fits, per pod the first container, then scheduling. Of several
-pods the one whose finding is most telling (`_MOST_TELLING`) counts, then the first by name. A container that has
-failed keeps its finding while it is tried again, until it is through: a condition must not flap with every attempt.
+Per container the first rule of `_CONTAINER_RULES` that fits, per pod the first container, then scheduling.
+Of several pods the one whose finding is most telling (`_MOST_TELLING`) counts, then the first by name. A
+container that has failed keeps its finding while it is tried again, until it is through: a condition must
+not flap with every attempt.
 """
 
 import re
@@ -142,7 +143,7 @@ def _out_of_memory(pod: str, container: Mapping[str, Any]) -> Finding | None:
         return None
     return Finding(
         Reason.OUT_OF_MEMORY,
-        f"container {container['name']} of pod {pod} took more memory than it may: raise spec.resources.memory",
+        f"container {container['name']} of pod {pod} took too much memory: raise spec.resources.memory",
         container["name"],
     )
 
@@ -154,7 +155,8 @@ def _image(pod: str, container: Mapping[str, Any]) -> Finding | None:
     why = _BACK_OFF.sub("", waiting.get("message") or "") or "the node does not say why"
     return Finding(
         Reason.IMAGE_PULL_FAILED,
-        f"image {container.get('image', '')} of container {container['name']} in pod {pod} cannot be had: {_quote(why)}",
+        f"image {container.get('image', '')} of container {container['name']} in pod {pod} cannot be had: "
+        f"{_quote(why)}",
         container["name"],
     )
 
@@ -163,9 +165,10 @@ def _not_started(pod: str, container: Mapping[str, Any]) -> Finding | None:
     waiting = (container.get("state") or {}).get("waiting") or {}
     if waiting.get("reason") not in _START_REASONS:
         return None
+    why = _quote(waiting.get("message") or "")
     return Finding(
         Reason.CRASH_LOOP,
-        f"container {container['name']} of pod {pod} cannot be started: {_quote(waiting.get('message') or '')}",
+        f"container {container['name']} of pod {pod} cannot be started: {why}",
         container["name"],
     )
 

@@ -1,6 +1,7 @@
 """How requests move from one revision to another: ready endpoints, then weight, then shrink.
 
-Weight (first row that fits; "current" is what has the weight now, or the stable mark's revision if the status was lost):
+Weight (first row that fits; "current" is what has the weight now, or the stable mark's revision if the
+status was lost):
 
 | desired | current | others | weight goes to |
 |---|---|---|---|
@@ -13,8 +14,8 @@ Weight (first row that fits; "current" is what has the weight now, or the stable
 | none ready | not deployed | none ready | desired, so that its first endpoint serves at once |
 | none wanted | not deployed | none ready | as it is |
 
-Shrink: only when every gateway has acknowledged the weight as it is stored and as it should be. Until then a gateway
-may still send requests to anything that had weight before, so that nothing is taken away.
+Shrink: only when every gateway has acknowledged the weight as it is stored and as it should be. Until then
+a gateway may still send requests to anything that had weight before, so that nothing is taken away.
 """
 
 from collections.abc import Mapping

@@ -63,7 +63,8 @@ def _runtime_by_name(world: World, name: str) -> Runtime | Problem:
         return Problem(
             Reason.RUNTIME_NOT_FOUND,
             f"spec.runtime.name is {name!r}, and there is neither a ServingRuntime of that name in namespace "
-            f"{namespace} nor a ClusterServingRuntime; there are: {_names(seen.runtimes, seen.cluster_runtimes)}",
+            f"{namespace} nor a ClusterServingRuntime; there are: "
+            f"{_names(seen.runtimes, seen.cluster_runtimes)}",
         )
     if isinstance(found, InvalidObject):
         return Problem(Reason.RUNTIME_INVALID, f"{found.kind} {found.name}: {found.message}")
@@ -77,13 +78,13 @@ def _that_serves(world: World, runtime: Runtime) -> Runtime | Problem:
     formats = ", ".join(supported.name for supported in runtime.spec.formats)
     return Problem(
         Reason.RUNTIME_INVALID,
-        f"spec.model.format is {model_format!r}, which {type(runtime).__name__} {runtime.metadata.name} does not "
-        f"serve: its formats are {formats}; change spec.model.format, spec.runtime.name or the runtime",
+        f"spec.model.format is {model_format!r}, which {type(runtime).__name__} {runtime.metadata.name} does "
+        f"not serve: its formats are {formats}; change spec.model.format, spec.runtime.name or the runtime",
     )
 
 
 def _runtime_by_format(world: World) -> Runtime | Problem:
-    """Namespaced before cluster-wide, then by priority, then by name. One that is invalid serves no format."""
+    """Namespaced before cluster-wide, then by priority, then by name. An invalid one serves no format."""
     seen, model_format = world.observation, world.service.spec.model.format
     kinds: tuple[tuple[type[Runtime], Mapping[str, Object]], ...] = (
         (ServingRuntime, seen.runtimes),
@@ -95,8 +96,8 @@ def _runtime_by_format(world: World) -> Runtime | Problem:
             return min(fitting, key=lambda runtime: (-runtime.spec.priority, runtime.metadata.name))
     return Problem(
         Reason.RUNTIME_NOT_FOUND,
-        f"spec.model.format is {model_format!r}, and no valid ServingRuntime or ClusterServingRuntime serves it; "
-        f"there are: {_names(seen.runtimes, seen.cluster_runtimes)}",
+        f"spec.model.format is {model_format!r}, and no valid ServingRuntime or ClusterServingRuntime "
+        f"serves it; there are: {_names(seen.runtimes, seen.cluster_runtimes)}",
     )
 
 
@@ -119,7 +120,8 @@ def _hardware_class(world: World) -> HardwareClass | Problem:
     if name not in classes:
         return Problem(
             Reason.HARDWARE_CLASS_NOT_FOUND,
-            f"spec.hardware.class is {name!r}, and there is no such HardwareClass; there are: {_names(classes)}",
+            f"spec.hardware.class is {name!r}, and there is no such HardwareClass; there are: "
+            f"{_names(classes)}",
         )
     found = parse(HardwareClass, classes[name])
     if isinstance(found, InvalidObject):
@@ -128,8 +130,8 @@ def _hardware_class(world: World) -> HardwareClass | Problem:
     if not found.spec.allows(namespace):
         return Problem(
             Reason.HARDWARE_CLASS_DENIED,
-            f"HardwareClass {name} does not allow namespace {namespace}: choose another class in spec.hardware.class, "
-            "or ask for the namespace to be added to its spec.allowedNamespaces",
+            f"HardwareClass {name} does not allow namespace {namespace}: choose another class in "
+            "spec.hardware.class, or ask for the namespace to be added to its spec.allowedNamespaces",
         )
     return found
 

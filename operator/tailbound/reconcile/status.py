@@ -56,7 +56,7 @@ def stable_and_next(
 
 
 def to_write(stored: InferenceServiceStatus, wanted: InferenceServiceStatus) -> dict[str, Any] | None:
-    """The whole status as JSON, or None if the stored one is equal; other people's conditions do not count."""
+    """The whole status as JSON; None if the stored one is equal but for other people's conditions."""
     ours = tuple(condition for condition in stored.conditions if condition.type in _OUR_CONDITIONS)
     if stored.model_copy(update={"conditions": ours}) == wanted:
         return None

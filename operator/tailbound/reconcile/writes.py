@@ -10,7 +10,7 @@
 | of somebody else | none | NameConflict |
 | any, and the API server refused the last attempt | none | what it said |
 
-Once something is in the way nothing more is created; what is ours is still kept as it should be.
+Once something is in the way nothing new is brought up; what is ours is still kept as it should be.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,13 +50,13 @@ class Writer:
         live = self.world.find(kind, name)
         refused = self._refused.get((kind, name))
         if refused is not None:
-            self.note(_words(refused))
+            self._note(_words(refused))
         elif live is None:
             return True
         else:
             whose = ownership(live, self.world.service)
             if whose is Ownership.FOREIGN:
-                self.note(_conflict(kind, live))
+                self._note(_conflict(kind, live))
             elif whose is Ownership.PREVIOUS:
                 self._wait(
                     f"{kind} {name} of a deleted InferenceService of this name is still there; waiting for "
@@ -68,14 +68,14 @@ class Writer:
                 return True
         return False
 
-    def ensure(self, body: Mapping[str, Any]) -> None:
-        """The object as it should be."""
+    def ensure(self, body: Mapping[str, Any], *, come_what_may: bool = False) -> None:
+        """The object as it should be. `come_what_may`: what serves is made whole though the rest is stuck."""
         kind, name = body["kind"], body["metadata"]["name"]
         if not self.probe(kind, name):
             return
         live = self.world.find(kind, name)
         if live is None:
-            if not self.blocked:
+            if come_what_may or not self.blocked:
                 self.writes.append(Create(body))
         elif differs(body, live):
             self.writes.append(Apply(_guarded(body, live)))
@@ -86,7 +86,7 @@ class Writer:
             self.writes.append(Apply(_guarded(body, live)))
 
     def delete(self, members: Iterable[Object], api_version: str, kind: str) -> None:
-        """Objects of ours that nothing needs; those that the API server refused to delete are left for later."""
+        """Objects of ours that nothing needs, save those that the API server just refused to delete."""
         for live in members:
             metadata = live["metadata"]
             if terminating(live) or (kind, metadata["name"]) in self._refused:
@@ -102,8 +102,7 @@ class Writer:
                 )
             )
 
-    def note(self, problem: Problem) -> None:
-        """Something is in the way; the first counts."""
+    def _note(self, problem: Problem) -> None:
         self.problem = self.problem or problem
 
     def _wait(self, message: str) -> None:

@@ -20,9 +20,14 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def text_hash(text: str) -> str:
+    """128 bits of SHA-256, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def spec_hash(relevant: Mapping[str, Any]) -> str:
     """Digest of the fields of a spec that make a revision, defaults left out."""
-    return hashlib.sha256(canonical_json(relevant).encode()).hexdigest()[:32]
+    return text_hash(canonical_json(relevant))
 
 
 def revision_name(service: str, number: int, digest: str) -> str:

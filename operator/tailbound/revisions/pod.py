@@ -1,4 +1,4 @@
-"""The pod template of a revision: what the runtime says, and everything around it that Tailbound answers for."""
+"""The pod template of a revision: what the runtime says, and all around it that Tailbound answers for."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -109,7 +109,8 @@ def _pod_spec(made_of: Ingredients) -> dict[str, Any]:
         "initContainers": [_fetch_container(made_of)],
         "containers": [_server_container(made_of)],
         "volumes": [{"name": MODELS_VOLUME, "emptyDir": {}}, {"name": SCRATCH_VOLUME, "emptyDir": {}}],
-        # In every template, though one replica has nothing to spread: a change of the replica count makes no revision.
+        # In every template, though one replica has nothing to spread: a change of the replica count makes
+        # no revision.
         "topologySpreadConstraints": [_spread(_ZONE, made_of), _spread("kubernetes.io/hostname", made_of)],
     }
     if spec.service_account_name is not None:

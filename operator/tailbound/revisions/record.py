@@ -20,17 +20,14 @@ from tailbound.api.names import (
     STABLE_ANNOTATION,
 )
 from tailbound.api.traffic import utc_seconds
+from tailbound.revisions.identity import text_hash
 
 DATA_LIMIT_BYTES: Final = 256 * 1024
 _DATA_FIELDS: Final = ("spec", "runtime", "hardwareClass", "template")
 
 
-class RevisionCorrupt(Exception):
+class CorruptRevisionError(Exception):
     """A ControllerRevision does not hold what Tailbound wrote; the text says what is wrong with which one."""
-
-
-class RevisionTooLarge(Exception):
-    """What a revision would hold is over the limit; the text names the size and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,21 @@ class Revision:
         """The pod template; a new object each time."""
         template: dict[str, Any] = json.loads(self.template_json)
         return template
+
+    @property
+    def data(self) -> dict[str, str]:
+        """What the ControllerRevision holds."""
+        return {
+            "spec": self.spec_json,
+            "runtime": self.runtime,
+            "hardwareClass": self.hardware_class,
+            "template": self.template_json,
+        }
+
+    @property
+    def size_bytes(self) -> int:
+        """What the data take as JSON; at most `DATA_LIMIT_BYTES` may be stored."""
+        return len(json.dumps(self.data).encode())
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,15 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
 
 
 def spec_hash_of(stored: Mapping[str, Any]) -> str | None:
-    """The digest of the spec that a stored ControllerRevision was made from; None if somebody removed it."""
+    """The digest of the spec that a stored ControllerRevision was made from; None if it cannot be told.
+
+    It is taken from the immutable data; the annotation, which anybody can edit, counts only where those are
+    corrupt.
+    """
+    data = stored.get("data")
+    spec = data.get("spec") if isinstance(data, Mapping) else None
+    if isinstance(spec, str):
+        return text_hash(spec)
     digest = stored["metadata"].get("annotations", {}).get(SPEC_HASH_ANNOTATION)
     return digest if isinstance(digest, str) else None
 
@@ -87,19 +107,7 @@ def spec_hash_of(stored: Mapping[str, Any]) -> str | None:
 def to_object(
     revision: Revision, marks: Marks, *, service: str, namespace: str, owner: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The ControllerRevision to write. Raises RevisionTooLarge."""
-    data = {
-        "spec": revision.spec_json,
-        "runtime": revision.runtime,
-        "hardwareClass": revision.hardware_class,
-        "template": revision.template_json,
-    }
-    size = len(json.dumps(data).encode())
-    if size > DATA_LIMIT_BYTES:
-        raise RevisionTooLarge(
-            f"the revision would take {size} bytes, over the limit of {DATA_LIMIT_BYTES}; "
-            f"shorten spec.env, or the server template of {revision.runtime}"
-        )
+    """The ControllerRevision to write."""
     annotations = {SPEC_HASH_ANNOTATION: revision.spec_hash}
     if marks.stable:
         annotations[STABLE_ANNOTATION] = "true"
@@ -120,28 +128,28 @@ def to_object(
             "ownerReferences": [dict(owner)],
         },
         "revision": revision.number,
-        "data": data,
+        "data": revision.data,
     }
 
 
 def from_object(stored: Mapping[str, Any]) -> Revision:
-    """The revision that a stored ControllerRevision holds. Raises RevisionCorrupt."""
+    """The revision that a stored ControllerRevision holds. Raises CorruptRevisionError."""
     name = stored["metadata"]["name"]
-    number, data, digest = stored.get("revision"), stored.get("data"), spec_hash_of(stored)
+    number, data = stored.get("revision"), stored.get("data")
     if not isinstance(number, int) or number < 1:
-        raise RevisionCorrupt(f"ControllerRevision {name}: revision is {number!r}, not a positive number")
-    if digest is None:
-        raise RevisionCorrupt(f"ControllerRevision {name}: the annotation {SPEC_HASH_ANNOTATION} is missing")
+        raise CorruptRevisionError(
+            f"ControllerRevision {name}: revision is {number!r}, not a positive number"
+        )
     if not isinstance(data, Mapping):
-        raise RevisionCorrupt(f"ControllerRevision {name}: data is missing")
+        raise CorruptRevisionError(f"ControllerRevision {name}: data is missing")
     for field in _DATA_FIELDS:
         if not isinstance(data.get(field), str):
-            raise RevisionCorrupt(f"ControllerRevision {name}: data.{field} is not a string")
+            raise CorruptRevisionError(f"ControllerRevision {name}: data.{field} is not a string")
     _check_template(name, data["template"])
     return Revision(
         name=name,
         number=number,
-        spec_hash=digest,
+        spec_hash=text_hash(data["spec"]),
         spec_json=data["spec"],
         runtime=data["runtime"],
         hardware_class=data["hardwareClass"],
@@ -156,8 +164,10 @@ def _check_template(name: str, template_json: str) -> None:
         label = template["metadata"]["labels"][REVISION_LABEL]
         containers = template["spec"]["containers"]
     except (ValueError, KeyError, TypeError) as problem:
-        raise RevisionCorrupt(f"ControllerRevision {name}: data.template is not a pod template") from problem
+        raise CorruptRevisionError(
+            f"ControllerRevision {name}: data.template is not a pod template"
+        ) from problem
     if label != name or not isinstance(containers, list) or not containers:
-        raise RevisionCorrupt(
+        raise CorruptRevisionError(
             f"ControllerRevision {name}: data.template is not the template of this revision"
         )

@@ -20,8 +20,8 @@ _FIELDS: Final = {
     "image_pull_secrets",
 }
 
-# What a derived timeout can become by an edit of the SLA, which must not restart pods. The gateway enforces the
-# exact one; the server only has to be no stricter.
+# What a derived timeout can become by an edit of the SLA, which must not restart pods. The gateway enforces
+# the exact one; the server only has to be no stricter.
 LONGEST_DERIVED_TIMEOUT: Final = Duration.parse("5m")
 
 

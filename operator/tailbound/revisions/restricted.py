@@ -1,8 +1,8 @@
 """The check that a rendered pod gives nobody more than the Pod Security profile "restricted" allows.
 
-A runtime's author may be allowed to write runtimes and not to run privileged pods: what the API server would let the
-operator create is more than what such an author may ask for. The rules are those of the profile, plus our own that
-the service account is the one of the InferenceService.
+A runtime's author may be allowed to write runtimes and not to run privileged pods: what the API server
+would let the operator create is more than what such an author may ask for. The rules are those of the
+profile, plus our own that the service account is the one of the InferenceService.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 Pod: TypeAlias = Mapping[str, Any]
 
 _VOLUMES: Final = frozenset({"emptyDir"})
-_HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC", "hostname", "nodeName", "hostAliases")
+_HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC", "nodeName", "hostAliases")
 _PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 
 

@@ -1,7 +1,7 @@
 """Expansion of a ServingRuntime's structured template.
 
-jinja2 sees leaf strings only, so that no value can add a field. The caller runs `expand` in a child process with
-limits on time and memory: a sandbox bounds what a template may touch, not what it may cost.
+jinja2 sees leaf strings only, so that no value can add a field. The caller runs `expand` in a child process
+with limits on time and memory: a sandbox bounds what a template may touch, not what it may cost.
 """
 
 import json
@@ -28,7 +28,7 @@ _PROBLEMS: Final = (
 )
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A leaf that cannot be expanded; the text is the whole message."""
 
 
@@ -40,13 +40,14 @@ def expand(request: RenderRequest) -> Rendered | RenderFailed:
     context = json.loads(request.context_json)
     try:
         expanded = _expand(environment, context, json.loads(request.template_json), "spec.server")
-    except _Refused as refusal:
+    except _RefusedError as refusal:
         return RenderFailed(f"{request.runtime}: {refusal}")
     text = canonical_json(expanded)
     size = len(text.encode())
     if size > TOTAL_LIMIT_BYTES:
         return RenderFailed(
-            f"{request.runtime}: the rendered spec.server takes {size} bytes; shorten it to at most {TOTAL_LIMIT_BYTES}"
+            f"{request.runtime}: the rendered spec.server takes {size} bytes; "
+            f"shorten it to at most {TOTAL_LIMIT_BYTES}"
         )
     return Rendered(text)
 
@@ -67,15 +68,15 @@ def _leaf(environment: SandboxedEnvironment, context: Mapping[str, Any], text: s
     try:
         result = environment.from_string(text).render(context)
     except _PROBLEMS as problem:
-        raise _Refused(
+        raise _RefusedError(
             f"{path} is {_shown(text)}, which cannot be expanded: {_shown(str(problem))}. "
             f"Known variables are {_known(context)}"
         ) from problem
     size = len(result.encode("utf-8", "replace"))
     if size > LEAF_LIMIT_BYTES:
-        raise _Refused(f"{path} expands to {size} bytes; shorten it to at most {LEAF_LIMIT_BYTES}")
+        raise _RefusedError(f"{path} expands to {size} bytes; shorten it to at most {LEAF_LIMIT_BYTES}")
     if "\0" in result:
-        raise _Refused(f"{path} expands to text with a NUL character; remove it")
+        raise _RefusedError(f"{path} expands to text with a NUL character; remove it")
     return result
 
 

@@ -1,0 +1,1 @@
+"""Measurements on a real cluster. Each prints one JSON line last."""

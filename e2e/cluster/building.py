@@ -1,0 +1,137 @@
+"""Building images with buildah, each content once: the archive of an unchanged image is taken from the cache.
+
+buildah runs in a mount namespace of its own, so that it leaves no mount behind, and keeps its layers in our
+cache folder, apart from the user's.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from e2e.cluster.binaries import cache_folder, file_lock
+from e2e.cluster.images import Image
+from e2e.cluster.processes import output
+
+BUILD_TIMEOUT_SECONDS = 1800
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", ".*")
+
+
+def build(image: Image) -> Path:
+    """The image as an archive that containerd can load; built, after its parents, unless it is in the cache.
+
+    Raises ProcessError with the end of the build's output if it fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="tailbound-image-") as folder:
+        context = Path(folder)
+        digest = _stage(image, context)
+        target = _archive(image, digest)
+        with file_lock(_folder() / f"{image.name}.lock"):
+            if not target.exists():
+                parents = {argument: _present(parent) for argument, parent in image.parents.items()}
+                _build(image, context, digest, {**image.arguments, **parents})
+                _save(image, digest, target)
+    return target
+
+
+def _folder() -> Path:
+    return cache_folder() / "images"
+
+
+def _archive(image: Image, digest: str) -> Path:
+    return _folder() / f"{image.name}-{digest}.tar"
+
+
+def _tag(image: Image, digest: str) -> str:
+    return f"localhost/cache/{image.name}:{digest}"
+
+
+def _present(image: Image) -> str:
+    """The tag under which a parent is in buildah's storage, loaded from its archive if need be."""
+    archive = build(image)
+    tag = _tag(image, archive.stem.rsplit("-", 1)[1])
+    if not _buildah("images", "--quiet", "--filter", f"reference={tag}").strip():
+        _buildah("pull", f"docker-archive:{archive}")
+        _buildah("tag", image.reference, tag)
+    return tag
+
+
+def _build(image: Image, context: Path, digest: str, arguments: dict[str, str]) -> None:
+    certificates = f"{CERTIFICATES}:{CERTIFICATES}:ro"
+    _buildah(
+        "build",
+        "--isolation=chroot",
+        "--network=host",
+        "--layers",
+        "--pull=never",
+        *(("--volume", certificates) if CERTIFICATES.exists() else ()),
+        *(f"--build-arg={name}={value}" for name, value in arguments.items()),
+        f"--file={image.containerfile}",
+        f"--tag={_tag(image, digest)}",
+        str(context),
+    )
+
+
+def _save(image: Image, digest: str, target: Path) -> None:
+    staging = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        _buildah("push", _tag(image, digest), f"docker-archive:{staging}:{image.reference}")
+        for outdated in _folder().glob(f"{image.name}-{'[0-9a-f]' * 16}.tar"):
+            outdated.unlink()
+        staging.rename(target)
+    finally:
+        staging.unlink(missing_ok=True)
+
+
+def _buildah(command: str, *arguments: str) -> str:
+    storage = cache_folder() / "buildah"
+    storage.mkdir(parents=True, exist_ok=True)
+    return output(
+        [
+            *("unshare", "--mount", "--", "buildah", command),
+            *(f"--root={storage / 'root'}", f"--runroot={storage / 'run'}", "--storage-driver=overlay"),
+            *arguments,
+        ],
+        timeout_seconds=BUILD_TIMEOUT_SECONDS,
+    )
+
+
+def _stage(image: Image, context: Path) -> str:
+    """Fill the build context; the digest is over all that the image is made of."""
+    for place, source in image.files.items():
+        if source.is_dir():
+            shutil.copytree(source, context / place, ignore=_IGNORED)
+        elif source.exists():
+            _link_or_copy(source, context / place)
+    content = hashlib.sha256(image.containerfile.read_bytes())
+    if image.prepare is not None:
+        output([sys.executable, image.prepare, context], timeout_seconds=BUILD_TIMEOUT_SECONDS)
+    for parent in image.parents.values():
+        content.update(_digest(parent).encode())
+    content.update(repr(sorted(image.arguments.items())).encode())
+    for file in _files(context):
+        with file.open("rb") as handle:
+            fingerprint = hashlib.file_digest(handle, "sha256").hexdigest()
+        content.update(f"{file.relative_to(context)} {file.stat().st_mode:o} {fingerprint}\n".encode())
+    return content.hexdigest()[:16]
+
+
+def _digest(image: Image) -> str:
+    with tempfile.TemporaryDirectory(prefix="tailbound-image-") as folder:
+        return _stage(image, Path(folder))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (file for file in sorted(folder.rglob("*")) if file.is_file())
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Large files are not copied where a second name will do."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

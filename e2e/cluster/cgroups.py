@@ -1,0 +1,136 @@
+"""The control group that holds every process of one cluster, daemons and containers alike.
+
+Whatever started them and whoever was killed, all of a cluster's processes are in this group: it is how
+teardown finds them. Version 1 has a tree per controller, and the kubelet wants its root in all of them;
+version 2 has one tree.
+"""
+
+import os
+import signal
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from e2e.cluster.processes import ProcessError, wait_for
+
+MOUNT = Path("/sys/fs/cgroup")
+DAEMONS = "daemons"
+_TRACKERS = ("pids", "freezer", "memory", "cpu")
+KILL_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """The group `name` directly under the root of each tree."""
+
+    name: str
+
+    @staticmethod
+    def unified() -> bool:
+        """Whether this machine runs version 2 alone."""
+        return (MOUNT / "cgroup.controllers").exists()
+
+    def trees(self) -> list[Path]:
+        """The group's folder in every tree, existing or not."""
+        if self.unified():
+            return [MOUNT / self.name]
+        return [
+            tree / self.name for tree in sorted(MOUNT.iterdir()) if tree.is_dir() and not tree.is_symlink()
+        ]
+
+    def tracker(self) -> Path:
+        """The group's folder in the tree that processes are looked up in."""
+        if self.unified():
+            return MOUNT / self.name
+        for controller in _TRACKERS:
+            if (MOUNT / controller).is_dir():
+                return MOUNT / controller / self.name
+        raise ProcessError(f"no control group tree under {MOUNT}: mount cgroup2 there")
+
+    @property
+    def daemons(self) -> Path:
+        """Where the daemons' own processes belong; containers go to a sibling, made by the kubelet."""
+        return self.tracker() / DAEMONS
+
+    def create(self) -> None:
+        if self.unified():
+            _delegate_controllers(MOUNT)
+        for tree in self.trees():
+            tree.mkdir(exist_ok=True)
+            _inherit_cpuset(tree)
+        self.daemons.mkdir(exist_ok=True)
+
+    def processes(self) -> set[int]:
+        """The ids of all processes in the group and below."""
+        found: set[int] = set()
+        for file in self.tracker().rglob("cgroup.procs") if self.tracker().is_dir() else ():
+            found |= _members(file)
+        return found
+
+    def kill(self) -> None:
+        """SIGKILL every process until none is left, which also catches those that were just being forked."""
+
+        def empty() -> bool:
+            remaining = self.processes()
+            for process in remaining:
+                try:
+                    os.kill(process, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            return not remaining
+
+        wait_for(f"control group {self.name} empty", empty, KILL_TIMEOUT_SECONDS)
+
+    def remove(self) -> None:
+        """Remove the group from every tree, children first."""
+        for tree in self.trees():
+            folders = [Path(folder) for folder, _, _ in os.walk(tree, topdown=False)]
+            wait_for(f"{tree} removed", partial(_remove_all, folders), KILL_TIMEOUT_SECONDS)
+
+    def remains(self) -> list[str]:
+        return [str(tree) for tree in self.trees() if tree.exists()]
+
+
+def _members(file: Path) -> set[int]:
+    try:
+        return {int(line) for line in file.read_text().split()}
+    except OSError:  # the group went away between the listing and the reading
+        return set()
+
+
+def _remove_all(folders: list[Path]) -> bool:
+    """Try each folder once; true if all are gone. A group stays busy until its last zombie is reaped."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+    return True
+
+
+def _inherit_cpuset(tree: Path) -> None:
+    """A version 1 cpuset starts empty, and an empty one admits no process."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        own, parent = tree / name, tree.parent / name
+        if own.exists() and not own.read_text().strip() and parent.exists():
+            own.write_text(parent.read_text())
+
+
+def _delegate_controllers(root: Path) -> None:
+    """Let children of the version 2 root use every controller.
+
+    Inside a container the root shown is an inner group. With processes in it, it cannot delegate: they move
+    to a leaf.
+    """
+    if (root / "cgroup.type").exists():
+        leaf = root / "init"
+        leaf.mkdir(exist_ok=True)
+        for process in _members(root / "cgroup.procs"):
+            try:
+                (leaf / "cgroup.procs").write_text(str(process))
+            except OSError:  # ended meanwhile, or a kernel thread
+                continue
+    wanted = (root / "cgroup.controllers").read_text().split()
+    (root / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in wanted))

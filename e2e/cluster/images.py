@@ -1,0 +1,92 @@
+"""The container images: which there are, and what each is made of.
+
+Those of the project are built from the Containerfiles that users build, on our own base; folders of
+e2e/images hold further ones on top of the operator's, for tests only. A folder may hold prepare.py: run as
+`python prepare.py FOLDER`, it adds generated files to the build context.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e.cluster import binaries, rootfs
+from e2e.cluster.addons import DNS_IMAGE
+from e2e.cluster.node import PAUSE_IMAGE
+from e2e.cluster.processes import ProcessError
+
+REPOSITORY = Path(__file__).parents[2]
+TEST_IMAGES = REPOSITORY / "e2e" / "images"
+OPERATOR_IMAGE = "localhost/tailbound:e2e"
+RUNTIME_IMAGE = "localhost/tailbound-runtime:e2e"
+BUSYBOX = Path("/bin/busybox")
+PREPARE = "prepare.py"
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: `files` maps places in the build context to files or folders of this machine.
+
+    `parents` maps build arguments to images that are built before and named by them.
+    """
+
+    name: str
+    reference: str
+    containerfile: Path
+    files: Mapping[str, Path]
+    parents: Mapping[str, "Image"] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    prepare: Path | None = None
+
+
+def node_images() -> list[Image]:
+    """What the node itself runs."""
+    if not BUSYBOX.exists():
+        raise ProcessError("no /bin/busybox: apt-get install busybox-static")
+    return [
+        _own("pause", PAUSE_IMAGE, {"busybox": BUSYBOX}),
+        _own("coredns", DNS_IMAGE, {"coredns": binaries.program("coredns")}),
+    ]
+
+
+def project_images() -> list[Image]:
+    """The operator's image, the runtime's and those in e2e/images, parents first."""
+    base = _own("base", "localhost/tailbound-base:1", {"rootfs.tar": rootfs.ensure()})
+    operator = Image(
+        name="operator",
+        reference=OPERATOR_IMAGE,
+        containerfile=REPOSITORY / "operator" / "Containerfile",
+        files=_from_repository("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "operator"),
+        parents={"BASE": base},
+    )
+    runtime = Image(
+        name="runtime",
+        reference=RUNTIME_IMAGE,
+        containerfile=REPOSITORY / "runtime_image" / "Containerfile",
+        files=_from_repository("constraints.txt", "runtime_image"),
+        parents={"BASE": base},
+        # The GPU build of the library is a gigabyte that no device here could use.
+        arguments={"ONNXRUNTIME": "onnxruntime"},
+    )
+    folders = sorted(file.parent for file in TEST_IMAGES.glob("*/Containerfile"))
+    return [operator, runtime, *(_for_tests(folder, operator) for folder in folders)]
+
+
+def _own(name: str, reference: str, files: Mapping[str, Path]) -> Image:
+    return Image(name, reference, Path(__file__).parent / "images" / name / "Containerfile", files)
+
+
+def _for_tests(folder: Path, operator: Image) -> Image:
+    name = folder.name.replace("_", "-")
+    prepare = folder / PREPARE
+    return Image(
+        name=name,
+        reference=f"localhost/tailbound-{name}:e2e",
+        containerfile=folder / "Containerfile",
+        files={entry.name: entry for entry in folder.iterdir() if entry.name not in (PREPARE, "__pycache__")},
+        parents={"OPERATOR_IMAGE": operator},
+        prepare=prepare if prepare.exists() else None,
+    )
+
+
+def _from_repository(*names: str) -> dict[str, Path]:
+    return {name: REPOSITORY / name for name in names}

@@ -1,0 +1,178 @@
+"""`python -m e2e.demo`: from nothing to predictions, an edit under traffic, and how fast it all was.
+
+It needs the cluster of this repository and brings it up if need be; `make demo-down` removes that again.
+"""
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+
+from e2e.cluster import Cluster, OwnCluster
+from e2e.cluster.binaries import BuildError
+from e2e.cluster.layout import DEFAULT_NAME, Layout
+from e2e.cluster.processes import ProcessError
+from e2e.demo import diagnosis, filetypes, rollover, samples, setting, speed
+from e2e.demo.client import Result, post
+from e2e.demo.timeline import Moment, Timeline
+
+NAMESPACE = "demo"
+NAME = "file-types"
+URL = f"http://{NAME}.{NAMESPACE}.svc.cluster.local/v2/models/{NAME}/infer"
+READY_SECONDS = 180
+ONE_SERVICE_SECONDS = 0.2
+BURST_SECONDS = 10
+WEIGHT_SECONDS = 1
+
+
+@dataclass
+class Story:
+    """What happened so far, for the person who watches and for the summary."""
+
+    started: float = field(default_factory=time.monotonic)
+    faults: list[str] = field(default_factory=list)
+
+    def tell(self, text: str) -> None:
+        """Print one step with the seconds since the start."""
+        print(f"[{time.monotonic() - self.started:4.0f} s] {text}", flush=True)
+
+    def judge(self, good: bool, fault: str) -> str:
+        """A mark for a line; the fault is kept for the end."""
+        if not good:
+            self.faults.append(fault)
+        return "ok" if good else "NOT OK"
+
+
+def main() -> int:
+    """Run the whole demo; the exit status is 0 if everything was as promised."""
+    story = Story()
+    cluster = OwnCluster(Layout(DEFAULT_NAME))
+    try:
+        return show(cluster, story)
+    except (ProcessError, BuildError, ValueError) as error:
+        print(f"\ndemo: failed: {error}", file=sys.stderr)
+        print(diagnosis.diagnose(cluster, [NAMESPACE, setting.STORE_NAMESPACE]), file=sys.stderr)
+        return 1
+
+
+def show(cluster: OwnCluster, story: Story) -> int:
+    """Every step in order, then the summary."""
+    prepare(cluster, story)
+    recognised, asked = recognise(cluster, story)
+    outcome = replace(cluster, story)
+    figures = time_writes(cluster, story)
+    summarise(story, outcome, figures)
+    if story.faults:
+        for fault in story.faults:
+            print(f"demo: failed: {fault}", file=sys.stderr)
+        return 1
+    print(
+        f"demo: ok: {recognised} of {asked} files recognised, {outcome.requests} requests during the edit,"
+        f" {outcome.failed} failed, {time.monotonic() - story.started:.0f} s"
+    )
+    return 0
+
+
+def prepare(cluster: OwnCluster, story: Story) -> None:
+    """A cluster with Tailbound, a model store and a client."""
+    filetypes.model_bytes()
+    story.tell("bringing up a one-node Kubernetes (the first time, this builds it from source) ...")
+    cluster.up()
+    story.tell("building the images that changed and loading them ...")
+    cluster.load_images()
+    story.tell("helm install tailbound charts/tailbound ...")
+    setting.install(cluster)
+    setting.furnish(cluster)
+    checks = [line for line in setting.helm_test(cluster).splitlines() if line.startswith(("ok:", "FAILED:"))]
+    for line in checks:
+        story.tell(f"helm test: {line}")
+
+
+def recognise(cluster: Cluster, story: Story) -> tuple[int, int]:
+    """Apply the example and have it name real files. Returns how many it got right, and of how many."""
+    story.tell(f"kubectl apply -f {setting.EXAMPLE.relative_to(setting.ROOT)} ...")
+    cluster.kubectl("delete", "inferenceservice", NAME, f"--namespace={NAMESPACE}", "--ignore-not-found")
+    applied = time.monotonic()
+    cluster.kubectl("apply", f"--filename={setting.EXAMPLE}")
+    with Timeline(cluster, NAMESPACE, NAME) as timeline:
+        ready = timeline.until("Ready", Moment.ready, READY_SECONDS)
+    story.tell(f"Ready after {ready.at_seconds - applied:.1f} s; sending files to {URL}")
+    files = samples.files()
+    right = 0
+    for name, content in files.items():
+        found = filetypes.guess(post(cluster, URL, filetypes.request(content)))
+        expected = filetypes.reference(content)
+        right += found.label == expected.label
+        remark = "" if found.label == expected.label else f"  (Magika itself says {expected.label})"
+        story.tell(f"  {name:<18} {len(content):>9,} bytes  is {found.label:<8} {found.score:7.2%}{remark}")
+    story.judge(right == len(files), f"{len(files) - right} files were not recognised as Magika itself does")
+    return right, len(files)
+
+
+def replace(cluster: Cluster, story: Story) -> rollover.Outcome:
+    """Edit the service under traffic."""
+    story.tell("editing the service under traffic: keep-alive and new connections, no client retries ...")
+    body = filetypes.request(samples.files()["report.pdf"])
+    outcome = rollover.roll_over(cluster, NAMESPACE, NAME, URL, body)
+    story.tell(
+        f"{outcome.new} has replaced {outcome.old} after {outcome.seconds:.1f} s, and its pods are gone"
+    )
+    story.judge(
+        outcome.failed == 0, f"{outcome.failed} of {outcome.requests} requests failed during the edit"
+    )
+    answers = max(outcome.keep_alive.distinct_answers, outcome.new_connections.distinct_answers)
+    story.judge(answers == 1, f"the same file got {answers} different answers")
+    return outcome
+
+
+def time_writes(cluster: OwnCluster, story: Story) -> speed.Figures:
+    """How fast Deployments are written beside a hundred other services."""
+    story.tell(f"creating {speed.PRESENT} services, then one a second, then {speed.BURST} at once ...")
+    speed.clear(cluster)
+    cluster.kubectl("wait", "--for=delete", f"namespace/{speed.NAMESPACE}", "--timeout=120s")
+    figures = speed.measure(cluster)
+    speed.clear(cluster)
+    return figures
+
+
+def summarise(story: Story, outcome: rollover.Outcome, figures: speed.Figures) -> None:
+    """What was seen, against what is promised."""
+    slowest = figures.quantile(0.99)
+    good_single = story.judge(slowest < ONE_SERVICE_SECONDS, f"a Deployment took {slowest * 1000:.0f} ms")
+    good_burst = story.judge(
+        figures.burst_seconds < BURST_SECONDS, f"the burst took {figures.burst_seconds:.1f} s"
+    )
+    good_weight = story.judge(
+        outcome.weight_seconds < WEIGHT_SECONDS, f"new weights took {outcome.weight_seconds:.2f} s"
+    )
+    load = "  ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"""
+What you saw
+  A model was fetched, checked against its digest, and served by two pods behind one name.
+  An edit became a new revision. Its pods were ready before it got a request, and the old ones
+  finished theirs before they went:
+    keep-alive connections  {_words(outcome.keep_alive)}
+    a connection each       {_words(outcome.new_connections)}
+
+How fast (load average {load} on {os.cpu_count()} CPUs)
+  service applied to Deployment written, one a second beside {figures.present} services:
+    half within {figures.quantile(0.5) * 1000:.0f} ms, 99 % within {slowest * 1000:.0f} ms \
+(promised: {ONE_SERVICE_SECONDS * 1000:.0f} ms) {good_single}
+  {figures.burst} services at once: all written within {figures.burst_seconds:.1f} s \
+(promised: {BURST_SECONDS} s) {good_burst}
+  new weights acknowledged by every gateway within {outcome.weight_seconds * 1000:.0f} ms \
+(promised: {WEIGHT_SECONDS} s) {good_weight}
+
+Look around: export KUBECONFIG=$(python -m e2e.cluster kubeconfig); kubectl -n {NAMESPACE} get infs
+Clean up:    make demo-down
+""")
+
+
+def _words(result: Result) -> str:
+    middle, high = (result.latency_ms[name] or 0 for name in ("p50", "p99"))
+    counts = f"{result.requests:5} requests, {result.failed} failed"
+    return f"{counts}, half within {middle:.0f} ms, 99 % within {high:.0f} ms"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,156 @@
+"""How fast the operator writes: from the API server's audit log, with its own clock at both ends."""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from e2e.cluster import Cluster, OwnCluster
+from e2e.cluster.processes import wait_for
+from e2e.demo import filetypes
+from e2e.demo.setting import STORE_HOST, STORE_PORT, apply, namespace
+
+NAMESPACE: Final = "demo-fleet"
+PRESENT: Final = 100
+SAMPLES: Final = 30
+BURST: Final = 100
+TIMEOUT_SECONDS: Final = 120
+
+
+@dataclass(frozen=True)
+class Write:
+    """One successful write in the audit log, in seconds of the API server's clock."""
+
+    resource: str
+    name: str
+    received: float
+    done: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Seconds from an InferenceService's arrival at the API server to its Deployment's being stored."""
+
+    present: int
+    one_by_one: tuple[float, ...]
+    burst: int
+    burst_seconds: float
+
+    def quantile(self, q: float) -> float:
+        """The smallest sample with at least the share q at or below it."""
+        ordered = sorted(self.one_by_one)
+        return ordered[math.ceil(q * len(ordered)) - 1]
+
+
+def measure(cluster: OwnCluster) -> Figures:
+    """Create stopped services, which need no pods: a hundred, then one a second, then a hundred at once."""
+    apply(cluster, [namespace(NAMESPACE)])
+    start = cluster.audit_log.stat().st_size
+    _create(cluster, names("present", PRESENT))
+    single = names("single", SAMPLES)
+    due = time.monotonic()
+    for name in single:
+        time.sleep(max(0, due - time.monotonic()))
+        _create(cluster, [name])
+        due += 1
+    burst = names("burst", BURST)
+    _create(cluster, burst)
+    delays = deployment_delays(cluster.audit_log, start)
+    arrivals = first_writes(cluster.audit_log, start, "inferenceservices")
+    stored = [arrivals[name].received + delays[name] for name in burst]
+    return Figures(
+        present=PRESENT,
+        one_by_one=tuple(delays[name] for name in single),
+        burst=BURST,
+        burst_seconds=max(stored) - min(arrivals[name].received for name in burst),
+    )
+
+
+def clear(cluster: Cluster) -> None:
+    """Delete what `measure` created, without waiting for it."""
+    cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+
+
+def names(kind: str, count: int) -> list[str]:
+    """Names of `count` services, none the beginning of another."""
+    return [f"{kind}-{number:03}" for number in range(count)]
+
+
+def service(name: str) -> dict[str, Any]:
+    """A stopped service: everything is written for it, and no pod runs."""
+    return {
+        "apiVersion": "tailbound.dev/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "model": {
+                "uri": f"http://{STORE_HOST}:{STORE_PORT}/file-types.onnx",
+                "format": "onnx",
+                "sha256": filetypes.SHA256,
+            },
+            "stopped": True,
+        },
+    }
+
+
+def first_writes(audit_log: Path, start: int, resource: str) -> dict[str, Write]:
+    """By name, the first successful write of each object of this resource in our namespace."""
+    found: dict[str, Write] = {}
+    for write in writes(audit_log, start):
+        if write.resource == resource:
+            found.setdefault(write.name, write)
+    return found
+
+
+def deployment_delays(audit_log: Path, start: int) -> dict[str, float]:
+    """By service, the seconds from its arrival to its Deployment's being stored."""
+    services = first_writes(audit_log, start, "inferenceservices")
+    delays = {}
+    for name, write in first_writes(audit_log, start, "deployments").items():
+        owner = name.rsplit("-", 2)[0]  # NAME-rN-HASH
+        if owner in services:
+            delays[owner] = write.done - services[owner].received
+    return delays
+
+
+def writes(audit_log: Path, start: int) -> Iterator[Write]:
+    """Every successful write in our namespace that was logged from byte `start` on."""
+    with audit_log.open("rb") as log:
+        log.seek(start)
+        for line in log:
+            if not line.endswith(b"\n"):
+                return
+            write = _parse(json.loads(line))
+            if write is not None:
+                yield write
+
+
+def _parse(event: dict[str, Any]) -> Write | None:
+    target = event.get("objectRef", {})
+    succeeded = event.get("responseStatus", {}).get("code", 500) < 300
+    ours = target.get("namespace") == NAMESPACE and "subresource" not in target
+    if not (
+        succeeded and ours and event["stage"] == "ResponseComplete" and event["verb"] in ("create", "patch")
+    ):
+        return None
+    received, done = (
+        datetime.fromisoformat(event[field]).timestamp()
+        for field in ("requestReceivedTimestamp", "stageTimestamp")
+    )
+    return Write(target["resource"], target["name"], received, done)
+
+
+def _create(cluster: OwnCluster, wanted: list[str]) -> None:
+    """Create these services and wait until each has its Deployment."""
+    start = cluster.audit_log.stat().st_size
+    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": [service(name) for name in wanted]})
+    cluster.kubectl("create", "--filename=-", input=items)
+    wait_for(
+        f"Deployments of {len(wanted)} new services",
+        lambda: deployment_delays(cluster.audit_log, start).keys() >= set(wanted),
+        TIMEOUT_SECONDS,
+    )

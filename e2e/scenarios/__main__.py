@@ -1,0 +1,33 @@
+"""`python -m e2e.scenarios [PYTEST OPTIONS]`: every scenario, side by side where they can.
+
+Those that disturb the others follow, one at a time. The exit status is 0 only if both parts passed.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+WORKERS: Final = 4
+# Nothing collected: a selection by the caller may leave one part empty.
+NOTHING_COLLECTED: Final = 5
+PARTS: Final = (
+    ("side by side", ["-m", "not disturbs", "-n", str(WORKERS), "--dist", "load", "--maxschedchunk", "1"]),
+    ("one at a time", ["-m", "disturbs", "-n", "0"]),
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Run both parts, the second also after a failure of the first."""
+    codes = []
+    for title, options in PARTS:
+        sys.stdout.write(f"\nscenarios {title}\n")
+        sys.stdout.flush()
+        command = [sys.executable, "-m", "pytest", str(Path(__file__).parent), *options, *arguments]
+        codes.append(subprocess.run(command, check=False).returncode)
+    wrong = [code for code in codes if code not in (0, NOTHING_COLLECTED)]
+    return wrong[0] if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""The pods that scenarios need beside Tailbound: the model store, and the client that requests come from."""
+
+from functools import partial
+from typing import Any, Final
+
+from e2e.scenarios.library.api import Api, Object
+from e2e.scenarios.library.traffic import POD as CLIENT
+from e2e.scenarios.library.waiting import Unmet, wait_for
+
+NAMESPACE: Final = "tailbound-e2e"
+STORE: Final = "model-store"
+STORE_PORT: Final = 8080
+USER: Final = 65532
+START_SECONDS: Final = 120
+
+
+def deploy(api: Api, registry: str, tag: str) -> None:
+    """Run both, if they do not run yet, and wait until they are ready."""
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    api.apply(_store_service())
+    for pod in (
+        _pod(STORE, f"{registry}/tailbound-{STORE}:{tag}", readinessProbe=_store_probe()),
+        _pod(CLIENT, f"{registry}/tailbound-{CLIENT}:{tag}"),
+    ):
+        api.apply(pod)
+    for name in (STORE, CLIENT):
+        wait_for(f"pod {name}", partial(_ready, api, name), START_SECONDS)
+
+
+def _ready(api: Api, name: str) -> bool | Unmet:
+    status = api.need("Pod", name, NAMESPACE).get("status", {})
+    found = {condition["type"]: condition["status"] for condition in status.get("conditions", [])}
+    return True if found.get("Ready") == "True" else Unmet(str(status))
+
+
+def _store_probe() -> Object:
+    return {"httpGet": {"path": "/_healthz", "port": STORE_PORT}, "periodSeconds": 1}
+
+
+def _store_service() -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": STORE, "namespace": NAMESPACE},
+        "spec": {"selector": {"app": STORE}, "ports": [{"port": STORE_PORT}]},
+    }
+
+
+def _pod(name: str, image: str, **container: Any) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": name}},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": name,
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                    **container,
+                }
+            ],
+        },
+    }

@@ -1,0 +1,71 @@
+"""Which scenarios run, in which order, and what their reports say: a pytest plugin.
+
+needs_own_cluster   uses the node's host or the audit log; not run with KUBECONFIG set, and counted apart
+disturbs            touches what every scenario stands on (operator, gateways, node, CRDs): runs alone
+starts_early        mostly waits: starts before the others
+runs_last           takes the installation away
+"""
+
+import os
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+
+from e2e.scenarios.library.scene import Scene
+from e2e.scenarios.library.waiting import report
+
+NOT_RUN: Final = "not run: needs its own cluster"
+MARKERS: Final = ("needs_own_cluster", "disturbs", "starts_early", "runs_last")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", f"{marker}: see e2e/scenarios/library/selection.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the scenarios; refuse to run disturbing ones beside others."""
+    beside_others = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
+    if beside_others and any(item.get_closest_marker("disturbs") for item in items):
+        raise pytest.UsageError(
+            "scenarios marked disturbs run alone: select with -m 'not disturbs', or leave -n out"
+        )
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    if item.get_closest_marker("starts_early"):
+        return 0
+    return 2 if item.get_closest_marker("runs_last") else 1
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Somebody else's cluster is not taken apart."""
+    if os.environ.get("KUBECONFIG") and item.get_closest_marker("needs_own_cluster"):
+        pytest.skip(NOT_RUN)
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """What was not run is neither passed nor skipped."""
+    if report.skipped and isinstance(report.longrepr, tuple) and NOT_RUN in report.longrepr[2]:
+        return "not run", "n", NOT_RUN
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was not run."""
+    for left_out in terminalreporter.stats.get("not run", []):
+        terminalreporter.write_line(f"{NOT_RUN}: {left_out.nodeid}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the state of the cluster to the report of a scenario that failed."""
+    made = yield
+    if made.when == "call" and made.failed and isinstance(item, pytest.Function):
+        scenes = [value for value in item.funcargs.values() if isinstance(value, Scene)]
+        if scenes:
+            made.sections.append(("cluster", report(scenes[0].api, *(scene.namespace for scene in scenes))))
+    return made

@@ -1,0 +1,141 @@
+"""Requests from a pod in the cluster: single ones, and load that never retries."""
+
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from e2e.scenarios.library.models import Model, infer_body
+from e2e.scenarios.library.tools import Kubectl
+from e2e.scenarios.library.waiting import Unmet
+
+POD: Final = "client"
+PROGRAM: Final = ("client",)
+# The longest that any load lasts if nobody ends it.
+LONGEST_SECONDS: Final = 240
+VALUES: Final = (1.0, 2.0, -3.5)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for one request; status 0 and the error's words if nothing did."""
+
+    status: int
+    body: str
+    headers: Mapping[str, str]
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+@dataclass
+class Load:
+    """A load that runs until it is stopped; `result` is its summary from then on."""
+
+    result: dict[str, Any]
+
+    def assert_flawless(self, at_least: int) -> None:
+        """Enough requests were sent, and every one was answered with 200."""
+        assert self.result["requests"] >= at_least, f"too few requests to say anything: {self.result}"
+        assert self.result["failed"] == 0, f"failed requests: {self.result}"
+
+
+class Client:
+    """The client pod of one namespace."""
+
+    def __init__(self, kubectl: Kubectl, namespace: str) -> None:
+        self._kubectl = kubectl
+        self._namespace = namespace
+
+    def _exec(self, *arguments: str) -> list[str]:
+        return self._kubectl.command("exec", "-i", "-n", self._namespace, POD, "--", *PROGRAM, *arguments)
+
+    def request(
+        self,
+        url: str,
+        *,
+        method: str = "GET",
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 10,
+    ) -> Answer:
+        """One request, never repeated."""
+        arguments = ["request", method, url, "--timeout", f"{timeout_seconds:g}"]
+        for name, value in (headers or {}).items():
+            arguments += ["--header", f"{name}:{value}"]
+        content = b""
+        if body is not None:
+            arguments.append("--body")
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        done = subprocess.run(
+            self._exec(*arguments),
+            input=content,
+            capture_output=True,
+            timeout=timeout_seconds + 30,
+            check=False,
+        )
+        assert done.returncode == 0, f"the client pod failed: {done.stderr.decode(errors='replace')}"
+        answer = json.loads(done.stdout)
+        return Answer(
+            status=answer.get("status", 0),
+            body=answer.get("body", answer.get("error", "")),
+            headers={name.lower(): value for name, value in answer.get("headers", {}).items()},
+        )
+
+    def infer(
+        self,
+        namespace: str,
+        name: str,
+        values: Sequence[float] = VALUES,
+        *,
+        base: str | None = None,
+        host: str = "",
+    ) -> Answer:
+        """One prediction through the service's URL, or through `base` with a Host header."""
+        url = f"{base or f'http://{name}.{namespace}.svc'}/v2/models/{name}/infer"
+        return self.request(
+            url, method="POST", body=infer_body(values), headers={"Host": host} if host else None
+        )
+
+    def predicts(self, namespace: str, name: str, model: Model) -> list[float] | Unmet:
+        """The prediction, if it is what onnxruntime makes of this model."""
+        answer = self.infer(namespace, name)
+        if answer.status != 200:
+            return Unmet(f"HTTP {answer.status}: {answer.body[:500]}")
+        got: list[float] = answer.json()["outputs"][0]["data"]
+        expected = model.expected(VALUES)
+        return got if got == expected else Unmet(f"predicted {got}, this model predicts {expected}")
+
+    @contextmanager
+    def load(
+        self, namespace: str, name: str, *, workers: int = 2, new_connections: bool = False
+    ) -> Iterator[Load]:
+        """Closed-loop predictions during the block; the result is there after it."""
+        stop_file = f"/tmp/{uuid.uuid4().hex}"
+        arguments = [
+            "load",
+            f"http://{name}.{namespace}.svc/v2/models/{name}/infer",
+            *("--body", "--seconds", str(LONGEST_SECONDS), "--workers", str(workers)),
+            *("--stop-file", stop_file),
+        ]
+        if new_connections:
+            arguments.append("--new-connections")
+        load = Load(result={})
+        with subprocess.Popen(
+            self._exec(*arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(infer_body(VALUES)).encode())
+            process.stdin.close()
+            process.stdin = None
+            try:
+                yield load
+            finally:
+                self._kubectl.run("exec", "-n", self._namespace, POD, "--", "touch", stop_file)
+                out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, f"the load driver failed: {err.decode(errors='replace')}"
+        load.result.update(json.loads(out))

@@ -1,0 +1,210 @@
+"""The operator keeps its own objects right and leaves everybody else's alone."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from e2e.scenarios.library.api import Object, conditions
+from e2e.scenarios.library.scene import CHILD_KINDS, SERVICE_LABEL, Scene, restarts
+from e2e.scenarios.library.waiting import Unmet, stays
+
+FOREIGN = "example.com/owner"
+
+
+def test_child_deleted_by_hand_comes_back(scene: Scene) -> None:
+    model = scene.model(slope=2.0)
+    scene.serve("mended", model, scaling={"min": 2})
+    children = [
+        (kind, child["metadata"]["name"], child["metadata"]["uid"])
+        for kind in CHILD_KINDS
+        for child in scene.children("mended")[kind]
+    ]
+    # Revision, Deployment, headless Service, the named Service, PodDisruptionBudget.
+    assert len(children) == 5, children
+    for kind, name, uid in children:
+        scene.api.delete(kind, name, scene.namespace)
+
+        def replaced(kind: str = kind, name: str = name, uid: str = uid) -> Object | Unmet:
+            found = scene.api.get(kind, name, scene.namespace)
+            return (
+                found if found is not None and found["metadata"]["uid"] != uid else Unmet("it is not there")
+            )
+
+        scene.wait(f"new {kind} {name}", replaced, 60)
+        scene.ready("mended")
+    scene.predicts("mended", model)
+
+
+def test_foreign_labels_and_annotations_outlive_our_writes(scene: Scene) -> None:
+    model = scene.model(slope=3.0)
+    revision = scene.serve("shared", model)["status"]["stable"]["revision"]
+    mark: Object = {"metadata": {"annotations": {FOREIGN: "them"}, "labels": {FOREIGN: "them"}}}
+    targets = (("Deployment", revision), ("Service", revision), ("Service", "shared"))
+    for kind, name in targets:
+        scene.api.patch(kind, name, scene.namespace, mark)
+    scene.apply("shared", model, scaling={"min": 2})
+    scene.wait(
+        "a second replica",
+        lambda: True if scene.deployment("shared")["spec"]["replicas"] == 2 else Unmet("one replica"),
+        30,
+    )
+    scene.ready("shared")
+    for kind, name in targets:
+        metadata = scene.api.need(kind, name, scene.namespace)["metadata"]
+        assert metadata["annotations"][FOREIGN] == "them", (kind, name)
+        assert metadata["labels"][FOREIGN] == "them", (kind, name)
+
+
+def test_rollout_restart_of_a_child_is_survived(scene: Scene) -> None:
+    model = scene.model(slope=4.0)
+    revision = scene.serve("restarted", model)["status"]["stable"]["revision"]
+    before = {pod["metadata"]["uid"] for pod in scene.pods("restarted")}
+    scene.world.kubectl.run("rollout", "restart", f"deployment/{revision}", "-n", scene.namespace)
+    scene.world.kubectl.run(
+        "rollout", "status", f"deployment/{revision}", "-n", scene.namespace, "--timeout=120s"
+    )
+    scene.ready("restarted")
+    assert before.isdisjoint(pod["metadata"]["uid"] for pod in scene.pods("restarted"))
+    assert scene.service("restarted")["status"]["stable"]["revision"] == revision
+    generation = scene.deployment("restarted")["metadata"]["generation"]
+
+    def undisputed() -> bool | Unmet:
+        now = scene.deployment("restarted")["metadata"]["generation"]
+        return True if now == generation else Unmet(f"generation {generation} became {now}")
+
+    stays("the restarted Deployment", undisputed, 5)
+    scene.predicts("restarted", model)
+
+
+def test_name_at_the_limit_serves(scene: Scene) -> None:
+    model = scene.model(slope=5.0)
+    name = "n" + "0123456789" * 6 + "ab"
+    assert len(name) == 63
+    scene.serve(name, model)
+    scene.predicts(name, model)
+    for kind, children in scene.children(name).items():
+        for child in children:
+            assert len(child["metadata"]["name"]) <= 63, (kind, child["metadata"]["name"])
+
+
+@pytest.mark.parametrize("name", ["n" * 64, "1st", "dotted.name"])
+def test_name_that_no_service_can_have_is_refused_in_words(scene: Scene, name: str) -> None:
+    outcome = scene.world.kubectl.attempt(
+        "apply", "-f", "-", text=json.dumps(scene.manifest(name, scene.model(slope=6.0)))
+    )
+    assert outcome.code != 0
+    assert "63" in outcome.err, outcome.err
+    assert scene.api.get("InferenceService", name, scene.namespace) is None
+
+
+def foreign_service(namespace: str, name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"team": "theirs"}},
+        "spec": {"selector": {"app": "theirs"}, "ports": [{"port": 80}]},
+    }
+
+
+def foreign_deployment(namespace: str, name: str) -> Object:
+    labels = {"app": "theirs"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "theirs", "image": "localhost/theirs:1"}]},
+            },
+        },
+    }
+
+
+def _revision_name(scene: Scene, name: str) -> str:
+    """The name that the first revision of this service gets: found by making it once."""
+    model = scene.model(slope=7.0)
+    scene.apply(name, model)
+    revision = scene.wait(
+        "first revision",
+        lambda: found[0] if (found := scene.children(name)["ControllerRevision"]) else Unmet("no revision"),
+        30,
+    )
+    scene.api.delete("InferenceService", name, scene.namespace)
+    scene.wait(
+        "end of the children",
+        lambda: (
+            Unmet(str(left)) if (left := {k: len(v) for k, v in scene.children(name).items() if v}) else True
+        ),
+        90,
+    )
+    return str(revision["metadata"]["name"])
+
+
+FOREIGN_OBJECTS: dict[str, Callable[[str, str], Object]] = {
+    "Service": foreign_service,
+    "Deployment": foreign_deployment,
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN_OBJECTS)
+def test_object_of_somebody_else_stalls_the_service_and_stays_untouched(scene: Scene, kind: str) -> None:
+    taken = "taken" if kind == "Service" else _revision_name(scene, "taken")
+    theirs = scene.api.create(FOREIGN_OBJECTS[kind](scene.namespace, taken))
+    model = scene.model(slope=7.0)
+    scene.apply("taken", model)
+    scene.condition("taken", "Stalled", "True", "NameConflict", taken, within=30)
+    scene.not_ready("taken", "NameConflict", kind)
+    after = scene.api.need(kind, taken, scene.namespace)
+    assert after["metadata"]["uid"] == theirs["metadata"]["uid"]
+    assert after["spec"] == theirs["spec"]
+    assert after["metadata"]["labels"] == theirs["metadata"]["labels"]
+    scene.api.delete(kind, taken, scene.namespace)
+    scene.ready("taken")
+    assert conditions(scene.service("taken"))["Stalled"]["status"] == "False"
+    scene.predicts("taken", model)
+
+
+def test_service_named_like_the_api_server_touches_nothing_of_it(scene: Scene) -> None:
+    api = scene.api
+    before = api.need("Service", "kubernetes", "default")
+    slices = api.list("EndpointSlice", "default")
+    manifest = scene.manifest("kubernetes", scene.model(slope=8.0))
+    manifest["metadata"]["namespace"] = "default"
+    in_default = Scene(scene.world, "default")
+    api.apply(manifest)
+    try:
+        in_default.condition("kubernetes", "Stalled", "True", "NameConflict", "kubernetes", within=30)
+    finally:
+        api.delete("InferenceService", "kubernetes", "default")
+    after = api.need("Service", "kubernetes", "default")
+    assert after == before
+    assert api.list("EndpointSlice", "default", "kubernetes.io/service-name=kubernetes") == [
+        item for item in slices if item["metadata"]["name"] == "kubernetes"
+    ]
+    left = {kind: api.list(kind, "default", f"{SERVICE_LABEL}=kubernetes") for kind in ("Deployment", "Pod")}
+    in_default.wait("end of what it made", lambda: True if _none_left(in_default) else Unmet(str(left)), 60)
+
+
+def _none_left(scene: Scene) -> bool:
+    return not any(scene.children("kubernetes").values())
+
+
+def test_deleted_namespace_goes_while_the_operator_runs(scene: Scene) -> None:
+    scene.serve("leaving", scene.model(slope=9.0))
+    scene.api.delete("Namespace", scene.namespace)
+    scene.wait(
+        "end of the namespace",
+        lambda: Unmet("it is there") if scene.api.get("Namespace", scene.namespace) else True,
+        120,
+    )
+
+
+def test_neighbours_are_not_restarted_by_a_new_service(scene: Scene) -> None:
+    scene.serve("old", scene.model(slope=10.0))
+    before = restarts(scene.pods("old"))
+    scene.serve("new", scene.model(slope=11.0))
+    assert restarts(scene.pods("old")) == before

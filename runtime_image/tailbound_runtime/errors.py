@@ -1,0 +1,27 @@
+"""The errors that cross this package's module borders."""
+
+from collections.abc import Sequence
+
+Header = tuple[bytes, bytes]
+
+
+class ApiError(Exception):
+    """An answer other than success. `message` goes to the client as {"error": message}."""
+
+    def __init__(self, status: int, message: str, headers: Sequence[Header] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = tuple(headers)
+
+
+class ModelLoadError(Exception):
+    """The model cannot be served at all. The text is one sentence for a person."""
+
+
+class ModelInputError(Exception):
+    """The model refused this request's tensors: the client's fault."""
+
+
+class ModelFailedError(Exception):
+    """The model failed on tensors that agree with its signature: not the client's fault."""

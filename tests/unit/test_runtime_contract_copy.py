@@ -1,0 +1,26 @@
+"""The runtime image's own copy of the runtime contract equals the original."""
+
+import json
+
+import pytest
+from tailbound.api import runtime_contract as original
+from tailbound_runtime import contract as copy
+
+
+def test_environment_is_the_same() -> None:
+    assert {e.name: e.value for e in copy.Env} == {e.name: e.value for e in original.Env}
+
+
+def test_termination_reasons_exist_in_the_original() -> None:
+    for reason in copy.TerminationReason:
+        assert original.TerminationReason[reason.name].value == reason.value
+
+
+@pytest.mark.parametrize("message", ["short", "ä" * 5000, "x" * 100_000, '"' * 9000, ""])
+def test_termination_message_parses_and_fits(message: str) -> None:
+    body = copy.termination(copy.TerminationReason.MODEL_LOAD_FAILED, message)
+    assert len(body) <= copy.TERMINATION_LIMIT_BYTES
+    parsed = original.Termination.model_validate_json(body)
+    assert parsed.reason is original.TerminationReason.MODEL_LOAD_FAILED
+    assert parsed.message == message or (parsed.message.endswith("…") and len(parsed.message) > 600)
+    assert set(json.loads(body)) == set(original.Termination.model_fields)
