@@ -24,7 +24,9 @@ def test_rollover_under_load_fails_no_request(scene: Scene) -> None:
     fresh.assert_flawless(at_least=50)
     assert after != before
     for load in (kept, fresh):
-        assert load.result["counted"].keys() == {before, after}, load.result
+        assert load.result["distinct_answers"] == 2, (
+            load.result
+        )  # that of the old model and that of the new one
     scene.predicts("rolling", new)
 
 

@@ -75,17 +75,6 @@ class Api:
         )
         return [dict(item) for item in found.to_dict()["items"]]
 
-    def watch(self, start: Object, seconds: int) -> Iterator[Object]:
-        """Every later state of one object, as it comes, for at most so long."""
-        metadata = start["metadata"]
-        for event in self._resource(start["kind"]).watch(
-            namespace=metadata.get("namespace"),
-            name=metadata["name"],
-            resource_version=metadata["resourceVersion"],
-            timeout=seconds,
-        ):
-            yield dict(event["raw_object"])
-
     def create(self, body: Object) -> Object:
         """POST: fails if the object exists."""
         resource = self._resource(body["kind"])
