@@ -20,7 +20,7 @@ _LOWEST_DEFAULT_TIMEOUT_MS: Final = 1_000
 _HIGHEST_DEFAULT_TIMEOUT_MS: Final = 300_000
 
 _SERVICE_NAME: Final = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_URL: Final = r"https?://(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!-\"$-~]*)?"
+_URL: Final = r"https?://(?:[A-Za-z0-9](?:[-_A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!-\"$-~]*)?"
 
 ModelUri = Annotated[
     str,

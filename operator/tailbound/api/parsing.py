@@ -13,6 +13,8 @@ _M = TypeVar("_M", bound=Model)
 
 _MOST_ERRORS: Final = 3
 _LONGEST_VALUE: Final = 120
+# Fields whose keys people choose: written in brackets, as the API server does.
+_MAPS: Final = ("labels", "annotations", "nodeSelector")
 # By the first part of pydantic's error type that occurs in it; in this order, because some contain others.
 _REMEDIES: Final = (
     ("string_too_long", "write at most {max_length} characters"),
@@ -93,7 +95,7 @@ def _below(place: tuple[int | str, ...], others: list[tuple[int | str, ...]]) ->
 def _path(location: tuple[int | str, ...]) -> str:
     path = ""
     for part in location:
-        if isinstance(part, int):
+        if isinstance(part, int) or path.rpartition(".")[2] in _MAPS:
             path += f"[{part}]"
         else:
             path += f".{part}" if path else part

@@ -49,7 +49,7 @@ _DECIMAL_SUFFIXES: Final = {
 }
 _BINARY_SUFFIXES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _EXPONENTS: Final = {suffix: exponent for exponent, suffix in _DECIMAL_SUFFIXES.items()}
-_NANO: Final = Decimal("1e-9")
+_MILLI: Final = Decimal("1e-3")
 _LONGEST_QUANTITY: Final = 32
 # Enough for 32 digits times 10 to the 99th.
 _EXACT: Final = Context(prec=160)
@@ -181,7 +181,7 @@ class Quantity(Text):
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
-        """The quantity that `text` spells, rounded away from zero to nano as in Kubernetes.
+        """The quantity that `text` spells, rounded away from zero to thousandths as in a pod.
 
         Raises ValueError.
         """
@@ -197,7 +197,7 @@ class Quantity(Text):
             factor = Decimal(10) ** _EXPONENTS[suffix]
         exact = _EXACT.multiply(Decimal(number), factor)
         rounding = ROUND_CEILING if exact >= 0 else ROUND_FLOOR
-        amount = exact.quantize(_NANO, rounding=rounding, context=_EXACT)
+        amount = exact.quantize(_MILLI, rounding=rounding, context=_EXACT)
         return cls(amount, binary=binary is not None, exponent=exponent is not None)
 
     @classmethod
@@ -234,16 +234,16 @@ class Quantity(Text):
         return f"{amount}{_BINARY_SUFFIXES[power]}"
 
     def _decimal_form(self) -> str:
-        nanos = int(self.amount.scaleb(9, _EXACT))
-        if nanos == 0:
+        number = int(self.amount.scaleb(3, _EXACT))
+        if number == 0:
             return "0"
-        power = -9
-        while (power < 18 or self.exponent) and nanos % 1000 == 0:
-            nanos //= 1000
+        power = -3
+        while (power < 18 or self.exponent) and number % 1000 == 0:
+            number //= 1000
             power += 3
         if self.exponent:
-            return f"{nanos}e{power}" if power else f"{nanos}"
-        return f"{nanos}{_DECIMAL_SUFFIXES[power]}"
+            return f"{number}e{power}" if power else f"{number}"
+        return f"{number}{_DECIMAL_SUFFIXES[power]}"
 
     @classmethod
     def _schema(cls) -> JsonSchemaValue:

@@ -71,6 +71,12 @@ def test_refusal_has_the_sentence_of_the_api_server(case: Refusal) -> None:
             [{"name": "A"}, {"name": "A"}],
             "spec.env: 'A' is listed twice: remove one of the two",
         ),
+        (
+            "spec.annotations",
+            {"example.com/a": 1},
+            "spec.annotations[example.com/a]: 1 cannot be used: write a string, in quotes where YAML reads "
+            "something else",
+        ),
         ("spec.labels", [], "spec.labels: [] cannot be used: write an object"),
         ("spec.model", "m", "spec.model: 'm' cannot be used: write an object"),
         ("spec.timeout", 30, "spec.timeout: 30 must be a string: put it in quotes"),

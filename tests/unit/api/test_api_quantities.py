@@ -118,7 +118,8 @@ def test_ceiling_is_the_next_whole_number(text: str) -> None:
         ("15e2", "1500"),
         ("1e21", "1e21"),
         ("1E", "1E"),
-        ("0.1n", "1n"),
+        ("0.1n", "1m"),
+        ("0.0005", "1m"),
         ("-0.5", "-500m"),
     ],
 )
