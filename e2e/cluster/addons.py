@@ -16,14 +16,18 @@ GPU_LABELS = {
     "nvidia.com/gpu.product": "Tailbound-Fake-GPU",
     "nvidia.com/gpu.memory": "16384",
 }
-# Nothing outside the cluster can be reached, so other names are answered at once: they do not exist.
+# Nothing outside the cluster can be reached, so other names are answered at once: they do not exist. That
+# takes a server block of its own: in one block `template` comes before `kubernetes`, and hides the services.
 COREFILE = f"""\
-.:{DNS_PORT} {{
+{CLUSTER_DOMAIN}:{DNS_PORT} in-addr.arpa:{DNS_PORT} ip6.arpa:{DNS_PORT} {{
     errors
     ready
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
         ttl 5
     }}
+}}
+.:{DNS_PORT} {{
+    errors
     template ANY ANY . {{
         rcode NXDOMAIN
     }}

@@ -41,7 +41,7 @@ class Node:
 
     def start_kubelet(self) -> None:
         """Start the kubelet; it registers the node by itself."""
-        self.pki.issue("kubelet", user="kubelet", hosts=[NODE_NAME, self.layout.node_address])
+        self.pki.issue("kubelet-server", user="kubelet", hosts=[NODE_NAME, self.layout.node_address])
         kubeconfig = self.pki.client_kubeconfig(
             "kubelet", self.server, user=f"system:node:{NODE_NAME}", group="system:nodes"
         )
@@ -170,8 +170,8 @@ state = "{state}/state"
             "clusterDomain": CLUSTER_DOMAIN,
             "clusterDNS": [DNS_ADDRESS],
             "resolvConf": "/dev/null",
-            "tlsCertFile": str(self.pki.certificate("kubelet")),
-            "tlsPrivateKeyFile": str(self.pki.key("kubelet")),
+            "tlsCertFile": str(self.pki.certificate("kubelet-server")),
+            "tlsPrivateKeyFile": str(self.pki.key("kubelet-server")),
             "podLogsDir": str(self.layout.state / "pod-logs"),
             "maxPods": 400,
             # Many pods share few CPUs here. Shares follow the requests, but nobody is throttled beside an
