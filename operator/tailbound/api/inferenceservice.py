@@ -225,12 +225,17 @@ class InferenceServiceSpec(Model):
 
     def effective_timeout(self) -> Duration:
         """The time that the gateway gives one request, whether given or derived."""
-        if self.timeout is not None:
-            return self.timeout
-        if self.sla.latency is None:
-            return DEFAULT_TIMEOUT
-        wanted = _TIMEOUT_PER_P99 * self.sla.latency.p99.milliseconds
-        return Duration(min(max(wanted, _LOWEST_DEFAULT_TIMEOUT_MS), _HIGHEST_DEFAULT_TIMEOUT_MS))
+        return effective_timeout(self.timeout, self.sla)
+
+
+def effective_timeout(timeout: Duration | None, sla: ServiceLevel) -> Duration:
+    """spec.timeout, or what follows from spec.sla without one."""
+    if timeout is not None:
+        return timeout
+    if sla.latency is None:
+        return DEFAULT_TIMEOUT
+    wanted = _TIMEOUT_PER_P99 * sla.latency.p99.milliseconds
+    return Duration(min(max(wanted, _LOWEST_DEFAULT_TIMEOUT_MS), _HIGHEST_DEFAULT_TIMEOUT_MS))
 
 
 class RevisionStatus(Model):

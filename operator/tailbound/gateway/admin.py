@@ -1,0 +1,71 @@
+"""Envoy's admin interface, over the Unix socket in the run directory."""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+TIMEOUT = aiohttp.ClientTimeout(total=5.0)
+
+
+class EnvoyAway(Exception):  # noqa: N818 - what it means is the better name
+    """Envoy does not answer: it has not started yet, or it is gone."""
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """Of one Envoy process."""
+
+    live: bool
+    """It has a first configuration and listens."""
+    uptime: timedelta
+    """In whole seconds."""
+
+
+class EnvoyAdmin:
+    """A client; every call has a time-out and raises EnvoyAway if Envoy does not answer."""
+
+    def __init__(self, socket: Path) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(path=str(socket), force_close=True), timeout=TIMEOUT
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def server_info(self) -> ServerInfo:
+        """State and uptime."""
+        body = json.loads(await self._ask("GET", "/server_info"))
+        seconds = int(str(body["uptime_current_epoch"]).removesuffix("s"))
+        return ServerInfo(live=body["state"] in ("LIVE", "DRAINING"), uptime=timedelta(seconds=seconds))
+
+    async def prometheus(self) -> str:
+        """The allow-listed metrics in Prometheus' text format."""
+        return await self._ask("GET", "/stats/prometheus")
+
+    async def gauges(self, pattern: str) -> dict[str, int]:
+        """Counters and gauges whose name matches a regular expression."""
+        text = await self._ask("GET", f"/stats?filter={pattern}")
+        return {name: int(value) for name, value in re.findall(r"^(\S+): (\d+)$", text, re.MULTILINE)}
+
+    async def fail_health(self) -> None:
+        """From now on every response asks its client to open its next connection elsewhere."""
+        await self._ask("POST", "/healthcheck/fail")
+
+    async def _ask(self, method: str, path: str) -> str:
+        try:
+            async with self._session.request(method, f"http://envoy{path}") as response:
+                response.raise_for_status()
+                return await response.text()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise EnvoyAway(f"{method} {path}: {error or type(error).__name__}") from error

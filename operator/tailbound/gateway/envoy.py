@@ -1,0 +1,58 @@
+"""The Envoy beside this sidecar: since when it runs, and whether it is on its way out."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from tailbound.gateway.admin import EnvoyAdmin, EnvoyAway
+from tailbound.gateway.bootstrap import RunDirectory
+from tailbound.gateway.start_time import read_start, settle_start, write_start
+
+# An Envoy that asks for everything anew is a fresh one if it is younger than this. An older one merely has
+# nothing configured.
+FRESH = timedelta(seconds=10)
+
+
+class EnvoyProcess:
+    """Asks Envoy's admin interface, and keeps what must survive the sidecar in the run directory."""
+
+    def __init__(self, admin: EnvoyAdmin, run: RunDirectory, now: Callable[[], datetime]) -> None:
+        self._admin = admin
+        self._run = run
+        self._now = now
+        self._start = read_start(run.envoy_start)
+        self._has_nothing = False
+
+    def asked(self, has_nothing: bool) -> None:
+        """Envoy opened a stream, with or without a configuration of its own."""
+        self._has_nothing = has_nothing
+
+    @property
+    def draining(self) -> bool:
+        """Whether `tailbound gateway drain` has begun for this Envoy."""
+        return self._run.draining.exists()
+
+    async def start_if_live(self) -> datetime | None:
+        """When Envoy started, or None while it does not serve yet or any more."""
+        try:
+            info = await self._admin.server_info()
+        except EnvoyAway:
+            return None
+        has_just_started = self._has_nothing and info.uptime < FRESH
+        self._has_nothing = False
+        start = settle_start(self._now(), info.uptime, self._start, has_just_started)
+        if start != self._start:
+            self._record(start)
+        return start if info.live else None
+
+    async def metrics(self) -> str | None:
+        """Envoy's allow-listed metrics, or None if it does not answer."""
+        try:
+            return await self._admin.prometheus()
+        except EnvoyAway:
+            return None
+
+    def _record(self, start: datetime) -> None:
+        """A new Envoy drains for reasons of its own: its predecessor's mark is not about it."""
+        self._start = start
+        write_start(self._run.envoy_start, start)
+        self._run.draining.unlink(missing_ok=True)

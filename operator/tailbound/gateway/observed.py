@@ -1,0 +1,135 @@
+"""What this gateway pod does: the /observed document, readiness, and its own metrics."""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tailbound.api.traffic import Observed, RejectedRoute, ServiceObservation
+from tailbound.gateway.configuration import Configuration
+from tailbound.gateway.controller import GatewayController
+from tailbound.gateway.envoy import EnvoyProcess
+from tailbound.gateway.server import AdsServer
+from tailbound.traffic.model import ServiceKey
+
+
+class Observer:
+    """Reads the parts of the sidecar; changes none of them."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        ads: AdsServer,
+        controller: GatewayController,
+        envoy: EnvoyProcess,
+    ) -> None:
+        self._configuration = configuration
+        self._ads = ads
+        self._controller = controller
+        self._envoy = envoy
+
+    async def observed(self, asked: Iterable[str]) -> Observed:
+        """The document, over all services or only those asked for by NAMESPACE/NAME."""
+        start = await self._envoy.start_if_live()
+        wanted = frozenset(asked)
+        services = self._configuration.services() | self._controller.rejections.keys()
+        return Observed(
+            envoy_start_time=start,
+            synced=self._ads.synced,
+            services={
+                str(service): self._observation(service)
+                for service in sorted(services)
+                if not wanted or str(service) in wanted
+            },
+        )
+
+    async def why_not_ready(self) -> str | None:
+        """None if requests may come. Rules, first match wins:"""
+        if self._envoy.draining:
+            return "draining"
+        if not self._configuration.complete:
+            return "waiting for the API server, and there is no snapshot"
+        if not self._ads.connected:
+            return "Envoy is not connected"
+        if not self._ads.synced:
+            return "Envoy has not acknowledged its first configuration yet"
+        if await self._envoy.start_if_live() is None:
+            return "Envoy does not listen yet"
+        return None
+
+    def _observation(self, service: ServiceKey) -> ServiceObservation:
+        return ServiceObservation(
+            applied=self._ads.applied.get(service),
+            rejected=self._rejected(service),
+            denied_hosts=self._controller.denied_hosts.get(service, ()),
+        )
+
+    def _rejected(self, service: ServiceKey) -> RejectedRoute | None:
+        """The projection's own refusal, or else Envoy's."""
+        rejection = self._controller.rejections.get(service)
+        if rejection is not None:
+            return RejectedRoute(
+                generation=rejection.generation,
+                traffic_generation=rejection.traffic_generation,
+                message=rejection.message,
+            )
+        message, bundle = self._configuration.refusal(service), self._configuration.desired(service)
+        if message is None or bundle is None:
+            return None
+        return RejectedRoute(
+            generation=bundle.route.generation,
+            traffic_generation=bundle.route.traffic_generation,
+            message=message,
+        )
+
+    def rejected_count(self) -> int:
+        """How many services are not served in their newest state because it is refused."""
+        services = self._configuration.services() | self._controller.rejections.keys()
+        return sum(self._rejected(service) is not None for service in services)
+
+    def service_count(self) -> int:
+        """How many services are configured."""
+        return len(self._configuration.services())
+
+    def applied_count(self) -> int:
+        """How many services Envoy has acknowledged in some state."""
+        return len(self._ads.applied)
+
+    def is_synced(self) -> bool:
+        """Whether Envoy has its full first configuration."""
+        return self._ads.synced
+
+
+class GatewayMetrics(Collector):
+    """The sidecar's own metrics, read when they are asked for. None grows with the number of services."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def describe(self) -> list[Metric]:
+        """Nothing in advance: registering must not read."""
+        return []
+
+    def collect(self) -> list[Metric]:
+        """Current values."""
+        observer = self._observer
+        return [
+            GaugeMetricFamily(
+                "tailbound_gateway_services", "Services configured.", value=observer.service_count()
+            ),
+            GaugeMetricFamily(
+                "tailbound_gateway_services_applied",
+                "Services that Envoy has acknowledged.",
+                value=observer.applied_count(),
+            ),
+            GaugeMetricFamily(
+                "tailbound_gateway_services_rejected",
+                "Services whose newest state is refused.",
+                value=observer.rejected_count(),
+            ),
+            GaugeMetricFamily(
+                "tailbound_gateway_synced",
+                "1 while Envoy has its full first configuration.",
+                value=int(observer.is_synced()),
+            ),
+        ]

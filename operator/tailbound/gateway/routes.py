@@ -1,0 +1,202 @@
+"""Envoy routes: per service one RouteConfiguration, and per host one scope that leads to it.
+
+Truth table of one service's routes, first match wins:
+
+| backends | pods with a gRPC port | pods known | a gRPC request gets   | any other request gets |
+|----------|-----------------------|------------|-----------------------|------------------------|
+| none     |                       |            | 503, saying why       | 503, saying why        |
+| some     | some                  |            | the grpc clusters     | the http clusters      |
+| some     | none                  | yes        | 404 (Unimplemented)   | the http clusters      |
+| some     | none                  | no         | the http clusters, which are empty: 503        |
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from envoy.config.core.v3.base_pb2 import DataSource, HeaderValue, HeaderValueOption, Metadata
+from envoy.config.route.v3.route_components_pb2 import (
+    DirectResponseAction,
+    RetryPolicy,
+    RouteAction,
+    RouteMatch,
+    VirtualHost,
+    WeightedCluster,
+)
+from envoy.config.route.v3.route_components_pb2 import (
+    Route as EnvoyRoute,
+)
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.config.route.v3.scoped_route_pb2 import ScopedRouteConfiguration
+from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import BufferPerRoute
+from envoy.extensions.retry.host.previous_hosts.v3.previous_hosts_pb2 import PreviousHostsPredicate
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.wrappers_pb2 import UInt32Value
+
+from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME
+from tailbound.gateway.clusters import METADATA_NAMESPACE, cluster_name, cluster_resources
+from tailbound.gateway.listener import BUFFER_FILTER, HOST_HEADER, RETRY_AFTER_SECONDS
+from tailbound.gateway.resources import Bundle, Resource, ResourceType, resource
+from tailbound.traffic.model import Route, RouteBackend, Unavailable
+
+CONNECT_RETRIES = 3
+# A stream on which nothing moves is cut this long after the request's own timeout, which has an answer.
+IDLE_GRACE = timedelta(seconds=10)
+
+_WHY = {
+    Unavailable.STOPPED: "InferenceService {service} is stopped: set spec.stopped to false to start it",
+    Unavailable.NOT_STARTED: "InferenceService {service} has no pod that serves yet: see its conditions",
+    Unavailable.REJECTED: "The configuration of InferenceService {service} is refused: see its conditions",
+}
+_NO_GRPC = "InferenceService {service} offers no gRPC: its runtime has no port named grpc"
+
+
+def bundle_of(route: Route) -> Bundle:
+    """Every resource that Envoy needs for one service."""
+    return Bundle(route, (*cluster_resources(route), *scope_resources(route), _route_resource(route)))
+
+
+def refused_bundle(route: Route) -> Bundle:
+    """A stand-in for a service whose resources Envoy refused, and refuses still: it says so to callers."""
+    stand_in = Route(
+        service=route.service,
+        created=route.created,
+        generation=route.generation,
+        traffic_generation=route.traffic_generation,
+        hosts=route.hosts,
+        denied_hosts=route.denied_hosts,
+        backends=(),
+        unavailable=Unavailable.REJECTED,
+        timeout=timedelta(seconds=1),
+        latency_target=None,
+    )
+    return bundle_of(stand_in)
+
+
+def scope_resources(route: Route) -> list[Resource]:
+    """One scope per host, named after it: when a host changes hands, it never has two owners at once."""
+    return [
+        resource(
+            ResourceType.SCOPE,
+            host,
+            ScopedRouteConfiguration(
+                name=host,
+                route_configuration_name=str(route.service),
+                key=ScopedRouteConfiguration.Key(
+                    fragments=[ScopedRouteConfiguration.Key.Fragment(string_key=host)]
+                ),
+            ),
+        )
+        for host in route.hosts
+    ]
+
+
+def _route_resource(route: Route) -> Resource:
+    name = str(route.service)
+    configuration = RouteConfiguration(
+        name=name,
+        virtual_hosts=[VirtualHost(name=name, domains=["*"], routes=_routes(route))],
+        request_headers_to_remove=[HOST_HEADER, "x-envoy-external-address"],
+    )
+    return resource(ResourceType.ROUTE, name, configuration)
+
+
+def _routes(route: Route) -> list[EnvoyRoute]:
+    anything = RouteMatch(prefix="/")
+    grpc_only = RouteMatch(prefix="/", grpc=RouteMatch.GrpcRouteMatchOptions())
+    if route.unavailable is not None:
+        return [_direct(route, anything, 503, _WHY[route.unavailable])]
+    http = _forward(route, anything, HTTP_PORT_NAME, route.backends)
+    with_grpc = [backend for backend in route.backends if backend.share and backend.grpc is not None]
+    if with_grpc:
+        return [_forward(route, grpc_only, GRPC_PORT_NAME, with_grpc), http]
+    if any(backend.http for backend in route.backends):
+        return [_direct(route, grpc_only, 404, _NO_GRPC), http]
+    return [http]
+
+
+def _direct(route: Route, match: RouteMatch, status: int, text: str) -> EnvoyRoute:
+    retry_after = HeaderValueOption(header=HeaderValue(key="retry-after", value=str(RETRY_AFTER_SECONDS)))
+    return EnvoyRoute(
+        name=str(route.service),
+        match=match,
+        direct_response=DirectResponseAction(
+            status=status, body=DataSource(inline_string=text.format(service=route.service))
+        ),
+        response_headers_to_add=[retry_after] if status == 503 else [],
+        metadata=_metadata(route),
+        typed_per_filter_config=_UNBUFFERED,
+    )
+
+
+def _forward(route: Route, match: RouteMatch, port: str, backends: Sequence[RouteBackend]) -> EnvoyRoute:
+    is_grpc = port == GRPC_PORT_NAME
+    action = RouteAction(
+        weighted_clusters=WeightedCluster(
+            clusters=[
+                WeightedCluster.ClusterWeight(
+                    name=cluster_name(route.service, backend.revision, port),
+                    weight=UInt32Value(value=backend.share),
+                )
+                for backend in backends
+                if backend.share
+            ]
+        ),
+        timeout=_duration(route.timeout),
+        idle_timeout=_duration(route.timeout + IDLE_GRACE),
+        retry_policy=_retry_policy(),
+    )
+    if is_grpc:
+        # A client's shorter deadline is honoured. Once this is set, Envoy heeds no other timeout.
+        action.max_stream_duration.max_stream_duration.CopyFrom(_duration(route.timeout))
+        action.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(route.timeout))
+    return EnvoyRoute(
+        name=str(route.service),
+        match=match,
+        route=action,
+        metadata=_metadata(route),
+        # Buffering would hold back a stream until its client has sent everything.
+        typed_per_filter_config=_UNBUFFERED if is_grpc else {},
+    )
+
+
+def _metadata(route: Route) -> Metadata:
+    fields = {"timeout": Value(string_value=f"{route.timeout.total_seconds():g}s")}
+    if route.latency_target is not None:
+        fields["sla"] = Value(string_value=f"{route.latency_target.total_seconds():.3f}s")
+    return Metadata(filter_metadata={METADATA_NAMESPACE: Struct(fields=fields)})
+
+
+def _retry_policy() -> RetryPolicy:
+    """Only what certainly reached no server is sent again, and to another pod if there is one."""
+    return RetryPolicy(
+        retry_on="connect-failure",
+        num_retries=UInt32Value(value=CONNECT_RETRIES),
+        retry_host_predicate=[
+            RetryPolicy.RetryHostPredicate(
+                name="previous_hosts", typed_config=_packed(PreviousHostsPredicate())
+            )
+        ],
+        host_selection_retry_max_attempts=5,
+        retry_back_off=RetryPolicy.RetryBackOff(
+            base_interval=_duration(timedelta(milliseconds=10)),
+            max_interval=_duration(timedelta(milliseconds=100)),
+        ),
+    )
+
+
+def _duration(length: timedelta) -> Duration:
+    duration = Duration()
+    duration.FromTimedelta(length)
+    return duration
+
+
+def _packed(message: Message) -> Any:
+    packed = Any()
+    packed.Pack(message, deterministic=True)
+    return packed
+
+
+_UNBUFFERED = {BUFFER_FILTER: _packed(BufferPerRoute(disabled=True))}

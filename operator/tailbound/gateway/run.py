@@ -1,0 +1,118 @@
+"""The sidecar's parts, put together."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import structlog
+from aiohttp import web
+
+from tailbound.api.names import GATEWAY_OBSERVED_PORT, SERVICE_LABEL
+from tailbound.gateway.admin import EnvoyAdmin
+from tailbound.gateway.configuration import Configuration
+from tailbound.gateway.controller import GatewayController, SnapshotWriter, Stores, slice_index
+from tailbound.gateway.envoy import EnvoyProcess
+from tailbound.gateway.http import build_app
+from tailbound.gateway.observed import Observer
+from tailbound.gateway.server import AdsServer
+from tailbound.gateway.settings import GatewaySettings
+from tailbound.gateway.snapshot import read_snapshot
+from tailbound.gateway.tokens import Gatekeeper
+from tailbound.kube.errors import KubeError
+from tailbound.kube.informer import Informer
+from tailbound.kube.protocol import Cluster
+from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
+from tailbound.kube.store import ObjectStore
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+async def run_gateway(settings: GatewaySettings, cluster: Cluster, port: int = GATEWAY_OBSERVED_PORT) -> None:
+    """Serve Envoy and the operator until cancelled. Any part that fails ends all, and the process with it."""
+    run = settings.run
+    informers = _informers(settings.watch_namespaces, cluster)
+    configuration = Configuration()
+    snapshot = SnapshotWriter(run.snapshot, configuration.last_good)
+    async with EnvoyAdmin(run.admin_socket) as admin:
+        envoy = EnvoyProcess(admin, run, lambda: datetime.now(UTC))
+        ads = AdsServer(configuration, snapshot.request, envoy.asked)
+        controller = GatewayController(
+            Stores([informer.store for informer in informers[0]]),
+            Stores([informer.store for informer in informers[1]]),
+            ads.update,
+            settings.cluster_domain,
+            read_snapshot(run.snapshot),
+        )
+        gatekeeper = Gatekeeper(cluster, settings.operator_account, time.monotonic)
+        observer = Observer(configuration, ads, controller, envoy)
+        app = build_app(observer, envoy, gatekeeper)
+        await ads.start(run.xds_socket)
+        try:
+            async with _listening(app, port), asyncio.TaskGroup() as tasks:
+                everything = [informer for kind in informers for informer in kind]
+                for informer in everything:
+                    tasks.create_task(informer.run())
+                tasks.create_task(snapshot.run())
+                tasks.create_task(controller.run(_all_listed(tasks, everything)))
+        finally:
+            await ads.stop()
+
+
+def _informers(namespaces: Sequence[str], cluster: Cluster) -> tuple[list[Informer], list[Informer]]:
+    """Of InferenceServices and of EndpointSlices: one each, or one each per namespace."""
+    watched: Sequence[str | None] = namespaces or [None]
+    return (
+        [
+            Informer(
+                cluster,
+                INFERENCE_SERVICES,
+                ObjectStore(),
+                namespace=namespace,
+                on_error=_complain(INFERENCE_SERVICES.kind),
+            )
+            for namespace in watched
+        ],
+        [
+            Informer(
+                cluster,
+                ENDPOINT_SLICES,
+                ObjectStore(index=slice_index),
+                namespace=namespace,
+                label_selector=SERVICE_LABEL,
+                on_error=_complain(ENDPOINT_SLICES.kind),
+            )
+            for namespace in watched
+        ],
+    )
+
+
+def _complain(kind: str) -> Callable[[KubeError], None]:
+    def complain(error: KubeError) -> None:
+        _log.warning("the API server cannot be read", kind=kind, error=str(error))
+
+    return complain
+
+
+def _all_listed(tasks: asyncio.TaskGroup, informers: Sequence[Informer]) -> asyncio.Event:
+    listed = asyncio.Event()
+
+    async def wait() -> None:
+        for informer in informers:
+            await informer.synced.wait()
+        listed.set()
+
+    tasks.create_task(wait())
+    return listed
+
+
+@asynccontextmanager
+async def _listening(app: web.Application, port: int) -> AsyncIterator[None]:
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, port=port).start()
+        yield
+    finally:
+        await runner.cleanup()

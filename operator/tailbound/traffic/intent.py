@@ -1,0 +1,114 @@
+"""Reading one InferenceService: the fields that routing depends on, checked, and nothing else.
+
+Deliberately not the whole API model: a gateway must go on routing a service whose other fields a newer
+operator understands better than it does, or that somebody broke.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from tailbound.api.inferenceservice import Host, ServiceLevel, effective_timeout
+from tailbound.api.meta import DNS_LABEL, ObjectMeta
+from tailbound.api.parsing import InvalidObject, parse
+from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.schema import Model
+from tailbound.api.traffic import Backend, TrafficStatus
+from tailbound.traffic.model import Object, Rejection, ServiceKey
+
+_REVISION = re.compile(DNS_LABEL)
+_BEGINNING = datetime.fromtimestamp(0, UTC)
+
+
+class _Spec(Model):
+    hosts: tuple[Host, ...] = ()
+    timeout: (
+        Annotated[Duration, duration_between("1ms", "1h", "the time that the gateway gives one request")]
+        | None
+    ) = None
+    sla: ServiceLevel = ServiceLevel()
+    stopped: bool = False
+
+
+class _Status(Model):
+    traffic: TrafficStatus | None = None
+
+
+class _RoutingFields(Model):
+    metadata: ObjectMeta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+@dataclass(frozen=True)
+class Intent:
+    """The routing fields of one InferenceService, valid."""
+
+    service: ServiceKey
+    created: datetime
+    generation: int
+    hosts: tuple[str, ...]
+    """spec.hosts."""
+    timeout: timedelta
+    latency_target: timedelta | None
+    stopped: bool
+    traffic: TrafficStatus | None
+
+
+def key_of(obj: Object) -> ServiceKey:
+    """Namespace and name of an InferenceService."""
+    metadata = obj["metadata"]
+    return ServiceKey(str(metadata["namespace"]), str(metadata["name"]))
+
+
+def read_intent(obj: Object) -> Intent | Rejection:
+    """The routing fields, or why they cannot be used: the field, its value and the remedy."""
+    read = parse(_RoutingFields, obj)
+    if isinstance(read, InvalidObject):
+        return Rejection(_generation(obj), _traffic_generation(obj), read.message)
+    spec, traffic = read.spec, read.status.traffic
+    problem = None if traffic is None else _problem_with(traffic.backends)
+    if traffic is not None and problem is not None:
+        return Rejection(read.metadata.generation, traffic.generation, f"status.traffic.backends: {problem}")
+    latency = spec.sla.latency
+    return Intent(
+        service=key_of(obj),
+        created=read.metadata.creation_timestamp or _BEGINNING,
+        generation=read.metadata.generation,
+        hosts=spec.hosts,
+        timeout=effective_timeout(spec.timeout, spec.sla).timedelta,
+        latency_target=None if latency is None else latency.p99.timedelta,
+        stopped=spec.stopped,
+        traffic=traffic,
+    )
+
+
+def _problem_with(backends: Sequence[Backend]) -> str | None:
+    """What a hand-written list of backends may get wrong although its types are right."""
+    names = [backend.revision for backend in backends]
+    for name in names:
+        if _REVISION.fullmatch(name) is None:
+            return f"'{name}' cannot name a revision: write the name of a ControllerRevision of this service"
+        if names.count(name) > 1:
+            return f"'{name}' is listed {names.count(name)} times: list it once, with its whole weight"
+    total = sum(backend.weight for backend in backends)
+    if backends and total != 100:
+        return f"the weights add up to {total}: make them add up to 100"
+    return None
+
+
+def _generation(obj: Object) -> int:
+    """metadata.generation of an object that is otherwise unreadable; 0 if that is unreadable too."""
+    return _whole_number(obj.get("metadata"), "generation")
+
+
+def _traffic_generation(obj: Object) -> int:
+    status = obj.get("status")
+    return _whole_number(status.get("traffic") if isinstance(status, dict) else None, "generation")
+
+
+def _whole_number(raw: object, field: str) -> int:
+    value = raw.get(field) if isinstance(raw, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,93 @@
+"""What a gateway of any make must do for one InferenceService: the output of the projection.
+
+Provider-neutral: Envoy's clusters and routes are built from it in `tailbound.gateway`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+Object: TypeAlias = Mapping[str, Any]
+"""A Kubernetes object as JSON. Never mutated: stores share it."""
+
+
+class ServiceKey(NamedTuple):
+    """Which InferenceService; written NAMESPACE/NAME."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """As `/observed` and Envoy's route names write it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Endpoint(NamedTuple):
+    """Where one pod listens."""
+
+    address: str
+    port: int
+
+
+class Unavailable(StrEnum):
+    """Why a known service has no backend at all."""
+
+    STOPPED = "Stopped"  # spec.stopped, and no traffic is assigned
+    NOT_STARTED = "NotStarted"  # no revision was given traffic yet
+    REJECTED = "Rejected"  # its configuration is refused, and none before it was good
+
+
+@dataclass(frozen=True)
+class RouteBackend:
+    """One revision: its share of the requests, and where its pods listen now."""
+
+    revision: str
+    weight: int
+    """Percent, as in status.traffic."""
+    share: int
+    """What it gets now, relative to the others' shares: its weight, or 0 while only others are ready."""
+    http: tuple[Endpoint, ...]
+    grpc: tuple[Endpoint, ...] | None
+    """None: no pod of the revision offers a gRPC port."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Everything about one service that a gateway has to know."""
+
+    service: ServiceKey
+    created: datetime
+    generation: int
+    """metadata.generation that it was made from."""
+    traffic_generation: int
+    """status.traffic.generation that `backends` was made from; 0: there was none."""
+    hosts: tuple[str, ...]
+    """Names it answers to: lower case, without port and trailing dot. No two routes share one."""
+    denied_hosts: tuple[str, ...]
+    """Entries of spec.hosts that it may not answer to: others own them."""
+    backends: tuple[RouteBackend, ...]
+    unavailable: Unavailable | None
+    """Set exactly if `backends` is empty."""
+    timeout: timedelta
+    """Of one request, from its last byte received to the last byte of the response."""
+    latency_target: timedelta | None
+    """spec.sla.latency.p99."""
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """The newest state of a service that cannot be projected, or that the gateway refused."""
+
+    generation: int
+    traffic_generation: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The route to serve: made from the newest state, or from the last good one if that is rejected."""
+
+    route: Route
+    rejection: Rejection | None = None
