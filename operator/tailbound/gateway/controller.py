@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import structlog
-
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.gateway.resources import Bundle
 from tailbound.gateway.routes import bundle_of
@@ -17,11 +15,12 @@ from tailbound.gateway.snapshot import write_snapshot
 from tailbound.kube.objects import label, metadata
 from tailbound.kube.protocol import Object
 from tailbound.kube.store import ObjectStore
+from tailbound.telemetry.logs import logger
 from tailbound.traffic.intent import key_of
 from tailbound.traffic.model import Projected, Rejection, Route, ServiceKey
 from tailbound.traffic.projection import Projector
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logger(__name__)
 
 # Changes that come together are projected together.
 GATHER_SECONDS = 0.02

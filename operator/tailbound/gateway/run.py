@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-import structlog
 from aiohttp import web
 
 from tailbound.api.names import GATEWAY_OBSERVED_PORT, SERVICE_LABEL
@@ -25,8 +24,9 @@ from tailbound.kube.informer import Informer
 from tailbound.kube.protocol import Cluster
 from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
 from tailbound.kube.store import ObjectStore
+from tailbound.telemetry.logs import logger
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logger(__name__)
 
 
 async def run_gateway(settings: GatewaySettings, cluster: Cluster, port: int = GATEWAY_OBSERVED_PORT) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import structlog
 from envoy.service.discovery.v3.ads_pb2_grpc import (
     AggregatedDiscoveryServiceServicer,
     add_AggregatedDiscoveryServiceServicer_to_server,
@@ -18,9 +17,10 @@ from tailbound.api.traffic import AppliedRoute
 from tailbound.gateway.configuration import Configuration
 from tailbound.gateway.delta import DeltaSession
 from tailbound.gateway.resources import Bundle
+from tailbound.telemetry.logs import logger
 from tailbound.traffic.model import ServiceKey
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logger(__name__)
 
 _OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 

