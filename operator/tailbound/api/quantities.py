@@ -1,8 +1,8 @@
 """Durations, percentages and Kubernetes quantities: strings in the API, exact numbers here.
 
-Each type parses a string, compares by value, and writes itself in one canonical form, so that two spellings
-of the same amount are the same spec. Parse errors are ValueErrors whose message names the value
-and the remedy.
+Each type parses a string, compares by value, and writes itself in one canonical form, so that `1000ms` and `1s`
+are the same spec. (A Quantity keeps to binary or decimal suffixes, as Kubernetes does.) Parse errors are
+ValueErrors whose message names the value and the remedy.
 """
 
 import math
@@ -220,8 +220,8 @@ class Quantity(Text):
         return hash(self.amount)
 
     def __str__(self) -> str:
-        """The form in which the API server stores it, so that a comparison with a stored object is exact."""
-        if self.binary and self.amount % 1 == 0 and abs(self.amount) >= 1024:
+        """A form that the API server stores unchanged, so that a comparison with a stored object is exact."""
+        if self.binary and self.amount and self.amount % 1024 == 0:
             return self._binary_form(int(self.amount))
         return self._decimal_form()
 

@@ -220,6 +220,7 @@ def test_environment_merges_by_name_among_managers(api: Api, create: Create) -> 
         "1536Mi",
         "0.5Gi",
         "1.1Ki",
+        "203.125Ki",
         "1000Mi",
         "0.1Gi",
         "1Ti",

@@ -113,6 +113,7 @@ def test_ceiling_is_the_next_whole_number(text: str) -> None:
         ("1Ki", "1Ki"),
         ("1.1Ki", "1126400m"),
         ("0.5Ki", "512"),
+        ("203.125Ki", "208k"),
         ("1e3", "1e3"),
         ("1E3", "1e3"),
         ("15e2", "1500"),
