@@ -1,7 +1,7 @@
 """Durations, percentages and Kubernetes quantities: strings in the API, exact numbers here.
 
-Each type parses a string, compares by value, and writes itself in one canonical form, so that `1000ms` and `1s`
-are the same spec. (A Quantity keeps to binary or decimal suffixes, as Kubernetes does.) Parse errors are
+Each type parses a string, compares by value, and writes itself in one canonical form, so that `1000ms` and
+`1s` are the same spec. (A Quantity keeps to binary or decimal suffixes, as Kubernetes does.) Parse errors are
 ValueErrors whose message names the value and the remedy.
 """
 

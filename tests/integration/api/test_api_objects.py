@@ -10,6 +10,7 @@ from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.quantities import Quantity
 from tailbound.api.schema import VALIDATIONS
 
+from e2e.cluster import ControlPlane
 from e2e.cluster.processes import wait_for
 from tests.api_cases import CLUSTER_RUNTIME, HARDWARE_CLASS, RUNTIME, SERVICE, changed
 from tests.integration.api.conftest import Api, all_crds, path_of
@@ -126,6 +127,23 @@ def test_columns_of_a_runtime(api: Api, create: Create, runtime: dict[str, Any])
     row = table(api, runtime)
     assert row.pop("Age")
     assert row == {"Name": "onnx", "Format": "onnx", "Priority": 0, "Image": "server:1"}
+
+
+def test_kubectl_shows_a_service_by_short_name_and_by_category(
+    api: Api, create: Create, control_plane: ControlPlane
+) -> None:
+    create(changed(SERVICE, "spec.sla", {"latency": {"p99": "100ms"}}))
+    assert api.patch(SERVICE, {"status": STATUS}, "/status").code == 200
+    header, row = control_plane.kubectl("get", "infs", "-n", "default").splitlines()
+    assert header.split() == ["NAME", "READY", "REASON", "URL", "P99", "REPLICAS", "AGE"]
+    assert row.split()[:6] == ["churn", "False", "Starting", STATUS["url"], "100ms", "2"]
+    names = control_plane.kubectl("get", "tailbound", "-n", "default", "-o", "name").split()
+    assert "inferenceservice.tailbound.dev/churn" in names
+
+
+def test_kubectl_explains_a_field(api: Api, control_plane: ControlPlane) -> None:
+    text = control_plane.kubectl("explain", "infs.spec.model.sha256")
+    assert "Every replica verifies it" in text
 
 
 def test_kinds_are_found_by_short_name_and_category(api: Api) -> None:

@@ -1,11 +1,14 @@
 """Every rule of the CRDs on the real API server: what is refused, where, and in which words."""
 
+import json
 from typing import Any
 
 import pytest
 from tailbound.api.crdgen import RESOURCES, crd
 from tailbound.api.schema import VALIDATIONS
 
+from e2e.cluster import ControlPlane
+from e2e.cluster.processes import ProcessError
 from tests.api_cases import (
     CLUSTER_RUNTIME,
     HARDWARE_CLASS,
@@ -203,6 +206,11 @@ def test_unknown_field_is_refused_when_validation_is_strict_as_kubectl_asks(api:
     answer = api.create(changed(SERVICE, "spec.batching", {}), dryRun="All", fieldValidation="Strict")
     assert answer.code == 400
     assert 'strict decoding error: unknown field "spec.batching"' in answer.body["message"]
+
+
+def test_kubectl_refuses_an_unknown_field(api: Api, control_plane: ControlPlane) -> None:
+    with pytest.raises(ProcessError, match=r'unknown field "spec[.]batching"'):
+        control_plane.kubectl("create", "-f", "-", input=json.dumps(changed(SERVICE, "spec.batching", {})))
 
 
 def test_unknown_field_is_dropped_with_a_warning_by_the_plain_api(api: Api) -> None:
