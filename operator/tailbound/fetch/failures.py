@@ -1,0 +1,19 @@
+"""Why a fetch ends or is tried again."""
+
+from tailbound.api.runtime_contract import TerminationReason
+
+
+class FetchFailedError(Exception):
+    """The fetch ends here; trying again would not help. The text is for a person."""
+
+    def __init__(self, reason: TerminationReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class TransientError(Exception):
+    """This attempt failed; another may not. retry_after_seconds: what the server asked for, or None."""
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
