@@ -1,31 +1,98 @@
-# `make demo` and `make test` need only Python 3.11, Go and the packages that they name if one is missing.
+# `make demo` and `make test` need Linux, root, Python 3.11 and Go 1.21 or newer. On Debian they install the packages
+# that are missing; everything else is built from source or fetched from package registries, once.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PACKAGES := buildah busybox-static ca-certificates containernetworking-plugins iproute2 mmdebstrap mount nftables \
+            procps python3-venv runc util-linux
+INSTALLED := $(VENV)/.installed
+# The chart has a copy: Helm reads no file outside the chart.
+CRD_FOLDERS := crds charts/tailbound/files/crds
+# What is slow runs at the lowest priority beside the rest; its lines appear as they come.
+BESIDE := $(MAKE) --no-print-directory --output-sync=line
 
 .DEFAULT_GOAL := help
-.PHONY: help crds crd-check demo demo-down
+.PHONY: help demo demo-down test packages binaries images quick lint types contracts crds crd-check unit runtime \
+        integration e2e cluster-up cluster-down
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[gateway,dev]'
-	touch $@
+demo: $(INSTALLED) ## Bring up a cluster, serve a real model, edit it under traffic
+	@$(BESIDE) --jobs=2 binaries images
+	@$(BIN)/python -m e2e.demo
 
-demo: $(VENV)/.installed ## Bring up a cluster, serve a real model, edit it under traffic
-	$(BIN)/python -m e2e.demo
+demo-down: cluster-down ## Remove the demo's cluster from this machine
 
-demo-down: $(VENV)/.installed ## Remove the demo's cluster from this machine
-	$(BIN)/python -m e2e.cluster down
+test: $(INSTALLED) ## Everything below; the cluster is gone afterwards
+	@$(BESIDE) --jobs=3 binaries images quick
+	@$(MAKE) --no-print-directory integration
+	@status=0; $(MAKE) --no-print-directory e2e || status=$$?; \
+	 $(MAKE) --no-print-directory cluster-down || status=$$?; exit $$status
+	@echo "make test: ok"
 
-# The chart has a copy: Helm reads no file outside the chart.
-CRD_FOLDERS := crds charts/tailbound/files/crds
+quick: ## What needs no cluster: lint types contracts crd-check unit runtime
+	@for part in lint types contracts crd-check unit runtime; do \
+	   $(MAKE) --no-print-directory $$part || exit; done
 
-crds: $(VENV)/.installed ## Write the CRDs from the models
+lint: $(INSTALLED) ## Style of the code
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(INSTALLED) ## Types, strictly
+	$(BIN)/mypy operator/tailbound runtime_image/tailbound_runtime e2e tests
+
+contracts: $(INSTALLED) ## Which package may import which
+	PYTHONPATH=operator:runtime_image $(BIN)/lint-imports
+
+crds: $(INSTALLED) ## Write the CRDs from the models
 	for folder in $(CRD_FOLDERS); do $(BIN)/python -m tailbound.api.crdgen $$folder || exit; done
 
-crd-check: $(VENV)/.installed ## Fail if a checked-in CRD is stale
+crd-check: $(INSTALLED) ## The checked-in CRDs are those of the models
 	for folder in $(CRD_FOLDERS); do $(BIN)/python -m tailbound.api.crdgen --check $$folder || exit; done
+
+unit: $(INSTALLED) ## Pure parts
+	$(BIN)/python -m pytest tests/unit -q
+
+runtime: $(INSTALLED) ## The model server, by itself
+	$(BIN)/python -m pytest tests/runtime -q
+
+integration: $(INSTALLED) ## Against a real API server
+	$(BIN)/python -m pytest tests/integration -q
+
+e2e: cluster-up ## Every scenario, on the cluster that KUBECONFIG names or else on our own
+	$(BIN)/python -m e2e.scenarios -q
+
+cluster-up: $(INSTALLED) ## Bring up our own cluster with the present images, unless KUBECONFIG names one
+ifdef KUBECONFIG
+	@echo "using the cluster of $(KUBECONFIG)"
+else
+	@$(BIN)/python -m e2e.cluster up
+	@$(BIN)/python -m e2e.cluster load-image
+endif
+
+cluster-down: $(INSTALLED) ## Remove our own cluster from this machine
+	@$(BIN)/python -m e2e.cluster down
+
+binaries: $(INSTALLED) ## Build the cluster's programs into the cache
+	@nice -n 19 $(BIN)/python -m e2e.cluster build binaries
+
+images: $(INSTALLED) ## Build the container images into the cache
+	@nice -n 19 $(BIN)/python -m e2e.cluster build images
+
+$(INSTALLED): pyproject.toml constraints.txt | packages
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[gateway,dev]'
+	@touch $@
+
+packages: ## Install the Debian packages that are missing
+	@type dpkg-query >/dev/null 2>&1 || exit 0; missing=; \
+	 for package in $(PACKAGES); do \
+	   [ "$$(dpkg-query --show --showformat='$${db:Status-Status}' $$package 2>/dev/null)" = installed ] \
+	     || missing="$$missing $$package"; \
+	 done; \
+	 [ -z "$$missing" ] && exit 0; \
+	 echo "installing$$missing"; \
+	 apt-get update --quiet=2 && \
+	 DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends $$missing

@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -125,6 +126,7 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 def _build(module: Module, target: Path) -> None:
+    print(f"building {module.name} from source, once ...", file=sys.stderr, flush=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{module.name}-", dir=target.parent))
     try:
         environment = {

@@ -32,6 +32,7 @@ def build(image: Image) -> Path:
         target = _archive(image, digest)
         with file_lock(_folder() / f"{image.name}.lock"):
             if not target.exists():
+                print(f"building image {image.name} ...", file=sys.stderr, flush=True)
                 parents = {argument: _present(parent) for argument, parent in image.parents.items()}
                 _build(image, context, digest, {**image.arguments, **parents})
                 _save(image, digest, target)

@@ -72,7 +72,7 @@ def project_images() -> list[Image]:
 
 
 def _own(name: str, reference: str, files: Mapping[str, Path]) -> Image:
-    return Image(name, reference, Path(__file__).parent / "images" / name / "Containerfile", files)
+    return Image(name, reference, Path(__file__).parent / "containerfiles" / name / "Containerfile", files)
 
 
 def _for_tests(folder: Path, operator: Image) -> Image:

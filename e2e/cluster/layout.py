@@ -9,7 +9,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-DEFAULT_NAME = "tailbound"
+# TAILBOUND_CLUSTER chooses another one, to work on two clusters side by side.
+DEFAULT_NAME = os.environ.get("TAILBOUND_CLUSTER", "tailbound")
 NODE_NAME = "node0"
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,11}")
 
@@ -67,7 +68,7 @@ class Layout:
     @property
     def subnet(self) -> str:
         """The first three bytes of the network of node and host, which depend on the name."""
-        third = 0 if self.name == DEFAULT_NAME else 1 + zlib.crc32(self.name.encode()) % 255
+        third = 0 if self.name == "tailbound" else 1 + zlib.crc32(self.name.encode()) % 255
         return f"10.240.{third}"
 
     @property

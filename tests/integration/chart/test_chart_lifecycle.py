@@ -125,7 +125,7 @@ def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPla
     assert "after inference services in every namespace" in notes
     assert "Every InferenceService and its pods stay (crds.keep)" in notes
     cluster.kubectl("wait", "--for=condition=Established", *definitions(cluster), "--timeout=30s")
-    cluster.kubectl("apply", "--filename", "-", stdin=json.dumps(SERVICE))
+    cluster.kubectl("apply", "--filename", "-", input=json.dumps(SERVICE))
     uid = cluster.kubectl(
         "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"
     )
