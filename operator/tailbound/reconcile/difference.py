@@ -29,27 +29,23 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", 0, [], {})
 
 def differs(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     """True if applying `wanted` over `live` would change an owned field."""
-    return not _holds(wanted, live, "")
+    return not all(_holds(value, live.get(field), field) for field, value in wanted.items())
 
 
 def _holds(wanted: Any, live: Any, field: str) -> bool:
+    if wanted == live:  # most of an idle object, at the speed of C
+        return True
     if live is None:
         return wanted in _EMPTY
-    if isinstance(wanted, Mapping):
-        return isinstance(live, Mapping) and all(
-            _holds_quantity(value, live.get(key))
-            if field in _QUANTITIES
-            else _holds(value, live.get(key), key)
-            for key, value in wanted.items()
-        )
-    if isinstance(wanted, list):
-        return isinstance(live, list) and _holds_list(wanted, live, field)
-    return type(wanted) is type(live) and bool(wanted == live)
+    if isinstance(wanted, dict) and isinstance(live, dict):
+        holds = _holds_quantity if field in _QUANTITIES else _holds
+        return all(holds(value, live.get(key), key) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(live, list):
+        return _holds_list(wanted, live, field)
+    return False
 
 
-def _holds_quantity(wanted: Any, live: Any) -> bool:
-    if wanted == live:
-        return True
+def _holds_quantity(wanted: Any, live: Any, _field: str) -> bool:
     try:
         return Quantity.parse(str(wanted)) == Quantity.parse(str(live))
     except ValueError:
@@ -62,7 +58,7 @@ def _holds_list(wanted: list[Any], live: list[Any], field: str) -> bool:
         return len(wanted) == len(live) and all(
             _holds(item, other, "") for item, other in zip(wanted, live, strict=True)
         )
-    others = {item.get(key): item for item in live if isinstance(item, Mapping)}
+    others = {item.get(key): item for item in live if isinstance(item, dict)}
     return all(_holds(item, others.get(item.get(key)), "") for item in wanted)
 
 

@@ -1,0 +1,168 @@
+"""What pods are stuck at, read as the kubelet and the scheduler write it."""
+
+import json
+from typing import Any
+
+import pytest
+from tailbound.api.conditions import Reason
+from tailbound.api.runtime_contract import TerminationReason
+from tailbound.reconcile.pods import report
+
+from tests.unit.reconcile.simulator import ready_status
+
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+
+
+def pod(name: str = "p1", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": {"phase": "Pending", "conditions": [SCHEDULED], **status}}
+
+
+def fetch(state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
+    container = {"name": "fetch", "image": "fetch:1", "ready": False, "state": state, "lastState": last or {}}
+    return pod(initContainerStatuses=[container])
+
+
+def server(
+    state: dict[str, Any], last: dict[str, Any] | None = None, *, ready: bool = False
+) -> dict[str, Any]:
+    container = {
+        "name": "server",
+        "image": "server:1",
+        "ready": ready,
+        "state": state,
+        "lastState": last or {},
+    }
+    return pod(initContainerStatuses=ready_status()["initContainerStatuses"], containerStatuses=[container])
+
+
+def ended(message: str = "", code: int = 1, reason: str = "Error") -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message}}
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+def said(reason: str) -> str:
+    return json.dumps({"reason": reason, "message": "the file has another digest"})
+
+
+RUNNING: dict[str, Any] = {"running": {}}
+BACK_OFF = waiting("CrashLoopBackOff", "back-off 40s restarting failed container")
+MISMATCH = ended(said("DigestMismatch"))
+PULL = "failed to resolve image: not found"
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes: no gpu",
+}
+
+FINDINGS: dict[str, tuple[dict[str, Any], Reason | None, str]] = {
+    "nothing known yet": (pod(conditions=[]), None, ""),
+    "fetching": (fetch(RUNNING), None, ""),
+    "starting": (server(RUNNING), None, ""),
+    "ready": (pod(**ready_status()), None, ""),
+    "ready after a crash": (server(RUNNING, ended("x"), ready=True), None, ""),
+    "fetch failed": (fetch(MISMATCH), Reason.DIGEST_MISMATCH, "pod p1: the file has another digest"),
+    "fetch failed and backs off": (fetch(BACK_OFF, MISMATCH), Reason.DIGEST_MISMATCH, "another digest"),
+    "fetch failed and tries again": (fetch(RUNNING, MISMATCH), Reason.DIGEST_MISMATCH, "another digest"),
+    "server refused the model": (
+        server(BACK_OFF, ended(said("ModelLoadFailed"))),
+        Reason.MODEL_LOAD_FAILED,
+        "digest",
+    ),
+    "server out of memory": (
+        server(BACK_OFF, ended("", 137, "OOMKilled")),
+        Reason.OUT_OF_MEMORY,
+        "spec.resources.memory",
+    ),
+    "fetch out of memory": (fetch(ended("", 137, "OOMKilled")), Reason.OUT_OF_MEMORY, "container fetch"),
+    "image missing": (server(waiting("ErrImagePull", PULL)), Reason.IMAGE_PULL_FAILED, PULL),
+    "image missing and backs off": (
+        server(waiting("ImagePullBackOff", f'Back-off pulling image "server:1": ErrImagePull: {PULL}')),
+        Reason.IMAGE_PULL_FAILED,
+        PULL,
+    ),
+    "image never pulled": (
+        server(waiting("ErrImageNeverPull", "not present")),
+        Reason.IMAGE_PULL_FAILED,
+        "not present",
+    ),
+    "image of fetch": (fetch(waiting("ErrImagePull", PULL)), Reason.IMAGE_PULL_FAILED, "fetch:1"),
+    "no container": (
+        server(waiting("CreateContainerConfigError", "no secret")),
+        Reason.CRASH_LOOP,
+        "no secret",
+    ),
+    "crashed": (server(ended("Traceback: boom", 3)), Reason.CRASH_LOOP, "exit code 3: Traceback: boom"),
+    "crashed and backs off": (server(BACK_OFF, ended("boom", 3)), Reason.CRASH_LOOP, "exit code 3: boom"),
+    "crashed without a word": (server(ended("", 139)), Reason.CRASH_LOOP, "left no message"),
+    "ended as if it were done": (server(ended("", 0, "Completed")), Reason.CRASH_LOOP, "exit code 0"),
+    "no JSON of ours": (server(ended('{"reason": "Other"}')), Reason.CRASH_LOOP, "Other"),
+    "no node": (
+        pod(conditions=[UNSCHEDULABLE]),
+        Reason.UNSCHEDULABLE,
+        "pod p1 has no node: 0/1 nodes: no gpu",
+    ),
+    "evicted": (pod(phase="Failed", conditions=[UNSCHEDULABLE]), None, ""),
+}
+
+
+@pytest.mark.parametrize(("found", "reason", "words"), FINDINGS.values(), ids=FINDINGS)
+def test_finding_of_one_pod(found: dict[str, Any], reason: Reason | None, words: str) -> None:
+    obstacle = report([found], None).obstacle
+    assert (obstacle.reason if obstacle is not None else None) == reason
+    assert words in (obstacle.message if obstacle is not None else "")
+
+
+def test_the_sentence_does_not_change_while_the_kubelet_tries_again() -> None:
+    rounds = [fetch(MISMATCH), fetch(BACK_OFF, MISMATCH), fetch(RUNNING, MISMATCH)]
+    assert len({report([found], None).obstacle for found in rounds}) == 1
+    pulls = [FINDINGS["image missing"][0], FINDINGS["image missing and backs off"][0]]
+    assert len({report([found], None).obstacle for found in pulls}) == 1
+
+
+@pytest.mark.parametrize("reason", [r for r in TerminationReason if r is not TerminationReason.FETCHED])
+def test_every_word_of_a_container_is_a_reason(reason: TerminationReason) -> None:
+    obstacle = report([fetch(ended(said(reason)))], None).obstacle
+    assert obstacle is not None
+    assert obstacle.reason == reason.value
+
+
+def test_what_a_container_says_itself_goes_first() -> None:
+    crashed, mismatch = server(ended("boom")), fetch(MISMATCH)
+    crashed["metadata"]["name"], mismatch["metadata"]["name"] = "a", "b"
+    seen = report([crashed, mismatch], None)
+    assert [finding.reason for finding in seen.findings] == [Reason.DIGEST_MISMATCH, Reason.CRASH_LOOP]
+
+
+def test_a_long_message_is_cut_to_its_end() -> None:
+    obstacle = report([server(ended("x" * 4000 + " ValueError: the cause"))], None).obstacle
+    assert obstacle is not None
+    assert obstacle.message.endswith("ValueError: the cause")
+    assert len(obstacle.message) < 800
+
+
+def test_refused_pods_are_told_by_the_deployment() -> None:
+    condition = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": "FailedCreate",
+        "message": "exceeded quota: gpu",
+    }
+    obstacle = report([], {"status": {"conditions": [condition]}}).obstacle
+    assert obstacle is not None
+    assert (obstacle.reason, obstacle.message) == (
+        Reason.QUOTA_EXCEEDED,
+        "the API server refuses pods: exceeded quota: gpu",
+    )
+    assert report([], {"status": {"conditions": [condition | {"status": "False"}]}}).obstacle is None
+
+
+def test_counts_of_a_mixed_fleet() -> None:
+    fetching, done, nowhere = fetch(RUNNING), pod(**ready_status()), pod(conditions=[UNSCHEDULABLE])
+    seen = report([fetching, done, nowhere], {"status": {}})
+    assert (seen.count, seen.scheduled, seen.fetched, seen.fetching) == (3, 2, True, True)
+    retrying = report([fetch(RUNNING, MISMATCH)], None)
+    assert (retrying.fetched, retrying.fetching) == (False, False)

@@ -1,0 +1,94 @@
+"""Expansion of leaf strings: what works, what is refused, and in which words."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tailbound.revisions.rendering import Rendered, RenderFailed, RenderRequest
+from tailbound.revisions.template import LEAF_LIMIT_BYTES, TOTAL_LIMIT_BYTES, expand
+
+CONTEXT = {
+    "model": {"path": "/mnt/models/model.onnx", "uri": "https://x\nprivileged: true"},
+    "revision": {"name": "r1"},
+}
+
+
+def expanded(template: Any) -> Any:
+    outcome = expand(RenderRequest("ServingRuntime x", json.dumps(template), json.dumps(CONTEXT)))
+    assert isinstance(outcome, Rendered), outcome
+    return json.loads(outcome.template_json)
+
+
+def refused(template: Any) -> str:
+    outcome = expand(RenderRequest("ServingRuntime x", json.dumps(template), json.dumps(CONTEXT)))
+    assert isinstance(outcome, RenderFailed), outcome
+    return outcome.message
+
+
+@pytest.mark.parametrize(
+    ("template", "result"),
+    [
+        ({"args": ["--model={{ model.path }}"]}, {"args": ["--model=/mnt/models/model.onnx"]}),
+        ({"a": {"b": [{"c": "{{ revision.name }}"}]}}, {"a": {"b": [{"c": "r1"}]}}),
+        (
+            {"plain": "no braces", "n": 1, "f": False, "none": None},
+            {"plain": "no braces", "n": 1, "f": False, "none": None},
+        ),
+        ({"json": '{"a": 1}'}, {"json": '{"a": 1}'}),
+        ({"tail": "{{ revision.name }}\n"}, {"tail": "r1\n"}),
+        ({"html": "{{ '<&>' }}"}, {"html": "<&>"}),
+        ({"{{ key }}": "keys are not expanded"}, {"{{ key }}": "keys are not expanded"}),
+        ({"if": "{% if model.path %}yes{% endif %}"}, {"if": "yes"}),
+    ],
+)
+def test_expands(template: Any, result: Any) -> None:
+    assert expanded(template) == result
+
+
+def test_a_value_cannot_add_a_field() -> None:
+    assert expanded({"uri": "{{ model.uri }}"}) == {"uri": "https://x\nprivileged: true"}
+
+
+@given(st.text())
+def test_values_are_taken_literally(value: str) -> None:
+    request = RenderRequest("x", json.dumps({"a": "{{ v.x }}"}), json.dumps({"v": {"x": value}}))
+    outcome = expand(request)
+    if "\0" in value or "\ud800" <= max(value, default="") <= "\udfff":
+        return
+    assert isinstance(outcome, Rendered)
+    assert json.loads(outcome.template_json) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        (
+            {"args": ["ok", "{{ model.size }}"]},
+            "spec.server.args[1] is '{{ model.size }}', which cannot be expanded",
+        ),
+        ({"a": "{{ nothing }}"}, "'nothing' is undefined"),
+        ({"a": "{{ nothing }}"}, "Known variables are model.path, model.uri, revision.name"),
+        ({"a": "{{ unclosed"}, "cannot be expanded"),
+        ({"a": "{{ ''.__class__.__mro__ }}"}, "unsafe"),
+        ({"a": "{{ 1 / 0 }}"}, "division by zero"),
+        ({"a": "{{ model.path | nosuch }}"}, "nosuch"),
+        ({"a": "{{ 1 + 'a' }}"}, "unsupported operand"),
+        ({"a": "{% include '/etc/passwd' %}"}, "no loader"),
+        ({"a": "{{ 'x' * 20000 }}"}, f"expands to 20000 bytes; shorten it to at most {LEAF_LIMIT_BYTES}"),
+        ({"a": ["{{ 'x' * 16000 }}"] * 9}, f"shorten it to at most {TOTAL_LIMIT_BYTES}"),
+        ({"a": "{{ '\\x00' }}"}, "NUL"),
+    ],
+)
+def test_refuses_in_words(template: Any, words: str) -> None:
+    message = refused(template)
+    assert message.startswith("ServingRuntime x: ")
+    assert words in message
+    assert len(message) < 700
+
+
+def test_equal_requests_render_equally() -> None:
+    assert expanded({"b": "{{ revision.name }}", "a": "1"}) == expanded(
+        {"a": "1", "b": "{{ revision.name }}"}
+    )
