@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import kopf
+from kopf._core.engines.peering import Identity
 from kubernetes.aio.client.configuration import Configuration
 
 from tailbound.controller.stores import WATCHED, Stores, selector_of
@@ -18,6 +19,7 @@ from tailbound.kube.resources import Resource
 SERVER_TIMEOUT_SECONDS = 300
 CLIENT_TIMEOUT_SECONDS = 310
 CONNECT_TIMEOUT_SECONDS = 10
+_IDENTITY = Identity("tailbound")
 
 
 class _NotKopfs(Collection[Any]):
@@ -60,6 +62,8 @@ class Pump:
             registry=self._registry(),
             settings=_settings(),
             standalone=True,
+            # Nobody is told: but kopf would look its user up, and a container's has no name.
+            identity=_IDENTITY,
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
             stop_flag=stop,
