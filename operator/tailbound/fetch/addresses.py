@@ -88,7 +88,7 @@ _THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")
 
 
 def _judged(address: Address) -> Iterator[Address]:
-    """The address, and the IPv4 one that it carries; of a mapped one only the latter, for it is nothing else."""
+    """The address, and the IPv4 one that it carries. A mapped one is nothing but the latter."""
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         yield address.ipv4_mapped
         return

@@ -60,7 +60,7 @@ class Source:
     def __init__(self, policy: AddressPolicy, time_outs: TimeOuts) -> None:
         self._policy = policy
         self._time_outs = time_outs
-        self._connection: http.client.HTTPConnection | None = None
+        self._open: list[socket.socket | http.client.HTTPResponse] = []
 
     def open(self, url: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         """A response of status 200 or 206. Raises FetchFailedError or TransientError."""
@@ -76,10 +76,9 @@ class Source:
         )
 
     def close(self) -> None:
-        """Close the connection, if one is open."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Close what is open: a response that ends its connection outlives it, and is closed on its own."""
+        while self._open:
+            self._open.pop().close()
 
     def _request(self, url: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         self.close()
@@ -87,14 +86,17 @@ class Source:
         host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
         try:
             sock = self._connect(host, port, tls=parts.scheme == "https")
-            connection = self._connection = http.client.HTTPConnection(host, port)
+            self._open.append(sock)
+            connection = http.client.HTTPConnection(host, port)
             connection.sock = sock
             connection.auto_open = 0  # never by name again: the socket leads to the checked address
             target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (
                 f"?{parts.query}" if parts.query else ""
             )
             connection.request("GET", target, headers={"Host": parts.netloc, **headers})
-            return connection.getresponse()
+            response = connection.getresponse()
+            self._open.append(response)
+            return response
         except ssl.SSLCertVerificationError as error:
             raise FetchFailedError(
                 TerminationReason.SOURCE_UNREACHABLE,

@@ -42,7 +42,7 @@ def test_special_addresses_are_denied_unasked(address: str, said: str) -> None:
     refusal = NOTHING_CONFIGURED.refusal("models.example", ipaddress.ip_address(address))
     assert refusal is not None
     assert said in refusal
-    assert address in refusal
+    assert str(ipaddress.ip_address(address)) in refusal
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "10.0.0.5", "2606:2800:220:1::1", "64:ff9b::5db8:d822"])

@@ -1,0 +1,127 @@
+"""`tailbound fetch` as a process: exit status, termination message, log lines, signals."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tailbound.api.runtime_contract import Termination, TerminationReason
+from tailbound.fetch.command import termination_bytes
+
+from tests.unit.fetch.faulty_store import FaultyStore, running, stall_after, status
+
+CONTENT = b"model" * 100_000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def store() -> Iterator[FaultyStore]:
+    with running(CONTENT) as store:
+        yield store
+
+
+@pytest.fixture
+def termination_log(tmp_path: Path) -> Path:
+    path = tmp_path / "termination-log"
+    path.touch()
+    return path
+
+
+def command(store: FaultyStore, folder: Path, sha256: str = SHA256) -> list[str]:
+    output, log = str(folder / "model.onnx"), str(folder / "termination-log")
+    arguments = ["--uri", store.url(), "--sha256", sha256, "--output", output, "--termination-log", log]
+    return [sys.executable, "-m", "tailbound.main", "fetch", *arguments]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **extra}
+
+
+def run(arguments: list[str], **extra: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments, env=environment(**extra), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_success_exits_0_and_says_what_was_fetched(
+    store: FaultyStore, tmp_path: Path, termination_log: Path
+) -> None:
+    done = run(command(store, tmp_path), TAILBOUND_FETCH_ALLOWED_HOSTS="localhost")
+    assert (done.returncode, done.stderr) == (0, "")
+    ended = Termination.model_validate_json(termination_log.read_bytes())
+    assert ended.reason is TerminationReason.FETCHED
+    assert "500.0 kB (500000 bytes)" in ended.message
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [lines[0]["event"], lines[-1]["event"]] == ["starting", "ended"]
+    assert (tmp_path / "model.onnx").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "code", "reason"),
+    [
+        ("localhost", "", 404, TerminationReason.SOURCE_NOT_FOUND),
+        ("localhost", "", 403, TerminationReason.SOURCE_FORBIDDEN),
+        ("", "", 200, TerminationReason.ADDRESS_DENIED),
+        ("", "nonsense", 200, TerminationReason.ADDRESS_DENIED),
+    ],
+)
+def test_failure_exits_1_and_says_why(
+    store: FaultyStore,
+    tmp_path: Path,
+    termination_log: Path,
+    allowed: str,
+    denied: str,
+    code: int,
+    reason: TerminationReason,
+) -> None:
+    store.replies.append(status(code))
+    done = run(
+        command(store, tmp_path), TAILBOUND_FETCH_ALLOWED_HOSTS=allowed, TAILBOUND_FETCH_DENIED_CIDRS=denied
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert Termination.model_validate_json(termination_log.read_bytes()).reason is reason
+
+
+@pytest.mark.parametrize("sha256", ["", "abc", SHA256.upper(), SHA256 + "0"])
+def test_a_malformed_digest_is_wrong_usage(store: FaultyStore, tmp_path: Path, sha256: str) -> None:
+    done = run(command(store, tmp_path, sha256))
+    assert done.returncode == 2
+    assert "is not 64 lower-case hex digits" in done.stderr
+
+
+def test_outside_a_pod_no_termination_message_is_made(store: FaultyStore, tmp_path: Path) -> None:
+    assert run(command(store, tmp_path), TAILBOUND_FETCH_ALLOWED_HOSTS="localhost").returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"model.onnx"}
+
+
+def test_a_terminated_fetch_leaves_at_once_and_the_next_goes_on(store: FaultyStore, tmp_path: Path) -> None:
+    store.replies.append(stall_after(200_000))
+    process = subprocess.Popen(
+        command(store, tmp_path),
+        env=environment(TAILBOUND_FETCH_ALLOWED_HOSTS="localhost"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        for line in process.stdout:
+            if json.loads(line).get("percent") == 40:
+                break
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 128 + signal.SIGTERM
+    assert run(command(store, tmp_path), TAILBOUND_FETCH_ALLOWED_HOSTS="localhost").returncode == 0
+    assert store.requests[1]["Range"] == "bytes=200000-"
+    assert (tmp_path / "model.onnx").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("message", ["short", "ä" * 5000, '"' * 9000])
+def test_termination_messages_fit(message: str) -> None:
+    body = termination_bytes(TerminationReason.SOURCE_UNREACHABLE, message)
+    assert len(body) <= 4096
+    parsed = Termination.model_validate_json(body).message
+    assert parsed == message or parsed.endswith("…")
