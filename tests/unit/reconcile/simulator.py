@@ -1,7 +1,7 @@
 """A small pure model of what surrounds `decide`: API server, controllers, kubelet and gateways.
 
-It is strict where the real ones are: a create fails on an existing object, an apply or a delete on another uid
-or an older resourceVersion. It checks at every write what must never happen (`Unsafe`).
+It is strict where the real ones are: a create fails on an existing object, an apply or a delete on another
+uid or an older resourceVersion. It checks at every write what must never happen (`Unsafe`).
 """
 
 import copy
@@ -107,8 +107,8 @@ class Gateway:
             backend["revision"] for backend in (self.route or {}).get("backends", []) if backend["weight"]
         }
 
-    def report(self) -> Observed | Unread:
-        """Its /observed."""
+    def report(self, key: str) -> Observed | Unread:
+        """Its /observed for the service NAMESPACE/NAME."""
         if not self.readable:
             return Unread("timed out after 2 s")
         applied = None
@@ -117,7 +117,7 @@ class Gateway:
         return Observed(
             envoy_start_time=START,
             synced=True,
-            services={f"{NAMESPACE}/{NAME}": ServiceObservation(applied=applied)},
+            services={key: ServiceObservation(applied=applied)},
         )
 
 
@@ -143,6 +143,7 @@ class Simulator:
 
     def observation(self) -> Observation:
         """What the operator sees now."""
+        key = "{namespace}/{name}".format_map(self.service["metadata"])
         return Observation(
             service=self.service,
             hardware_classes=self.hardware_classes,
@@ -154,7 +155,7 @@ class Simulator:
             disruption_budgets=self.of("PodDisruptionBudget"),
             pods=tuple(self.pods.values()),
             endpoint_slices=self.endpoint_slices(),
-            gateways={name: gateway.report() for name, gateway in self.gateways.items()},
+            gateways={name: gateway.report(key) for name, gateway in self.gateways.items()},
             settings=SETTINGS,
             obstacles=self.obstacles,
         )
