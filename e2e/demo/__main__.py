@@ -115,7 +115,7 @@ def replace(cluster: Cluster, story: Story) -> rollover.Outcome:
     body = filetypes.request(samples.files()["report.pdf"])
     outcome = rollover.roll_over(cluster, NAMESPACE, NAME, URL, body)
     story.tell(
-        f"{outcome.new} has replaced {outcome.old} after {outcome.seconds:.1f} s, and its pods are gone"
+        f"{outcome.new} has replaced {outcome.old} after {outcome.seconds:.1f} s; the old pods are gone"
     )
     story.judge(
         outcome.failed == 0, f"{outcome.failed} of {outcome.requests} requests failed during the edit"

@@ -132,7 +132,8 @@ def writes(audit_log: Path, start: int) -> Iterator[Write]:
 def _parse(event: dict[str, Any]) -> Write | None:
     target = event.get("objectRef", {})
     succeeded = event.get("responseStatus", {}).get("code", 500) < 300
-    ours = target.get("namespace") == NAMESPACE and "subresource" not in target
+    # An object that the API server named itself has no name here.
+    ours = target.get("namespace") == NAMESPACE and "name" in target and "subresource" not in target
     if not (
         succeeded and ours and event["stage"] == "ResponseComplete" and event["verb"] in ("create", "patch")
     ):

@@ -43,6 +43,7 @@ def test_the_delay_is_from_the_services_arrival_to_the_deployments_being_stored(
         {"stage": "Panic"},
         {"verb": "update"},
         {"objectRef": {"resource": "deployments", "name": "single-000-r1-abcd", "namespace": "demo"}},
+        {"objectRef": {"resource": "deployments", "namespace": speed.NAMESPACE}},
         {
             "objectRef": {
                 "resource": "deployments",
