@@ -67,12 +67,12 @@ def _leaf(environment: SandboxedEnvironment, context: Mapping[str, Any], text: s
         return text
     try:
         result = environment.from_string(text).render(context)
+        size = len(result.encode())  # a ValueError for half a surrogate pair, which an escape can make
     except _PROBLEMS as problem:
         raise _RefusedError(
             f"{path} is {_shown(text)}, which cannot be expanded: {_shown(str(problem))}. "
             f"Known variables are {_known(context)}"
         ) from problem
-    size = len(result.encode("utf-8", "replace"))
     if size > LEAF_LIMIT_BYTES:
         raise _RefusedError(f"{path} expands to {size} bytes; shorten it to at most {LEAF_LIMIT_BYTES}")
     if "\0" in result:

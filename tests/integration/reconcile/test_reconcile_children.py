@@ -18,7 +18,7 @@ from tailbound.kube.resources import (
     Resource,
     resource_of,
 )
-from tailbound.reconcile.model import Apply, Create, Plan
+from tailbound.reconcile.model import Create, Delete, Plan
 
 from e2e.cluster import ControlPlane
 from tests.unit.reconcile.simulator import NAME, Simulator, hardware_class, runtime, service
@@ -78,7 +78,12 @@ class Live:
     async def execute(self, plan: Plan) -> None:
         """The plan's writes, for real; its status stays simulated."""
         for write in plan.writes:
-            assert isinstance(write, Create | Apply)
+            if isinstance(write, Delete):
+                resource = resource_of(write.api_version, write.kind)
+                await self.cluster.delete(
+                    resource, write.namespace, write.name, write.uid, write.resource_version
+                )
+                continue
             resource = resource_of(write.body["apiVersion"], write.body["kind"])
             verb = self.cluster.create if isinstance(write, Create) else self.cluster.apply
             await verb(resource, write.body)
@@ -98,7 +103,8 @@ class Live:
 
     async def serve(self) -> None:
         """To the fixed point, with pods and gateways simulated."""
-        for _ in range(5):
+        for _ in range(6):
+            await self.refresh()
             await self.execute(self.simulator.plan())
             self.simulator.run_controllers()
             for pod in self.simulator.pods:
@@ -173,6 +179,26 @@ async def test_what_somebody_changed_is_changed_back(live: Live) -> None:
     assert server["image"] == "registry.example.com/runtime:1"
     front = live.simulator.objects["Service", NAME]
     assert front["spec"]["externalName"] == "tailbound-gateway.tailbound-system.svc.cluster.local"
+
+
+async def test_a_rollover_moves_the_stable_mark_and_returning_reuses_the_revision(live: Live) -> None:
+    (old,) = live.simulator.names("Deployment")
+    before = live.simulator.objects["Deployment", old]["spec"]["template"]
+    model = live.simulator.service["spec"]["model"]
+    live.simulator.edit(model=model | {"sha256": "b" * 64})
+    await live.serve()
+    (new,) = live.simulator.names("Deployment")
+    assert new != old
+    assert sorted(live.simulator.names("ControllerRevision")) == sorted([old, new])
+    marks = live.simulator.objects["ControllerRevision", old]["metadata"]["annotations"]
+    assert "tailbound.dev/stable" not in marks
+    assert "tailbound.dev/promoted-at" in marks
+    live.simulator.edit(model=model)
+    await live.serve()
+    assert live.simulator.names("Deployment") == [old]
+    assert live.simulator.objects["Deployment", old]["spec"]["template"] == before
+    assert live.simulator.condition("Ready") == ("True", "Serving")
+    assert live.simulator.plan().writes == ()
 
 
 async def test_the_stored_template_survives_the_api_server_byte_for_byte(live: Live) -> None:
