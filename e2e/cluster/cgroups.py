@@ -8,7 +8,6 @@ version 2 has one tree.
 import os
 import signal
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from e2e.cluster.processes import ProcessError, wait_for
@@ -67,25 +66,26 @@ class ControlGroup:
             found |= _members(file)
         return found
 
+    def destroy(self) -> None:
+        """SIGKILL every process in the group and remove it from every tree.
+
+        Raises ProcessError if that takes too long. A process that is just being started either joins before
+        the end and is killed, or finds no group to join and never becomes a daemon.
+        """
+        wait_for(f"control group {self.name} gone", self._destroyed, KILL_TIMEOUT_SECONDS)
+
     def kill(self) -> None:
-        """SIGKILL every process until none is left, which also catches those that were just being forked."""
+        """SIGKILL every process in the group, once."""
+        for process in self.processes():
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
 
-        def empty() -> bool:
-            remaining = self.processes()
-            for process in remaining:
-                try:
-                    os.kill(process, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            return not remaining
-
-        wait_for(f"control group {self.name} empty", empty, KILL_TIMEOUT_SECONDS)
-
-    def remove(self) -> None:
-        """Remove the group from every tree, children first."""
-        for tree in self.trees():
-            folders = [Path(folder) for folder, _, _ in os.walk(tree, topdown=False)]
-            wait_for(f"{tree} removed", partial(_remove_all, folders), KILL_TIMEOUT_SECONDS)
+    def _destroyed(self) -> bool:
+        self.kill()
+        removed = [_remove_folders(tree) for tree in self.trees()]
+        return all(removed)
 
     def remains(self) -> list[str]:
         return [str(tree) for tree in self.trees() if tree.exists()]
@@ -98,11 +98,11 @@ def _members(file: Path) -> set[int]:
         return set()
 
 
-def _remove_all(folders: list[Path]) -> bool:
-    """Try each folder once; true if all are gone. A group stays busy until its last zombie is reaped."""
-    for folder in folders:
+def _remove_folders(tree: Path) -> bool:
+    """Try to remove a group, children first; true if it is gone. It stays busy until its last process is."""
+    for folder, _, _ in os.walk(tree, topdown=False):
         try:
-            folder.rmdir()
+            Path(folder).rmdir()
         except FileNotFoundError:
             continue
         except OSError:

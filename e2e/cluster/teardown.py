@@ -19,11 +19,10 @@ def tear_down(layout: Layout) -> None:
 
     May be called at any time and again. Raises ProcessError naming what could not be removed.
     """
-    group = ControlGroup(layout.control_group)
-    group.kill()
+    # The processes first, and where new ones would go: nobody mounts anything or answers after that.
+    ControlGroup(layout.control_group).destroy()
     network.delete(layout)
     _unmount_below(layout.state)
-    group.remove()
     _remove_outside(layout)
     if layout.state.exists():
         shutil.rmtree(layout.state)
