@@ -289,6 +289,18 @@ def test_weight_returns_when_the_new_revision_loses_its_endpoints_before_it_is_p
     assert simulator.service["status"]["traffic"]["generation"] == generation + 1
 
 
+def test_losing_the_last_gateway_is_told_and_so_is_its_return() -> None:
+    simulator = settled()
+    gateways, simulator.gateways = simulator.gateways, {}
+    plan = simulator.reconcile()
+    assert plan.writes == ()
+    assert simulator.condition("Ready") == ("False", "NoGateway")
+    assert [(event.type, event.reason) for event in plan.events] == [("Warning", "NoGateway")]
+    simulator.gateways = gateways
+    simulator.reconcile()
+    assert simulator.condition("Ready") == ("True", "Serving")
+
+
 # Lost status.
 
 
@@ -465,6 +477,17 @@ def test_a_refused_create_is_told_and_tried_again_later() -> None:
     assert plan.requeue_after is not None
     simulator.obstacles = ()
     assert described(simulator.plan().writes[0]) == ("Create", "Service", "kubernetes")
+
+
+def test_what_serves_is_made_whole_while_a_name_is_taken() -> None:
+    simulator = settled()
+    (old,) = simulator.names("Deployment")
+    simulator.edit(model=OTHER_MODEL)
+    simulator.objects["Service", NAME] = child("Service", NAME, FOREIGN)
+    del simulator.objects["Deployment", old]
+    assert [described(write) for write in simulator.reconcile().writes] == [("Create", "Deployment", old)]
+    assert simulator.condition("Ready") == ("False", "NameConflict")
+    assert simulator.message("Ready").endswith(f"{old} still serves")
 
 
 def test_quota_on_a_deployment_is_no_stall() -> None:
