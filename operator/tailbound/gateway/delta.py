@@ -116,6 +116,7 @@ class DeltaSession:
         kind.known = dict(request.initial_resource_versions)
         if type_ in WILDCARD:
             kind.pending |= self._configuration.names(type_) | kind.known.keys()
+        self._settle(self._owners(type_, kind.known))
 
     def _subscribe(self, type_: ResourceType, request: DeltaDiscoveryRequest) -> None:
         kind = self._kinds[type_]
@@ -137,8 +138,7 @@ class DeltaSession:
         for name, resource in sent.upserts.items():
             if type_ in WILDCARD or name in kind.subscribed:
                 kind.known[name] = resource.version
-        owners = {self._configuration.owner(type_, name) for name in sent.upserts}
-        self._settle(owner for owner in owners if owner is not None)
+        self._settle(self._owners(type_, sent.upserts))
 
     def _refused(self, type_: ResourceType, sent: _Sent, message: str) -> list[Refusal]:
         """Halve, or blame. Envoy may have taken the good parts, so that nothing of it is certain."""
@@ -249,8 +249,12 @@ class DeltaSession:
 
     def _leads_to(self, cluster: str) -> bool:
         """Whether the service's route, as Envoy has it, may still lead to this cluster."""
+        scopes, routes = self._kinds[ResourceType.SCOPE], self._kinds[ResourceType.ROUTE]
+        if not scopes.asked or (scopes.known and not routes.asked):
+            # After a break Envoy tells kind by kind what it has, clusters first.
+            return True
         route_name = cluster.rsplit("/", 2)[0]
-        version = self._kinds[ResourceType.ROUTE].known.get(route_name)
+        version = routes.known.get(route_name)
         route = self._configuration.get(ResourceType.ROUTE, route_name)
         return version is not None and (route is None or route.version != version)
 
@@ -263,6 +267,10 @@ class DeltaSession:
             for item in bundle.resources
             if item.type in wanted
         )
+
+    def _owners(self, type_: ResourceType, names: Iterable[str]) -> set[ServiceKey]:
+        owners = {self._configuration.owner(type_, name) for name in names}
+        return {owner for owner in owners if owner is not None}
 
     def _settle(self, services: Iterable[ServiceKey]) -> None:
         for service in services:

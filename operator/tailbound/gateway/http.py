@@ -56,7 +56,7 @@ def _observed(observer: Observer, gatekeeper: Gatekeeper) -> Handler:
         if verdict is Verdict.FORBIDDEN:
             return _error(403, _FORBIDDEN)
         document = await observer.observed(request.query.getall("service", []))
-        body = document.model_dump_json(by_alias=True, exclude_none=True)
+        body = document.model_dump_json(by_alias=True)
         return web.Response(text=body, content_type="application/json")
 
     return observed

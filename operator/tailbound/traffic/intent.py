@@ -87,12 +87,12 @@ def read_intent(obj: Object) -> Intent | Rejection:
 
 def _problem_with(backends: Sequence[Backend]) -> str | None:
     """What a hand-written list of backends may get wrong although its types are right."""
-    names = [backend.revision for backend in backends]
-    for name in names:
-        if _REVISION.fullmatch(name) is None:
-            return f"'{name}' cannot name a revision: write the name of a ControllerRevision of this service"
-        if names.count(name) > 1:
-            return f"'{name}' is listed {names.count(name)} times: list it once, with its whole weight"
+    for backend in backends:
+        if _REVISION.fullmatch(backend.revision) is None:
+            return (
+                f"'{backend.revision}' cannot name a revision: "
+                "write the name of a ControllerRevision of this service"
+            )
     total = sum(backend.weight for backend in backends)
     if backends and total != 100:
         return f"the weights add up to {total}: make them add up to 100"

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,11 @@ class ScriptedCluster:
         stored = {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self._version)}}
         self._tell(resource, WatchEvent("DELETED", stored))
 
+    def forget(self, namespace: str, name: str) -> None:
+        """Delete an InferenceService while nobody watches."""
+        self._version += 1
+        del self._objects[INFERENCE_SERVICES][namespace, name]
+
     def go_down(self) -> None:
         self.down = True
         for _, queue in self._watchers:
@@ -214,7 +219,7 @@ class Pods:
 
         app = web.Application(client_max_size=2**30)
         app.router.add_route("*", "/{path:.*}", answer)
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, address, port).start()
         self._runners.append(runner)
@@ -289,11 +294,12 @@ class Gateway:
     async def stop_sidecar(self) -> None:
         assert self._sidecar is not None
         self._sidecar.cancel()
-        await asyncio.wait([self._sidecar])
+        with suppress(asyncio.CancelledError):
+            await self._sidecar
 
     async def close(self) -> None:
         await self.client.close()
-        if self._sidecar is not None and not self._sidecar.done():
+        if self._sidecar is not None:
             await self.stop_sidecar()
         if self.envoy is not None and self.envoy.returncode is None:
             self.envoy.terminate()
@@ -323,6 +329,7 @@ class Gateway:
             found = (await self.observed(service))["services"].get(service, {}).get("applied")
             return bool(found == {"generation": generation, "trafficGeneration": traffic_generation})
 
+        await self.until_ready()
         await until(f"{service} is applied", check)
 
     async def call(

@@ -1,0 +1,260 @@
+"""Changes under way: how fast they are applied, and what a bad one may not do."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from gateway_lab import (
+    OTHER_TOKEN,
+    Gateway,
+    Pods,
+    endpoint_slice,
+    free_port,
+    inference_service,
+    until,
+)
+from tailbound.gateway import controller
+from tailbound.gateway.resources import Bundle, ResourceType, resource
+from tailbound.gateway.routes import bundle_of
+from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
+from tailbound.traffic.model import Route
+
+HTTP = free_port()
+
+
+def slice_of(revision: str, *addresses: str, service: str = "churn") -> Any:
+    return endpoint_slice("risk", service, revision, [(a, "ready") for a in addresses], {"http": HTTP})
+
+
+def percentile_99(values: list[float]) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * 0.99))]
+
+
+async def test_weights_and_endpoints_are_applied_within_a_second(
+    gateway: Gateway, pods: Pods, record_property: Callable[[str, object], None]
+) -> None:
+    for revision, address in (("r1", "127.0.0.2"), ("r2", "127.0.0.3")):
+        await pods.http(revision, address, HTTP)
+    bystanders = [inference_service("risk", f"s{n}", {f"s{n}-r1": 100}) for n in range(50)]
+    gateway.cluster.put(*bystanders, slice_of("r1", "127.0.0.2"), slice_of("r2", "127.0.0.3"))
+    gateway.cluster.put(inference_service("risk", "churn", {"r1": 100}))
+    await gateway.until_applied("risk/churn", 1)
+
+    async def served(revision: str, pod: str) -> float:
+        begun = time.monotonic()
+
+        async def check() -> bool:
+            body = (await gateway.call("churn.risk"))[1]
+            return bool((body.get("revision"), body.get("pod")) == (revision, pod))
+
+        await until(f"{revision} at {pod} serves", check)
+        return (time.monotonic() - begun) * 1000
+
+    weights_ms, endpoints_ms = [], []
+    for turn in range(2, 42):
+        revision, pod = ("r2", "127.0.0.3") if turn % 2 == 0 else ("r1", "127.0.0.2")
+        gateway.cluster.put(inference_service("risk", "churn", {revision: 100}, traffic_generation=turn))
+        weights_ms.append(await served(revision, pod))
+        await gateway.until_applied("risk/churn", turn)
+    await pods.http("r1", "127.0.0.4", HTTP)
+    for turn in range(40):
+        pod = "127.0.0.4" if turn % 2 == 0 else "127.0.0.2"
+        gateway.cluster.put(slice_of("r1", pod))
+        endpoints_ms.append(await served("r1", pod))
+    record_property("weight_p99_ms", round(percentile_99(weights_ms)))
+    record_property("endpoint_p99_ms", round(percentile_99(endpoints_ms)))
+    assert percentile_99(weights_ms) < 1000
+    assert percentile_99(endpoints_ms) < 1000
+
+
+async def test_a_rollover_under_load_loses_no_request(gateway: Gateway, pods: Pods) -> None:
+    """Keep-alive and new connections, no client retries; the old pods go once the new route is applied."""
+    for revision, address in (("r1", "127.0.0.2"), ("r2", "127.0.0.3")):
+        await pods.http(revision, address, HTTP)
+    gateway.cluster.put(slice_of("r1", "127.0.0.2"), inference_service("risk", "churn", {"r1": 100}))
+    await gateway.until_applied("risk/churn", 1)
+    statuses: list[int] = []
+    stopping = asyncio.Event()
+
+    async def load(*, keep_alive: bool) -> None:
+        connector = aiohttp.TCPConnector(force_close=not keep_alive)
+        url = f"http://127.0.0.1:{gateway.http_port}/?sleep=0.02"
+        async with aiohttp.ClientSession(connector=connector) as session:
+            while not stopping.is_set():
+                async with session.get(url, headers={"Host": "churn.risk"}) as response:
+                    await response.read()
+                    statuses.append(response.status)
+
+    async with asyncio.TaskGroup() as clients:
+        for number in range(8):
+            clients.create_task(load(keep_alive=number % 2 == 0))
+        for turn in range(2, 22):
+            new, old = ("r2", "r1") if turn % 2 == 0 else ("r1", "r2")
+            gateway.cluster.put(slice_of(new, "127.0.0.3" if new == "r2" else "127.0.0.2"))
+            gateway.cluster.put(inference_service("risk", "churn", {new: 100}, traffic_generation=turn))
+            await gateway.until_applied("risk/churn", turn)
+            gateway.cluster.remove(ENDPOINT_SLICES, "risk", f"{old}-slice")
+        stopping.set()
+    assert len(statuses) > 100
+    assert set(statuses) == {200}
+
+
+async def test_requests_under_way_outlive_their_revision(gateway: Gateway, pods: Pods) -> None:
+    for revision, address in (("r1", "127.0.0.2"), ("r2", "127.0.0.3")):
+        await pods.http(revision, address, HTTP)
+    gateway.cluster.put(slice_of("r1", "127.0.0.2"), slice_of("r2", "127.0.0.3"))
+    gateway.cluster.put(inference_service("risk", "churn", {"r1": 100}))
+    await gateway.until_applied("risk/churn", 1)
+    slow = asyncio.create_task(gateway.call("churn.risk", "/?sleep=1"))
+
+    async def under_way() -> bool:
+        metrics = f"http://127.0.0.1:{gateway.observed_port}/metrics"
+        async with gateway.client.get(metrics) as response:
+            name = 'envoy_cluster_upstream_rq_active{envoy_cluster_name="risk/churn/r1/http"} 1'
+            return name in await response.text()
+
+    await until("the request is under way", under_way)
+    gateway.cluster.put(inference_service("risk", "churn", {"r2": 100}, traffic_generation=2))
+    await gateway.until_applied("risk/churn", 2)
+    gateway.cluster.remove(ENDPOINT_SLICES, "risk", "r1-slice")
+    assert (await gateway.call("churn.risk"))[1]["revision"] == "r2"
+    status, body, _ = await slow
+    assert (status, body["revision"]) == (200, "r1")
+
+
+async def test_a_deleted_service_is_forgotten(gateway: Gateway, pods: Pods) -> None:
+    await pods.http("r1", "127.0.0.2", HTTP)
+    gateway.cluster.put(slice_of("r1", "127.0.0.2"), inference_service("risk", "churn", {"r1": 100}))
+    await gateway.until_applied("risk/churn", 1)
+    gateway.cluster.remove(INFERENCE_SERVICES, "risk", "churn")
+
+    async def unknown() -> bool:
+        return (await gateway.call("churn.risk"))[0] == 421
+
+    await until("the host is unknown", unknown)
+    assert (await gateway.observed())["services"] == {}
+
+
+async def test_a_hand_written_traffic_status_harms_its_own_service_only(gateway: Gateway, pods: Pods) -> None:
+    for revision, address in (("r1", "127.0.0.2"), ("f1", "127.0.0.3")):
+        await pods.http(revision, address, HTTP)
+    gateway.cluster.put(slice_of("r1", "127.0.0.2"), slice_of("f1", "127.0.0.3", service="fraud"))
+    gateway.cluster.put(
+        inference_service("risk", "churn", {"r1": 100}), inference_service("risk", "fraud", {"f1": 100})
+    )
+    await gateway.until_applied("risk/churn", 1)
+    await gateway.until_applied("risk/fraud", 1)
+    # Its weights are wrong; and a neighbour's revision is no business of this service.
+    for generation, weights in ((2, {"r1": 60, "f1": 60}), (3, {"f1": 100})):
+        gateway.cluster.put(inference_service("risk", "churn", weights, traffic_generation=generation))
+        gateway.cluster.put(
+            inference_service("risk", "fraud", {"f1": 100}, traffic_generation=generation, timeout="3s")
+        )
+        await gateway.until_applied("risk/fraud", generation)
+        assert (await gateway.call("churn.risk"))[1]["revision"] == "r1"
+        assert (await gateway.call("fraud.risk"))[1]["revision"] == "f1"
+        if generation == 2:
+            rejected = (await gateway.observed("risk/churn"))["services"]["risk/churn"]["rejected"]
+            assert rejected["trafficGeneration"] == 2
+            assert "the weights add up to 120" in rejected["message"]
+
+
+async def test_what_envoy_refuses_is_found_among_many(
+    gateway: Gateway, pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A response with one bad route is refused as a whole; its neighbours must be applied all the same."""
+
+    def poisoned(route: Route) -> Bundle:
+        bundle = bundle_of(route)
+        if route.service.name != "s7" or route.traffic_generation != 2:
+            return bundle
+        good = next(item for item in bundle.resources if item.type is ResourceType.ROUTE)
+        twice = _doubled(good.body.value)
+        rest = [item for item in bundle.resources if item.type is not ResourceType.ROUTE]
+        return Bundle(route, (*rest, resource(ResourceType.ROUTE, str(route.service), twice)))
+
+    monkeypatch.setattr(controller, "bundle_of", poisoned)
+    await pods.http("r1", "127.0.0.2", HTTP)
+    for n in range(20):
+        gateway.cluster.put(
+            endpoint_slice("risk", f"s{n}", f"s{n}-r1", [("127.0.0.2", "ready")], {"http": HTTP})
+        )
+        gateway.cluster.put(inference_service("risk", f"s{n}", {f"s{n}-r1": 100}))
+    for n in range(20):
+        await gateway.until_applied(f"risk/s{n}", 1)
+    for n in range(20):
+        gateway.cluster.put(
+            inference_service("risk", f"s{n}", {f"s{n}-r1": 100}, traffic_generation=2, timeout="3s")
+        )
+    for n in set(range(20)) - {7}:
+        await gateway.until_applied(f"risk/s{n}", 2)
+
+    async def rejected() -> Any:
+        return (await gateway.observed("risk/s7"))["services"]["risk/s7"]["rejected"]
+
+    found = await until("the culprit is known", rejected)
+    assert found["trafficGeneration"] == 2
+    assert "s7" in found["message"]
+    observed = (await gateway.observed())["services"]
+    assert observed["risk/s7"]["applied"]["trafficGeneration"] == 1
+    assert [name for name, state in observed.items() if state["rejected"]] == ["risk/s7"]
+    assert {(await gateway.call(f"s{n}.risk"))[0] for n in range(20)} == {200}
+
+
+def _doubled(body: bytes) -> Any:
+    from envoy.config.route.v3.route_pb2 import RouteConfiguration
+
+    message = RouteConfiguration.FromString(body)
+    message.virtual_hosts.append(message.virtual_hosts[0])
+    return message
+
+
+async def test_hosts_of_others_are_denied(gateway: Gateway, pods: Pods) -> None:
+    await pods.http("r1", "127.0.0.2", HTTP)
+    gateway.cluster.put(
+        slice_of("r1", "127.0.0.2"),
+        inference_service("risk", "churn", {"r1": 100}, hosts=["a.example.com"]),
+        inference_service(
+            "evil", "thief", {"r1": 100}, created="2026-05-01T00:00:00Z", hosts=["a.example.com"]
+        ),
+    )
+    await gateway.until_applied("risk/churn", 1)
+    await gateway.until_applied("evil/thief", 1)
+    observed = (await gateway.observed())["services"]
+    assert observed["evil/thief"]["deniedHosts"] == ["a.example.com"]
+    assert observed["risk/churn"]["deniedHosts"] == []
+    assert (await gateway.call("a.example.com"))[1]["revision"] == "r1"
+
+
+async def test_observed_is_for_the_operator_only(gateway: Gateway) -> None:
+    await gateway.until_ready()
+    url = f"http://127.0.0.1:{gateway.observed_port}/observed"
+    for authorization, status in (
+        (None, 401),
+        ("Basic abc", 401),
+        ("Bearer unknown", 401),
+        (f"Bearer {OTHER_TOKEN}", 403),
+    ):
+        headers = {"Authorization": authorization} if authorization else {}
+        async with gateway.client.get(url, headers=headers) as response:
+            assert response.status == status
+            assert (await response.json())["error"]
+    await gateway.observed()
+    reviews = gateway.cluster.reviews
+    for _ in range(5):
+        await gateway.observed()
+    assert gateway.cluster.reviews == reviews
+
+
+async def test_observed_contents(gateway: Gateway) -> None:
+    gateway.cluster.put(inference_service("risk", "churn", {"r1": 100}, generation=4, traffic_generation=9))
+    gateway.cluster.put(inference_service("risk", "fraud", None))
+    await gateway.until_applied("risk/churn", 9, 4)
+    everything = await gateway.observed()
+    assert everything["synced"] is True
+    assert everything["services"].keys() == {"risk/churn", "risk/fraud"}
+    assert (await gateway.observed("risk/fraud"))["services"].keys() == {"risk/fraud"}
+    assert (await gateway.observed("risk/nobody"))["services"] == {}

@@ -1,0 +1,246 @@
+"""What a client gets, through the real Envoy."""
+
+import asyncio
+import http.client
+import json
+from collections import Counter
+from contextlib import closing
+from typing import Any
+
+import grpc.aio
+import pytest
+from binomial import binomial_bounds
+from gateway_lab import LIMIT_BYTES, Gateway, Pods, endpoint_slice, free_port, inference_service, until
+
+HTTP, GRPC = free_port(), free_port()
+
+
+async def churn(gateway: Gateway, pods: Pods, **spec: Any) -> None:
+    """risk/churn with one pod that speaks both protocols."""
+    await pods.http("churn-r1", "127.0.0.2", HTTP)
+    await pods.grpc("churn-r1", "127.0.0.2", GRPC)
+    gateway.cluster.put(
+        inference_service("risk", "churn", {"churn-r1": 100}, **spec),
+        endpoint_slice("risk", "churn", "churn-r1", [("127.0.0.2", "ready")], {"http": HTTP, "grpc": GRPC}),
+    )
+    await gateway.until_applied("risk/churn", 1)
+
+
+async def test_every_form_of_its_names_answers(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods, hosts=["churn.example.com"])
+    names = ["churn.risk", "churn.risk.svc", "churn.risk.svc.cluster.local", "churn.example.com"]
+    forms = [
+        form for name in names for form in (name, f"{name}:8080", f"{name}.", name.upper(), f"{name}.:80")
+    ]
+    answers = {form: (await gateway.call(form))[0] for form in forms}
+    assert answers == dict.fromkeys(forms, 200)
+
+
+async def test_unknown_hosts_are_told_which_names_work(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods)
+    for host in ("churn", "churn.other", "127.0.0.1:8080", "churn.risk.svc.cluster.local.evil.com"):
+        status, body, headers = await gateway.call(host)
+        assert (status, headers["content-type"]) == (421, "application/json"), host
+        assert body["error"].startswith(f"no InferenceService answers to host '{host}': use NAME.NAMESPACE")
+        assert "a bare NAME carries no namespace" in body["error"]
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await gateway.say("churn")
+    assert refusal.value.code() is grpc.StatusCode.UNKNOWN
+    assert "use NAME.NAMESPACE" in str(refusal.value.details())
+
+
+async def test_a_body_over_the_limit_is_told_the_limit(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods)
+    status, body, _ = await gateway.call("churn.risk", method="POST", data=b"x" * LIMIT_BYTES)
+    assert (status, body["bytes"]) == (200, LIMIT_BYTES)
+    status, body, _ = await gateway.call("churn.risk", method="POST", data=b"x" * (LIMIT_BYTES + 1))
+    assert status == 413
+    assert f"larger than {LIMIT_BYTES} bytes" in body["error"]
+
+    async def chunks() -> Any:
+        for _ in range(20):
+            yield b"x" * 10_000
+
+    status, body, _ = await gateway.call("churn.risk", method="POST", data=chunks())
+    assert (status, "larger than" in body["error"]) == (413, True)
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        pytest.param(
+            [inference_service("risk", "churn", None)], "has no pod that serves yet", id="no traffic yet"
+        ),
+        pytest.param(
+            [inference_service("risk", "churn", None, stopped=True)],
+            "is stopped: set spec.stopped",
+            id="stopped",
+        ),
+        pytest.param(
+            [inference_service("risk", "churn", {"r1": 100})], "has no pod that is ready", id="no slice"
+        ),
+        pytest.param(
+            [
+                inference_service("risk", "churn", {"r1": 100}),
+                endpoint_slice("risk", "churn", "r1", [("127.0.0.2", "starting")], {"http": 1, "grpc": 2}),
+            ],
+            "has no pod that is ready",
+            id="no ready endpoint",
+        ),
+        pytest.param(
+            [
+                inference_service("risk", "churn", {"r1": 100}),
+                endpoint_slice("risk", "churn", "r1", [("127.0.0.2", "ready")], {"http": 1, "grpc": 1}),
+            ],
+            "could be reached",
+            id="nobody listens",
+        ),
+        pytest.param(
+            [inference_service("risk", "churn", {"r1": 7})], "is refused: see its conditions", id="rejected"
+        ),
+    ],
+)
+async def test_a_known_service_that_cannot_serve(gateway: Gateway, objects: list[Any], text: str) -> None:
+    gateway.cluster.put(*objects)
+
+    async def known() -> bool:
+        return (await gateway.call("churn.risk.svc"))[0] == 503
+
+    await gateway.until_ready()
+    await until("the service is known", known)
+    _, body, headers = await gateway.call("churn.risk.svc")
+    assert "InferenceService risk/churn" in body["error"]
+    assert text in body["error"]
+    assert int(headers["retry-after"]) > 0
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await gateway.say("churn.risk.svc")
+    assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert text in str(refusal.value.details())
+
+
+async def test_grpc_and_http_go_to_their_own_ports(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods)
+    assert await gateway.say("churn.risk.svc:80") == b"churn-r1"
+    _, body, _ = await gateway.call("churn.risk.svc")
+    assert body["version"] == "1.1"
+
+
+async def test_without_a_grpc_port_a_grpc_call_is_unimplemented(gateway: Gateway, pods: Pods) -> None:
+    await pods.http("r1", "127.0.0.2", HTTP)
+    gateway.cluster.put(
+        inference_service("risk", "churn", {"r1": 100}),
+        endpoint_slice("risk", "churn", "r1", [("127.0.0.2", "ready")], {"http": HTTP}),
+    )
+    await gateway.until_applied("risk/churn", 1)
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await gateway.say("churn.risk")
+    assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "no port named grpc" in str(refusal.value.details())
+
+
+async def test_the_timeout_is_the_services_own(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods, timeout="200ms")
+    status, body, _ = await gateway.call("churn.risk", "/?sleep=5")
+    assert status == 504
+    assert "did not answer within 0.2s" in body["error"]
+    for seconds in (None, 5.0):
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await gateway.say("churn.risk", b"5", seconds=seconds)
+        assert refusal.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_headers(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods, timeout="2s")
+    sent = {
+        "x-request-id": "mine",
+        "x-envoy-upstream-rq-timeout-ms": "5",
+        "x-envoy-retry-on": "5xx",
+        "x-envoy-original-path": "/admin",
+        "x-tailbound-host": "fraud.risk",
+    }
+    for extra in ({}, {"x-forwarded-for": "10.9.8.7"}):
+        status, body, headers = await gateway.call(
+            "Churn.risk.svc:8080", "/?sleep=0.1", headers={**sent, **extra}
+        )
+        got = body["headers"]
+        assert status == 200
+        assert (got["host"], got["x-request-id"]) == ("Churn.risk.svc:8080", "mine")
+        assert headers["x-request-id"] == "mine"
+        assert [name for name in got if name.startswith(("x-envoy", "x-tailbound"))] == []
+        assert [name for name in headers if name.startswith(("x-envoy", "x-tailbound"))] == []
+        hops = got["x-forwarded-for"].split(",")
+        assert hops[:-1] == list(extra.values())
+        assert len(hops) == len(extra) + 1
+
+
+async def test_oversized_headers_are_refused(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods)
+
+    def status(headers: dict[str, str]) -> int:
+        with closing(http.client.HTTPConnection("127.0.0.1", gateway.http_port, timeout=5)) as connection:
+            connection.request("GET", "/", headers={"Host": "churn.risk", **headers})
+            return connection.getresponse().status
+
+    assert await asyncio.to_thread(status, {"x-large": "x" * 5_000}) == 200
+    assert await asyncio.to_thread(status, {"x-large": "x" * 40_000}) == 431
+    assert await asyncio.to_thread(status, {f"x-{number}": "" for number in range(150)}) == 431
+
+
+async def test_weights(gateway: Gateway, pods: Pods) -> None:
+    await pods.http("r1", "127.0.0.2", HTTP)
+    await pods.http("r2", "127.0.0.3", HTTP)
+    gateway.cluster.put(
+        inference_service("risk", "churn", {"r1": 80, "r2": 20}),
+        endpoint_slice("risk", "churn", "r1", [("127.0.0.2", "ready")], {"http": HTTP}),
+        endpoint_slice("risk", "churn", "r2", [("127.0.0.3", "ready")], {"http": HTTP}),
+    )
+    await gateway.until_applied("risk/churn", 1)
+    requests = 1000
+    seen: Counter[str] = Counter()
+    for _ in range(requests):
+        seen[(await gateway.call("churn.risk"))[1]["revision"]] += 1
+    low, high = binomial_bounds(requests, 0.2)
+    assert low <= seen["r2"] <= high
+
+
+async def test_refused_connections_are_tried_on_another_pod(gateway: Gateway, pods: Pods) -> None:
+    await pods.http("r1", "127.0.0.2", HTTP)
+    gateway.cluster.put(
+        inference_service("risk", "churn", {"r1": 100}),
+        endpoint_slice(
+            "risk", "churn", "r1", [("127.0.0.2", "ready"), ("127.0.0.9", "ready")], {"http": HTTP}
+        ),
+    )
+    await gateway.until_applied("risk/churn", 1)
+    assert [(await gateway.call("churn.risk"))[0] for _ in range(50)] == [200] * 50
+
+
+async def test_access_log(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods)
+    await gateway.call("churn.risk", "/v2/models/churn/infer?token=secret", headers={"x-request-id": "mine"})
+
+    async def logged() -> Any:
+        return [json.loads(line) for line in gateway.access_log.read_text().splitlines()]
+
+    (line,) = await until("the request is logged", logged)
+    expected = {
+        "service": "risk/churn",
+        "revision": "churn-r1",
+        "path": "/v2/models/churn/infer",
+        "status": 200,
+        "request_id": "mine",
+        "pod": f"127.0.0.2:{HTTP}",
+    }
+    assert {key: line[key] for key in expected} == expected
+    assert "secret" not in json.dumps(line)
+
+
+async def test_metrics_are_an_allow_list(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods)
+    await gateway.call("churn.risk")
+    async with gateway.client.get(f"http://127.0.0.1:{gateway.observed_port}/metrics") as response:
+        text = await response.text()
+    families = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert {"tailbound_gateway_services", "envoy_cluster_upstream_rq_total", "envoy_server_live"} <= families
+    assert len(families) < 50
+    assert 'envoy_cluster_upstream_rq_total{envoy_cluster_name="risk/churn/churn-r1/http"} 1' in text
