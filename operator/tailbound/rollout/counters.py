@@ -1,8 +1,8 @@
 """From raw counters of many gateway processes to what happened since the last poll.
 
-A counter starts again from zero only when its process does, and a process that started again says so by its start
-time. Every other decrease is a stale or foreign answer: it is no data, and taking it for a reset would count
-thousands of requests that never were.
+A counter starts again from zero only when its process does, and a process that started again says so by its
+start time. Every other decrease is a stale or foreign answer: it is no data, and taking it for a reset would
+count thousands of requests that never were.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,10 @@ class Classes:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one process answered: when it started, and its counters by revision. An absent revision counted nothing."""
+    """What one process answered: when it started, and its counters by revision.
+
+    A revision that is absent from an answer has counted nothing.
+    """
 
     start_time: str
     classes: Mapping[str, Classes]
@@ -71,6 +74,8 @@ class Reading:
 
 def increment(before: Reading | None, now: Reading, revision: str) -> Classes | Unknown:
     """Requests of `revision` that one process counted between two readings.
+
+    A process that was never read must have started after the counting did: `polls` sees to it.
 
     | before            | start time | counters   | increment        |
     |-------------------|------------|------------|------------------|

@@ -1,30 +1,35 @@
 """E-processes: evidence that may be looked at after every request without losing its guarantee.
 
-Each process is a mixture of likelihood ratios over the alternatives `GRID`. Under its null hypothesis its expected
-value never exceeds 1, so by Ville's inequality it ever reaches 1/alpha with probability at most alpha, however often
-it is looked at. Values are natural logarithms throughout.
+Each process is a mixture of likelihood ratios over the alternatives `GRID`. Under its null hypothesis its
+expected value never exceeds 1, so by Ville's inequality it ever reaches 1/alpha with probability at most
+alpha, however often it is looked at. Values are natural logarithms throughout.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, log
+from math import exp, log
 from typing import Final
 
 GRID: Final = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 """How many times worse than allowed the alternatives are. Equal weights."""
 
 PASS_GRID: Final = (0.75, 0.5, 0.25, 0.1, 0.02)
-"""The share of the unacceptable fraction that a healthy canary's true fraction might be."""
+"""How much of the unacceptable fraction a healthy canary's true fraction might be. Equal weights."""
 
-CREDITED_ALPHAS: Final = (0.0025, 0.05)
-OVERSHOOT_CREDIT: Final = 0.65
-"""Nats by which the absolute test may stop below ln(1/alpha), for alpha within `CREDITED_ALPHAS`.
+OVERSHOOT_CREDIT: Final = 0.7
+"""Nats by which the absolute test may stop below ln(1/alpha), for what `credited` accepts.
 
-A single slow request lifts the evidence past the threshold by most of a nat, so Ville's inequality is not tight.
-The absolute test's stopping region is upward closed in the number of slow requests, hence the chance to enter it is
-largest where every request is slow with exactly the allowed probability (couple the requests of any drifting canary
-to those), and there it is computed exactly by dynamic programming: at most 0.96 alpha for allowed fractions from
-0.1 % to 10 %, the unlimited future included. Counts that were deflated for bursts are not Bernoulli trials and get no credit.
+One slow request lifts the evidence past the threshold by most of a nat, so Ville's inequality is not tight.
+How loose it is can be computed: a healthy canary's requests are each slow with a probability of at most the
+allowed one, whatever happened before, and can be coupled to requests that are slow with exactly that
+probability and never fewer. More slow requests never leave the stopping region, nor does the floor of
+`AT_LEAST_BAD` change that. So the independent requests at the allowed fraction bound every healthy canary,
+and looking once per poll, not at every request, only lowers the chance. For them dynamic programming gives at
+most 0.99 alpha, the mass left at its horizon bounded by Ville's inequality. Counts that come in bursts are
+not coupled so, and get no credit.
 """
+_CREDITED_ALPHAS: Final = (0.0025, 0.05)
+_CREDITED_FRACTIONS: Final = (0.001, 0.1)
 
 AT_LEAST_BAD: Final = 5
 """No canary is condemned by fewer bad requests: two cold starts are not a verdict."""
@@ -34,7 +39,7 @@ _HIGHEST_PROBABILITY: Final = 0.95
 
 @dataclass(frozen=True)
 class Tally:
-    """Requests judged, and those of them that were bad (slow, or failed). Fractional where deflated for bursts."""
+    """Requests judged, and those of them that were bad (slow, or failed). Fractional where deflated."""
 
     judged: float = 0.0
     bad: float = 0.0
@@ -50,12 +55,24 @@ class Tally:
         return Tally(self.judged / factor, self.bad / factor)
 
 
-def log_mean_exp(values: tuple[float, ...]) -> float:
-    """ln of the mean of exp(values), without overflow."""
+def credited(alpha: float, allowed: float) -> bool:
+    """Whether `OVERSHOOT_CREDIT` was computed for a test at `alpha` of this allowed fraction."""
+    return _within(alpha, _CREDITED_ALPHAS) and _within(allowed, _CREDITED_FRACTIONS)
+
+
+def _within(value: float, bounds: tuple[float, float]) -> bool:
+    return bounds[0] <= value <= bounds[1]
+
+
+def _log_sum_exp(values: Sequence[float]) -> float:
+    """ln of the sum of exp(values), without overflow."""
     top = max(values)
-    if top == -inf:
-        return -inf
-    return top + log(sum(exp(value - top) for value in values) / len(values))
+    return top + log(sum(exp(value - top) for value in values))
+
+
+def log_mean_exp(values: Sequence[float]) -> float:
+    """ln of the mean of exp(values), without overflow."""
+    return _log_sum_exp(values) - log(len(values))
 
 
 def _log_ratio(tally: Tally, numerator: float, denominator: float) -> float:
@@ -66,21 +83,20 @@ def _log_ratio(tally: Tally, numerator: float, denominator: float) -> float:
 
 def absolute(canary: Tally, allowed: float) -> float:
     """Evidence that the canary's bad fraction exceeds `allowed`; ln E, from cumulative counts."""
-    return log_mean_exp(
-        tuple(_log_ratio(canary, min(k * allowed, _HIGHEST_PROBABILITY), allowed) for k in GRID)
-    )
+    return log_mean_exp([_log_ratio(canary, min(k * allowed, _HIGHEST_PROBABILITY), allowed) for k in GRID])
 
 
 def passing(canary: Tally, unacceptable: float) -> float:
-    """Evidence that the canary's bad fraction is below `unacceptable`; ln E, from the counts of this step alone."""
-    return log_mean_exp(tuple(_log_ratio(canary, share * unacceptable, unacceptable) for share in PASS_GRID))
+    """Evidence that the canary's bad fraction is below `unacceptable`; ln E, from this step's counts."""
+    return log_mean_exp([_log_ratio(canary, share * unacceptable, unacceptable) for share in PASS_GRID])
 
 
 @dataclass(frozen=True)
 class Relative:
-    """Evidence that the canary's bad fraction exceeds `ratio` times stable's, poll by poll; one ln E per alternative.
+    """Evidence that the canary's bad fraction exceeds `ratio` times stable's; one ln E per alternative.
 
-    Each bad request only votes on whose it is, so an incident that hits both arms cancels out, whatever its size.
+    Each bad request only votes on whose it is, poll by poll, so an incident that hits both arms cancels out,
+    whatever its size.
     """
 
     ratio: float
@@ -107,7 +123,7 @@ class Relative:
 
 
 def _share_of_bad(ratio: float, share: float) -> float:
-    """The canary's share of the bad requests, if it is `ratio` times as bad and has `share` of the traffic."""
+    """The canary's share of the bad requests, if it is `ratio` times as bad with `share` of the traffic."""
     return ratio * share / (ratio * share + 1 - share)
 
 
@@ -120,5 +136,4 @@ def late_onset(canary: Tally, step_starts: tuple[Tally, ...], allowed: float) ->
     terms = [-log(len(step_starts))]
     for step, start in enumerate(step_starts[1:], start=1):
         terms.append(absolute(canary - start, allowed) - log(step * (step + 1)))
-    top = max(terms)
-    return top + log(sum(exp(term - top) for term in terms))
+    return _log_sum_exp(terms)

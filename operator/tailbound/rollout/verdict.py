@@ -1,7 +1,7 @@
 """What the evidence says at one poll: roll back, hold, pass, or wait for more.
 
-Pure: the counts go in, and a finding with its numbers comes out. What follows from a finding (weights, pauses,
-time limits) is the state machine's.
+Pure: the counts go in, and a finding with its numbers comes out. What follows from a finding (weights,
+pauses, time limits) is the state machine's.
 """
 
 from dataclasses import dataclass, replace
@@ -9,13 +9,14 @@ from enum import StrEnum
 from math import log
 from typing import Final
 
+from tailbound.rollout.counters import Classes
 from tailbound.rollout.evidence import (
     AT_LEAST_BAD,
-    CREDITED_ALPHAS,
     OVERSHOOT_CREDIT,
     Relative,
     Tally,
     absolute,
+    credited,
     late_onset,
     passing,
 )
@@ -26,8 +27,10 @@ BETA: Final = 0.05
 """Chance at most that a step passes a canary that is as bad as unacceptable."""
 RELATIVE_RATIO: Final = 1.5
 """How many times worse than stable a canary may be before the relative test speaks against it."""
-_LATE_SHARE: Final = 0.25
+LATE_SHARE: Final = 0.25
 """The part of alpha kept for canaries that turn bad after the first step."""
+LEAST_ERROR_RATE: Final = 0.01
+"""Canaries are proven to fail less than this, not twice the SLA's rate: 0.2 % takes small services days."""
 
 
 class Policy(StrEnum):
@@ -47,47 +50,89 @@ class Outcome(StrEnum):
     WAIT = "Wait"
 
 
+class Measure(StrEnum):
+    """What makes a request bad, and of which requests."""
+
+    LATENCY = "latency"
+    ERRORS = "errors"
+
+    def tally(self, classes: Classes) -> Tally:
+        """The requests that this measure judges, and the bad ones of them."""
+        if self is Measure.LATENCY:
+            return Tally(classes.with_latency, classes.late)
+        return Tally(classes.answered, classes.errors)
+
+
 @dataclass(frozen=True)
 class Objective:
-    """One thing that the SLA promises, as a bound on the fraction of bad requests."""
+    """One thing that the SLA promises, as a bound on the fraction of bad requests.
 
-    name: str
+    Raises ValueError for fractions that no test can be made of.
+    """
+
+    measure: Measure
     allowed: float
     """The fraction that the SLA allows: 0.01 for a P99 target."""
     unacceptable: float
     """The fraction that a passing step must prove the canary to be below."""
 
+    def __post_init__(self) -> None:
+        if not 0 < self.allowed <= 0.5:
+            raise ValueError(f"allowed is {self.allowed:g}: give a fraction above 0 and at most 0.5")
+        if not self.allowed < self.unacceptable < 1:
+            raise ValueError(
+                f"unacceptable is {self.unacceptable:g}: give a fraction above {self.allowed:g} and below 1"
+            )
+
+
+def latency_objective(quantile: float) -> Objective:
+    """A latency target at `quantile` (0.99 for a P99): at most 1 - quantile of the requests may be slow."""
+    allowed = round(1 - quantile, 12)
+    return Objective(Measure.LATENCY, allowed, min(2 * allowed, (1 + allowed) / 2))
+
+
+def error_objective(rate: float, least: float = LEAST_ERROR_RATE) -> Objective:
+    """An error rate; `least` is the smallest rate that a pass needs to exclude (`analysis.minErrorRate`)."""
+    return Objective(Measure.ERRORS, rate, max(min(2 * rate, (1 + rate) / 2), least))
+
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about one objective. Counts are deflated for bursts already."""
+    """All that is known about one objective. Tallies are without warm-up, and deflated for bursts."""
 
-    canary: Tally = Tally()
-    stable: Tally = Tally()
+    warmed: float = 0.0
+    """Requests of the canary that were spent on its warm-up."""
+    canary: Tally = Tally()  # noqa: RUF009 - frozen
     step_starts: tuple[Tally, ...] = (Tally(),)
     """The canary's cumulative counts at which each step began."""
-    relative: Relative = Relative(RELATIVE_RATIO)
-    improves: Relative = Relative(1.0)
+    relative: Relative = Relative(RELATIVE_RATIO)  # noqa: RUF009 - frozen
+    improves: Relative = Relative(1.0)  # noqa: RUF009 - frozen
     """The relative test with the arms exchanged: evidence that stable is the worse one."""
 
-    def after(self, canary: Tally, stable: Tally) -> "Evidence":
-        """The evidence after one more poll."""
+    def after(self, canary: Tally, stable: Tally, *, warmup: int = 0, factor: float = 1.0) -> "Evidence":
+        """The evidence after one more poll.
+
+        Polls count for nothing until the canary has served `warmup` requests. Tallies are divided by
+        `factor`.
+        """
+        if self.warmed < warmup:
+            return replace(self, warmed=self.warmed + canary.judged)
+        ours, theirs = canary.deflated(factor), stable.deflated(factor)
         return replace(
             self,
-            canary=self.canary + canary,
-            stable=self.stable + stable,
-            relative=self.relative.after(canary, stable),
-            improves=self.improves.after(stable, canary),
+            canary=self.canary + ours,
+            relative=self.relative.after(ours, theirs),
+            improves=self.improves.after(theirs, ours),
         )
 
     def next_step(self) -> "Evidence":
-        """The evidence as a new step begins: what was proven for passing starts again, what speaks against stays."""
+        """As a step begins: the proof for passing starts again, what speaks against the canary stays."""
         return replace(self, step_starts=(*self.step_starts, self.canary))
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Evidence at which each test speaks, as ln E; from alpha shared among the objectives."""
+    """Evidence at which each test speaks, as ln E."""
 
     absolute: float
     late: float
@@ -95,14 +140,17 @@ class Thresholds:
     passing: float
 
 
-def thresholds(objectives: int, *, deflated: bool) -> Thresholds:
-    """Thresholds for each of `objectives`, so that alpha holds for all of them together."""
+def thresholds(objective: Objective, objectives: int, *, independent: bool) -> Thresholds:
+    """Thresholds of one of `objectives`, so that `ALPHA` holds for all of them together.
+
+    `independent` says that requests are known to be bad independently of each other, not in bursts.
+    """
     alpha = ALPHA / objectives
-    first = alpha * (1 - _LATE_SHARE)
-    credit = OVERSHOOT_CREDIT if not deflated and CREDITED_ALPHAS[0] <= first <= CREDITED_ALPHAS[1] else 0.0
+    first = alpha * (1 - LATE_SHARE)
+    credit = OVERSHOOT_CREDIT if independent and credited(first, objective.allowed) else 0.0
     return Thresholds(
         absolute=log(1 / first) - credit,
-        late=log(1 / (alpha * _LATE_SHARE)),
+        late=log(1 / (alpha * LATE_SHARE)),
         relative=log(1 / alpha),
         passing=log(1 / BETA),
     )
@@ -115,58 +163,64 @@ class Finding:
     objective: Objective
     outcome: Outcome
     absolute: float
+    late: float
     relative: float
     passing: float
+    limits: Thresholds
     improves_breach: bool = False
     """Passed only because it is proven better than a stable that breaches the SLA."""
 
 
-def judge(objective: Objective, evidence: Evidence, policy: Policy, limits: Thresholds) -> Finding:
+def judge(
+    objective: Objective, evidence: Evidence, policy: Policy, limits: Thresholds, *, stable_serves: bool
+) -> Finding:
     """One objective at one poll; the first row that matches decides.
 
-    | beyond the SLA | worse than stable | policy   | proven better than stable | proven below unacceptable | outcome   |
-    |----------------|-------------------|----------|---------------------------|---------------------------|-----------|
-    | yes            | yes               | any      | -                         | -                         | roll back |
-    | yes            | no                | absolute | -                         | -                         | roll back |
-    | no             | yes               | relative | -                         | -                         | roll back |
-    | yes            | no                | other    | yes                       | -                         | pass      |
-    | yes            | no                | other    | no                        | -                         | hold      |
-    | no             | -                 | other    | -                         | yes                       | pass      |
-    | no             | -                 | other    | -                         | no                        | wait      |
+    | beyond SLA | worse than stable | policy   | proven better | stable serves | proven to pass | outcome   |
+    |------------|-------------------|----------|---------------|---------------|----------------|-----------|
+    | yes        | yes               | any      | -             | -             | -              | roll back |
+    | yes        | no                | absolute | -             | -             | -              | roll back |
+    | no         | yes               | relative | -             | -             | -              | roll back |
+    | yes        | no                | other    | yes           | -             | -              | pass      |
+    | yes        | no                | other    | no            | yes           | -              | hold      |
+    | yes        | no                | other    | no            | no            | -              | roll back |
+    | no         | -                 | other    | -             | -             | yes            | pass      |
+    | no         | -                 | other    | -             | -             | no             | wait      |
 
-    Without stable traffic nothing is compared, and the policy is absolute.
+    `stable_serves` says whether stable gets requests now. Where it does not (a first deployment, the last
+    step), there is nothing that a breach could be blamed on.
     """
-    against_sla, late = (
-        absolute(evidence.canary, objective.allowed),
-        late_onset(evidence.canary, evidence.step_starts, objective.allowed),
-    )
+    against_sla = absolute(evidence.canary, objective.allowed)
+    late = late_onset(evidence.canary, evidence.step_starts, objective.allowed)
     passed = passing(evidence.canary - evidence.step_starts[-1], objective.unacceptable)
     enough = evidence.canary.bad >= AT_LEAST_BAD
     beyond = enough and (against_sla >= limits.absolute or late >= limits.late)
     worse = enough and evidence.relative.value >= limits.relative
     better = evidence.improves.value >= limits.relative
-    effective = policy if evidence.stable.judged > 0 else Policy.ABSOLUTE
     rules = (
         (beyond and worse, Outcome.ROLL_BACK),
-        (beyond and effective is Policy.ABSOLUTE, Outcome.ROLL_BACK),
-        (worse and effective is Policy.RELATIVE, Outcome.ROLL_BACK),
+        (beyond and policy is Policy.ABSOLUTE, Outcome.ROLL_BACK),
+        (worse and policy is Policy.RELATIVE, Outcome.ROLL_BACK),
         (beyond and better, Outcome.PASS),
-        (beyond, Outcome.HOLD),
+        (beyond and stable_serves, Outcome.HOLD),
+        (beyond, Outcome.ROLL_BACK),
         (passed >= limits.passing, Outcome.PASS),
     )
     outcome = next((outcome for holds, outcome in rules if holds), Outcome.WAIT)
     return Finding(
-        objective,
-        outcome,
-        max(against_sla, late),
-        evidence.relative.value,
-        passed,
+        objective=objective,
+        outcome=outcome,
+        absolute=against_sla,
+        late=late,
+        relative=evidence.relative.value,
+        passing=passed,
+        limits=limits,
         improves_breach=outcome is Outcome.PASS and beyond,
     )
 
 
 def combine(findings: tuple[Finding, ...]) -> Outcome:
-    """One outcome of all objectives: any rollback wins, then any hold, then any wait; a pass needs them all."""
+    """One outcome of all objectives: any rollback wins, then any hold, then any wait."""
     for outcome in (Outcome.ROLL_BACK, Outcome.HOLD, Outcome.WAIT):
         if any(finding.outcome is outcome for finding in findings):
             return outcome

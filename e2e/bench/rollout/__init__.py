@@ -1,0 +1,1 @@
+"""The canary verdict against the rules of other projects, on simulated traffic."""
