@@ -117,6 +117,9 @@ def replace(cluster: Cluster, story: Story) -> rollover.Outcome:
     story.tell(
         f"{outcome.new} has replaced {outcome.old} after {outcome.seconds:.1f} s; the old pods are gone"
     )
+    story.tell(f"  {outcome.requests} requests meanwhile, {outcome.failed} failed")
+    for failure in [*outcome.keep_alive.failures, *outcome.new_connections.failures]:
+        story.tell(f"  {failure}")
     story.judge(
         outcome.failed == 0, f"{outcome.failed} of {outcome.requests} requests failed during the edit"
     )

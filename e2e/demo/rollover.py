@@ -10,8 +10,8 @@ from e2e.cluster.processes import wait_for
 from e2e.demo.client import Load, Result
 from e2e.demo.timeline import Moment, Timeline
 
-KEEP_ALIVE_RATE: Final = 20
-NEW_CONNECTION_RATE: Final = 10
+KEEP_ALIVE_RATE: Final = 8
+NEW_CONNECTION_RATE: Final = 4
 LONGEST_SECONDS: Final = 240
 QUIET_SECONDS: Final = 3
 """Traffic before the edit and after the last old pod is gone."""
@@ -40,7 +40,7 @@ class Outcome:
 
 def roll_over(cluster: Cluster, namespace: str, name: str, url: str, body: dict[str, Any]) -> Outcome:
     """Change the service's environment under load, and wait until only the new revision's pods are left."""
-    common = (f"--seconds={LONGEST_SECONDS}", "--timeout=15")
+    common = (f"--seconds={LONGEST_SECONDS}", "--timeout=60")
     loads = [
         Load(cluster, "keep-alive", url, body, *common, f"--rate={KEEP_ALIVE_RATE}"),
         Load(cluster, "new", url, body, *common, f"--rate={NEW_CONNECTION_RATE}", "--new-connections"),

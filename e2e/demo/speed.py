@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -49,18 +49,17 @@ class Figures:
 def measure(cluster: OwnCluster) -> Figures:
     """Create stopped services, which need no pods: a hundred, then one a second, then a hundred at once."""
     apply(cluster, [namespace(NAMESPACE)])
-    start = cluster.audit_log.stat().st_size
-    _create(cluster, names("present", PRESENT))
+    journal = Journal(cluster.audit_log)
+    _create(cluster, journal, names("present", PRESENT))
     single = names("single", SAMPLES)
     due = time.monotonic()
     for name in single:
         time.sleep(max(0, due - time.monotonic()))
-        _create(cluster, [name])
+        _create(cluster, journal, [name])
         due += 1
     burst = names("burst", BURST)
-    _create(cluster, burst)
-    delays = deployment_delays(cluster.audit_log, start)
-    arrivals = first_writes(cluster.audit_log, start, "inferenceservices")
+    _create(cluster, journal, burst)
+    delays, arrivals = journal.delays(), journal.arrivals()
     stored = [arrivals[name].received + delays[name] for name in burst]
     return Figures(
         present=PRESENT,
@@ -97,36 +96,40 @@ def service(name: str) -> dict[str, Any]:
     }
 
 
-def first_writes(audit_log: Path, start: int, resource: str) -> dict[str, Write]:
-    """By name, the first successful write of each object of this resource in our namespace."""
-    found: dict[str, Write] = {}
-    for write in writes(audit_log, start):
-        if write.resource == resource:
-            found.setdefault(write.name, write)
-    return found
+class Journal:
+    """The first successful write of each object in our namespace, from the end of the audit log on."""
 
+    def __init__(self, audit_log: Path) -> None:
+        self._audit_log = audit_log
+        self._offset = audit_log.stat().st_size
+        self._first: dict[str, dict[str, Write]] = {"inferenceservices": {}, "deployments": {}}
 
-def deployment_delays(audit_log: Path, start: int) -> dict[str, float]:
-    """By service, the seconds from its arrival to its Deployment's being stored."""
-    services = first_writes(audit_log, start, "inferenceservices")
-    delays = {}
-    for name, write in first_writes(audit_log, start, "deployments").items():
-        owner = name.rsplit("-", 2)[0]  # NAME-rN-HASH
-        if owner in services:
-            delays[owner] = write.done - services[owner].received
-    return delays
+    def arrivals(self) -> Mapping[str, Write]:
+        """By service, its creation."""
+        self._read()
+        return self._first["inferenceservices"]
 
+    def delays(self) -> dict[str, float]:
+        """By service, the seconds from its arrival to its Deployment's being stored."""
+        services = self.arrivals()
+        owned = {
+            name.rsplit("-", 2)[0]: write for name, write in self._first["deployments"].items()
+        }  # NAME-rN-HASH
+        return {
+            name: write.done - services[name].received for name, write in owned.items() if name in services
+        }
 
-def writes(audit_log: Path, start: int) -> Iterator[Write]:
-    """Every successful write in our namespace that was logged from byte `start` on."""
-    with audit_log.open("rb") as log:
-        log.seek(start)
-        for line in log:
-            if not line.endswith(b"\n"):
-                return
-            write = _parse(json.loads(line))
-            if write is not None:
-                yield write
+    def _read(self) -> None:
+        with self._audit_log.open("rb") as log:
+            log.seek(self._offset)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    return
+                self._offset += len(line)
+                # Most lines are about something else, and parsing them takes time from what is measured.
+                write = _parse(json.loads(line)) if NAMESPACE.encode() in line else None
+                if write is not None and write.resource in self._first:
+                    self._first[write.resource].setdefault(write.name, write)
 
 
 def _parse(event: dict[str, Any]) -> Write | None:
@@ -145,13 +148,12 @@ def _parse(event: dict[str, Any]) -> Write | None:
     return Write(target["resource"], target["name"], received, done)
 
 
-def _create(cluster: OwnCluster, wanted: list[str]) -> None:
+def _create(cluster: Cluster, journal: Journal, wanted: list[str]) -> None:
     """Create these services and wait until each has its Deployment."""
-    start = cluster.audit_log.stat().st_size
     items = json.dumps({"apiVersion": "v1", "kind": "List", "items": [service(name) for name in wanted]})
     cluster.kubectl("create", "--filename=-", input=items)
     wait_for(
         f"Deployments of {len(wanted)} new services",
-        lambda: deployment_delays(cluster.audit_log, start).keys() >= set(wanted),
+        lambda: journal.delays().keys() >= set(wanted),
         TIMEOUT_SECONDS,
     )

@@ -22,18 +22,27 @@ def event(resource: str, name: str, received: str, done: str, **changes: Any) ->
     }
 
 
-def log(path: Path, *events: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(each) + "\n" for each in events))
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log with something in it from before."""
+    path = tmp_path / "audit.log"
+    append(path, event("inferenceservices", "old", "01.0", "01.1"))
     return path
 
 
-def test_the_delay_is_from_the_services_arrival_to_the_deployments_being_stored(tmp_path: Path) -> None:
-    written = log(
-        tmp_path / "audit.log",
+def append(path: Path, *events: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.writelines(json.dumps(each) + "\n" for each in events)
+
+
+def test_the_delay_is_from_the_services_arrival_to_the_deployments_being_stored(log: Path) -> None:
+    journal = speed.Journal(log)
+    append(
+        log,
         event("inferenceservices", "single-000", "01.000000", "01.010000"),
         event("deployments", "single-000-r1-abcd", "01.050000", "01.080000", verb="patch"),
     )
-    assert speed.deployment_delays(written, 0) == pytest.approx({"single-000": 0.08})
+    assert journal.delays() == pytest.approx({"single-000": 0.08})
 
 
 @pytest.mark.parametrize(
@@ -54,32 +63,37 @@ def test_the_delay_is_from_the_services_arrival_to_the_deployments_being_stored(
         },
     ],
 )
-def test_other_entries_are_no_writes_of_ours(tmp_path: Path, changes: dict[str, Any]) -> None:
-    written = log(
-        tmp_path / "audit.log",
+def test_other_entries_are_no_writes_of_ours(log: Path, changes: dict[str, Any]) -> None:
+    journal = speed.Journal(log)
+    append(
+        log,
         event("inferenceservices", "single-000", "01.0", "01.1"),
         event("deployments", "single-000-r1-abcd", "01.2", "01.3", **changes),
     )
-    assert speed.deployment_delays(written, 0) == {}
+    assert journal.delays() == {}
 
 
-def test_only_the_first_write_counts(tmp_path: Path) -> None:
-    written = log(
-        tmp_path / "audit.log",
+def test_only_the_first_write_counts(log: Path) -> None:
+    journal = speed.Journal(log)
+    append(
+        log,
         event("inferenceservices", "single-000", "01.000000", "01.010000"),
         event("deployments", "single-000-r1-abcd", "01.050000", "01.080000"),
         event("deployments", "single-000-r1-abcd", "09.000000", "09.100000", verb="patch"),
     )
-    assert speed.deployment_delays(written, 0) == pytest.approx({"single-000": 0.08})
+    assert journal.delays() == pytest.approx({"single-000": 0.08})
 
 
-def test_reading_starts_where_it_was_told_and_ends_before_half_a_line(tmp_path: Path) -> None:
-    written = log(tmp_path / "audit.log", event("inferenceservices", "old", "01.0", "01.1"))
-    start = written.stat().st_size
-    with written.open("a") as file:
-        file.write(json.dumps(event("inferenceservices", "new", "02.0", "02.1")) + "\n")
-        file.write('{"stage": "Respon')
-    assert set(speed.first_writes(written, start, "inferenceservices")) == {"new"}
+def test_reading_starts_at_the_end_and_stops_before_half_a_line(log: Path) -> None:
+    journal = speed.Journal(log)
+    append(log, event("inferenceservices", "new", "02.0", "02.1"))
+    line = json.dumps(event("inferenceservices", "newest", "03.0", "03.1")) + "\n"
+    with log.open("a") as file:
+        file.write(line[:20])
+    assert set(journal.arrivals()) == {"new"}
+    with log.open("a") as file:
+        file.write(line[20:])
+    assert set(journal.arrivals()) == {"new", "newest"}
 
 
 @pytest.mark.parametrize(("q", "expected"), [(0.5, 2.0), (0.99, 4.0), (0.25, 1.0)])
