@@ -1,0 +1,161 @@
+"""Answers equal those of ONNX Runtime asked directly: every type, a real model, a foreign client."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import tritonclient.http as triton
+from onnx import TensorProto
+
+from tests.runtime import models
+from tests.runtime.process import NAME, Server, serving
+
+IDENTITIES: list[tuple[int, str, list[Any]]] = [
+    (TensorProto.BOOL, "BOOL", [True, False]),
+    (TensorProto.INT8, "INT8", [-128, 127]),
+    (TensorProto.INT16, "INT16", [-(2**15), 2**15 - 1]),
+    (TensorProto.INT32, "INT32", [-(2**31), 2**31 - 1]),
+    (TensorProto.INT64, "INT64", [-(2**63), 2**63 - 1]),
+    (TensorProto.UINT8, "UINT8", [0, 255]),
+    (TensorProto.UINT16, "UINT16", [0, 2**16 - 1]),
+    (TensorProto.UINT32, "UINT32", [0, 2**32 - 1]),
+    (TensorProto.UINT64, "UINT64", [2**53 + 1, 2**64 - 1]),
+    (TensorProto.FLOAT, "FP32", [0.1, -3.4028234663852886e38]),
+    (TensorProto.DOUBLE, "FP64", [0.1, 1.7976931348623157e308]),
+    (TensorProto.STRING, "BYTES", ["", 'ü\n"\u0000']),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "values"), IDENTITIES, ids=[name for _, name, _ in IDENTITIES])
+def test_every_datatype_passes_through_a_model_unchanged(
+    tmp_path: Path, kind: int, name: str, values: list[Any]
+) -> None:
+    with serving(models.identity(tmp_path / "m.onnx", kind)) as server:
+        spec = server.client.get(f"/v2/models/{NAME}").json()["inputs"]
+        assert spec == [{"name": "x", "datatype": name, "shape": [-1, 2]}]
+        tensor = {"name": "x", "datatype": name, "shape": [1, 2], "data": values}
+        output = server.infer({"inputs": [tensor]}).json()["outputs"][0]
+        assert output["datatype"] == name
+        if name == "FP32":
+            assert np.array_equal(np.array(output["data"], np.float32), np.array(values, np.float32))
+        else:
+            assert output["data"] == values
+
+
+def test_a_model_of_fp16_is_described_and_refuses_json_in_words(tmp_path: Path) -> None:
+    with serving(models.identity(tmp_path / "m.onnx", TensorProto.FLOAT16)) as server:
+        assert server.client.get(f"/v2/models/{NAME}").json()["inputs"][0]["datatype"] == "FP16"
+        tensor = {"name": "x", "datatype": "FP16", "shape": [1, 2], "data": [1.0, 2.0]}
+        response = server.infer({"inputs": [tensor]})
+        assert response.status_code == 400
+        assert "this server does not take binary tensors yet" in response.json()["error"]
+
+
+def test_scalars_go_in(tmp_path: Path) -> None:
+    with serving(models.scaled(tmp_path / "m.onnx")) as server:
+        inputs = [
+            {"name": "x", "datatype": "FP32", "shape": [3], "data": [1, 2, 3]},
+            {"name": "factor", "datatype": "FP32", "shape": [], "data": [10]},
+        ]
+        assert server.infer({"inputs": inputs}).json()["outputs"][0]["data"] == [10, 20, 30]
+
+
+def test_an_input_that_the_model_itself_refuses_is_the_clients_fault(tmp_path: Path) -> None:
+    with serving(models.lookup(tmp_path / "m.onnx")) as server:
+
+        def infer(*indices: int) -> Any:
+            return server.infer(
+                {
+                    "inputs": [
+                        {"name": "i", "datatype": "INT64", "shape": [len(indices)], "data": list(indices)}
+                    ]
+                }
+            )
+
+        response = infer(1, 3)
+        assert response.status_code == 400
+        assert response.json()["error"].startswith("the model refused the input: ")
+        assert infer(2, 0).json()["outputs"][0]["data"] == [30, 10]
+
+
+def test_a_result_that_is_no_number_is_an_error_not_null(tmp_path: Path) -> None:
+    with serving(models.unary(tmp_path / "m.onnx", "Log")) as server:
+        tensor = {"name": "x", "datatype": "FP32", "shape": [3], "data": [1, 0, -1]}
+        response = server.infer({"inputs": [tensor]})
+        assert response.status_code == 500
+        assert response.json()["error"] == (
+            "the model put -inf at index 1 of output 'y': JSON cannot carry it"
+        )
+        assert server.metric('tailbound_runtime_requests_total{code="500"}') == 1
+
+
+@pytest.fixture(scope="module")
+def direct() -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    return ort.InferenceSession(models.magika_model(), options, providers=["CPUExecutionProvider"])
+
+
+def magika_input(rows: int, seed: int) -> np.ndarray:
+    """Rows as magika makes them: byte values, and 256 as padding."""
+    return np.array(
+        [[random.Random(seed + row).randint(0, 256) for _ in range(2048)] for row in range(rows)],
+        dtype=np.int32,
+    )
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_real_model_answers_bit_for_bit_as_when_asked_directly(
+    magika_server: Server, direct: ort.InferenceSession, rows: int
+) -> None:
+    array = magika_input(rows, 1).reshape(rows, 2048)
+    tensor = {
+        "name": "bytes",
+        "datatype": "INT32",
+        "shape": list(array.shape),
+        "data": array.ravel().tolist(),
+    }
+    output = magika_server.infer({"inputs": [tensor]}).json()["outputs"][0]
+    expected = direct.run(None, {"bytes": array})[0]
+    assert output["shape"] == list(expected.shape)
+    assert np.array(output["data"], np.float32).tobytes() == expected.tobytes()
+
+
+@pytest.fixture
+def triton_client(magika_server: Server) -> Any:
+    client = triton.InferenceServerClient(magika_server.url.removeprefix("http://"))
+    yield client
+    client.close()
+
+
+def test_a_triton_client_finds_its_way(triton_client: Any) -> None:
+    assert triton_client.is_server_live()
+    assert triton_client.is_server_ready()
+    assert triton_client.is_model_ready(NAME)
+    assert triton_client.is_model_ready(NAME, "1")
+    assert not triton_client.is_model_ready("other")
+    assert triton_client.get_server_metadata()["name"] == "tailbound-runtime"
+    assert triton_client.get_model_metadata(NAME)["inputs"][0]["datatype"] == "INT32"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_triton_client_gets_the_same_answer_over_json(
+    triton_client: Any, direct: ort.InferenceSession, named: bool
+) -> None:
+    array = magika_input(2, 5)
+    tensor = triton.InferInput("bytes", list(array.shape), "INT32")
+    tensor.set_data_from_numpy(array, binary_data=False)
+    outputs = [triton.InferRequestedOutput("target_label", binary_data=False)] if named else None
+    result = triton_client.infer(NAME, [tensor], outputs=outputs, request_id="7")
+    assert result.get_response()["id"] == "7"
+    assert result.as_numpy("target_label").tobytes() == direct.run(None, {"bytes": array})[0].tobytes()
+
+
+def test_a_triton_client_sees_our_words_when_it_sends_binary(triton_client: Any) -> None:
+    tensor = triton.InferInput("bytes", [1, 2048], "INT32")
+    tensor.set_data_from_numpy(magika_input(1, 5))
+    with pytest.raises(triton.InferenceServerException, match="this server takes JSON only"):
+        triton_client.infer(NAME, [tensor])
