@@ -59,7 +59,7 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class RequestClasses(_Document):
-    """Requests of one service and revision since Envoy started. Each finished request is in exactly one class.
+    """Finished requests of one service and revision since Envoy started, each in exactly one class.
 
     A revision that is absent from an answer has counted nothing. See `tailbound.gateway.counting`.
     """

@@ -2,7 +2,6 @@
 
 import pytest
 from pydantic import ValidationError
-
 from tailbound.api.traffic import RequestClasses, ServiceObservation
 
 
