@@ -32,6 +32,23 @@ SPEC_HASH_ANNOTATION: Final = (
     f"{GROUP}/spec-hash"  # digest of the spec fields that the revision was made from
 )
 
+REJECTED_AT_ANNOTATION: Final = f"{GROUP}/rejected-at"  # RFC 3339; while present it is not tried again
+REJECTED_REASON_ANNOTATION: Final = f"{GROUP}/rejected-reason"  # a Reason
+REJECTED_MESSAGE_ANNOTATION: Final = f"{GROUP}/rejected-message"  # the decision and its numbers, in words
+REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user whose hand it was; absent after a verdict
+PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user whose hand it was; absent after a verdict
+
+# Hands: annotations that people set on an InferenceService. A value is a revision's name, or that name with
+# anything behind a slash, which tells a repetition from what was already acted on.
+PROMOTE_ANNOTATION: Final = f"{GROUP}/promote"  # all requests to this revision once its endpoints are ready
+ABORT_ANNOTATION: Final = f"{GROUP}/abort"  # reject this revision at once; wins over everything
+RETRY_ANNOTATION: Final = f"{GROUP}/retry"  # forget that this revision was rejected
+ROLLBACK_ANNOTATION: Final = f"{GROUP}/rollback-to"  # make this revision the stable one again
+PAUSE_ANNOTATION: Final = f"{GROUP}/pause"  # keep this revision's weight as long as the annotation is there
+HANDS: Final = (PROMOTE_ANNOTATION, ABORT_ANNOTATION, RETRY_ANNOTATION, ROLLBACK_ANNOTATION, PAUSE_ANNOTATION)
+# Set by the API server where it can: the user who last changed one of the hands.
+HANDS_BY_ANNOTATION: Final = f"{GROUP}/hands-by"
+
 # On a HardwareClass: "true" makes it the one that services without `hardware.class` get.
 DEFAULT_CLASS_ANNOTATION: Final = f"{GROUP}/is-default-class"
 # On objects that the operator created from the chart's defaults: digest of what it wrote, so that an

@@ -256,7 +256,7 @@ class Decision:
             url=status.url(world),
             traffic=self._rollover.traffic,
             stable=status.revision_status(world, stable),
-            next=status.revision_status(world, following),
+            canary=status.revision_status(world, following),
             replicas=status.total_replicas(world.deployments.values()),
             selector=status.selector(world),
             conditions=merged,

@@ -41,6 +41,18 @@ def test_defaults_of_a_service_are_stored(create: Create) -> None:
         **SERVICE["spec"],
         "resources": {"cpu": "1", "memory": "2Gi"},
         "scaling": {"min": 1},
+        "rollout": {
+            "strategy": "blueGreen",
+            "promotion": "automatic",
+            "onInconclusive": "pause",
+            "minStepTime": "30s",
+            "maxStepTime": "30m",
+            "progressDeadline": "10m",
+            "restartLimit": 3,
+            "scaleDownDelay": "30s",
+            "historyLimit": 10,
+            "analysis": {"policy": "both", "warmupRequests": 10, "minErrorRate": "1%", "dataTimeout": "1m"},
+        },
         "stopped": False,
     }
 

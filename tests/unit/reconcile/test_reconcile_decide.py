@@ -97,7 +97,7 @@ def test_status_document() -> None:
     assert status["selector"] == "tailbound.dev/service=churn"
     assert status["replicas"] == 2
     assert status["stable"] == {"revision": name, "replicas": 2, "ready": 2}
-    assert "next" not in status
+    assert "canary" not in status
     assert status["observedGeneration"] == 1
     assert [c["type"] for c in status["conditions"]] == [
         "Ready",
@@ -143,7 +143,7 @@ def test_an_edit_rolls_over_in_order() -> None:
     assert simulator.message("Ready") == f"{new} is starting; {old} still serves"
     assert (
         simulator.service["status"]["stable"]["revision"],
-        simulator.service["status"]["next"]["revision"],
+        simulator.service["status"]["canary"]["revision"],
     ) == (old, new)
 
     simulator.run_controllers()
