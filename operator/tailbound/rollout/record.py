@@ -1,12 +1,14 @@
 """What one rollout knows, as a plain JSON document for status. Readings and evidence travel together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.verdict import Evidence, Measure
 
@@ -17,8 +19,16 @@ class Record:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, extra="forbid")
 
-    readings: Readings
-    evidence: Mapping[Measure, Evidence]
+    readings: Readings | None = None
+    """None until every gateway was read once: nothing that was counted before is judged."""
+    evidence: Mapping[Measure, Evidence] = field(default_factory=dict)
+    dispersion: Mapping[Measure, Dispersion] = field(default_factory=dict)
+    """How stable's bad requests came before the candidate had any weight."""
+    unread_since: datetime | None = None
+    """The first poll in a row that said nothing."""
+    unread_why: str = ""
+    passed_at: datetime | None = None
+    """The first poll in a row at which everything had passed."""
 
 
 _ADAPTER: Final = TypeAdapter(Record)
