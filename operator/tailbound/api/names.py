@@ -24,9 +24,7 @@ COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 GATEWAY_COMPONENT: Final = "gateway"
 
 # Marks on a ControllerRevision. They outlive a lost status.
-PROMOTED_AT_ANNOTATION: Final = (
-    f"{GROUP}/promoted-at"  # RFC 3339; set once, when its traffic share of 100 was observed
-)
+PROMOTED_AT_ANNOTATION: Final = f"{GROUP}/promoted-at"  # RFC 3339; set once, when it first took over for good
 STABLE_ANNOTATION: Final = f"{GROUP}/stable"  # "true" on the last fully promoted revision, absent elsewhere
 SPEC_HASH_ANNOTATION: Final = (
     f"{GROUP}/spec-hash"  # digest of the spec fields that the revision was made from
@@ -37,6 +35,7 @@ REJECTED_REASON_ANNOTATION: Final = f"{GROUP}/rejected-reason"  # a Reason
 REJECTED_MESSAGE_ANNOTATION: Final = f"{GROUP}/rejected-message"  # the decision and its numbers, in words
 REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user whose hand it was; absent after a verdict
 PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user whose hand it was; absent after a verdict
+RETRIED_ANNOTATION: Final = f"{GROUP}/retried"  # the value of the hand `retry` that was last acted on
 
 # Hands: annotations that people set on an InferenceService. A value is a revision's name, or that name with
 # anything behind a slash, which tells a repetition from what was already acted on.

@@ -32,9 +32,7 @@ class Hands:
 
     def after(self, annotation: str) -> "Hands":
         """The hands once this annotation was acted on."""
-        return Hands(
-            self.values, self.by, (*self.handled, _key(annotation, self.values[annotation]))
-        )
+        return Hands(self.values, self.by, (*self.handled, _key(annotation, self.values[annotation])))
 
     def pauses(self, revision: str) -> bool:
         """Whether this revision is to keep its weight: a state, not a request."""

@@ -1,13 +1,14 @@
 """One step of a rollout: from what is to weights, pods, marks and words. Pure.
 
-Order everywhere: ready endpoints, then weight, then shrink. The states of a rollout from a base to a candidate:
+Order everywhere: ready endpoints, then weight, then shrink. The states of a rollout from a base to a
+candidate:
 
 | state | weight of the candidate | goes on when | to |
 |---|---|---|---|
 | Pending | 0 | no other canary is left | Starting |
 | Starting | 0 | it has the pods of its first step ready | Analysing; Promoting where there is no step |
 | Analysing | that of the step | the step has passed (`steps.py`) | the next step; behind the last Promoting |
-| Promoting | 100, once all its pods are ready | `scaleDownDelay` after every gateway was seen to apply it | Promoted |
+| Promoting | 100, once all its pods are ready | every gateway applies it since `scaleDownDelay` | Promoted |
 | Paused | as it was | the pause ends, or the hand `promote` is there | what it was |
 | any of these | 0 | a rule of `rejections.py` holds | RolledBack |
 
@@ -26,7 +27,7 @@ from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.recreate import exchange
 from tailbound.rollout.rejections import rejection_of
 from tailbound.rollout.roles import Roles, roles
-from tailbound.rollout.situation import Flow, Marking, Rejection, Situation, Step
+from tailbound.rollout.situation import Flow, Rejection, Situation, Step
 from tailbound.rollout.weights import ALL, direct, flow, weight_of
 
 

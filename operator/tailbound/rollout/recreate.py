@@ -23,9 +23,7 @@ def exchange(now: Situation, incoming: str) -> tuple[Flow, dict[str, int]] | Non
         return None
     ready = now.ready(incoming) > 0
     where = direct(now, incoming if ready else None, {incoming: ALL} if ready else {})
-    fleet = {
-        name: 0 if where.settled else state.replicas for name, state in others.items() if state.deployed
-    }
+    fleet = {name: 0 if where.settled else state.replicas for name, state in others.items() if state.deployed}
     if now.of(incoming).deployed:
         fleet[incoming] = now.of(incoming).replicas
     return where, fleet

@@ -33,9 +33,14 @@ def without(now: Situation, base: str | None, rejected: Collection[str] = ()) ->
         return Step(clearing[0], None, base, None, clearing[1], shrink=False)
     where = flow(now, base, None, 0, rejected)
     fleet = {base: now.replicas} if base is not None else {}
-    serves = where.settled and base is not None and where.target == base and now.ready(base) > 0
-    unmarked = serves and now.stable != base and now.of(base).restorable
-    return Step(where, None, base, None, fleet, shrink=False, marking=Marking(base if unmarked else None))
+    step = Step(where, None, base, None, fleet, shrink=False)
+    unmarked = _serves(now, step, base) and now.stable != base and now.of(base).restorable
+    return replace(step, marking=Marking(base if unmarked else None))
+
+
+def _serves(now: Situation, step: Step, name: str | None) -> bool:
+    """It has all requests, and every gateway sends them to a ready endpoint of it."""
+    return step.flow.settled and name is not None and step.flow.target == name and now.ready(name) > 0
 
 
 def stopped(now: Situation, who: Roles) -> Step:
@@ -75,7 +80,7 @@ def _first(now: Situation) -> Step:
     step = without(now, name)
     if name is None:
         return replace(step, rollout=now.stored)
-    done = step.marking.stable is not None
+    done = _serves(now, step, name)
     stored, begun = now.stored, RolloutState.STARTING
     if stored is None or (stored.revision, stored.from_revision, stored.state) != (name, "", begun):
         stored = RolloutStatus(state=begun, revision=name, weight=ALL, started_at=now.now)
@@ -83,7 +88,8 @@ def _first(now: Situation) -> Step:
     if done:
         stored = words.told(stored, RolloutState.PROMOTED, Reason.PROMOTED, words.serves(name))
     stable, candidate = (name, None) if done else (None, name)
-    return replace(step, rollout=stored, stable=stable, candidate=candidate, promoted=done)
+    marking = Marking(name if done else None)
+    return replace(step, rollout=stored, stable=stable, candidate=candidate, marking=marking, promoted=done)
 
 
 def _promoted(now: Situation, step: Step, name: str) -> Step:
@@ -95,7 +101,7 @@ def _promoted(now: Situation, step: Step, name: str) -> Step:
     since = (stored.progress_at or now.now) if lost else None
     deadline = now.spec.progress_deadline.timedelta
     wake = since + deadline - now.now if since is not None else None
-    serves = step.flow.settled and step.flow.target == name and now.ready(name) > 0
+    serves = _serves(now, step, name)
     return replace(
         step,
         rollout=stored.model_copy(update={"progress_at": since}),
@@ -117,8 +123,7 @@ def _rolled_back(now: Situation, name: str, base: str) -> RolloutStatus:
 def returning(now: Situation, back: Return) -> Step:
     """An older revision is scaled up, gets the weight, and then it is the stable one."""
     step, rejection = without(now, back.to), back.rejection
-    serves = step.flow.settled and step.flow.target == back.to and now.ready(back.to) > 0
-    if serves:
+    if _serves(now, step, back.to):
         ended = RolloutStatus(
             state=RolloutState.ROLLED_BACK, revision=rejection.revision, from_revision=back.to
         )
@@ -137,5 +142,7 @@ def returning(now: Situation, back: Return) -> Step:
         stored = RolloutStatus(
             state=RolloutState.PROMOTING, revision=back.to, from_revision=before_it, started_at=now.now
         )
-    returns = words.told(stored, RolloutState.PROMOTING, rejection.reason, words.returning(back.to, rejection))
+    returns = words.told(
+        stored, RolloutState.PROMOTING, rejection.reason, words.returning(back.to, rejection)
+    )
     return replace(step, rollout=returns, marking=Marking(), stable=now.stable, candidate=back.to)

@@ -11,8 +11,8 @@ The base (first row that fits):
 | revisions that were promoted once, and not rejected since | the one promoted last |
 | nothing | none: the desired revision is the first |
 
-The candidate is the desired revision, unless it is the base, is to make way for an older one, or was rejected.
-A rejection counts only while there is a base.
+The candidate is the desired revision, unless it is the base, is to make way for an older one, or was
+rejected. A rejection counts only while there is a base.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def roles(now: Situation) -> Roles:
 
 
 def _retried(now: Situation, name: str) -> bool:
-    """Whether a retry is asked for that was not acted on. The record remembers it, as a status may be lost."""
+    """Whether a retry is asked for that was not acted on. The record remembers it: a status may be lost."""
     value = now.hands.values.get(RETRY_ANNOTATION)
     return value is not None and value.partition("/")[0] == name and value != now.of(name).retried
 

@@ -23,7 +23,7 @@ class Rejection:
     """Why a revision is not tried again until somebody asks for it."""
 
     revision: str
-    reason: Reason
+    reason: str
     message: str
     by: str | None = None
     """The user whose hand it was, where that is known."""

@@ -1,13 +1,14 @@
 """The steps of a rollout: how many pods and which weight each needs, and when the next one begins.
 
-What a step with a weight below 100 does, once every gateway was seen to apply that weight (first row that fits):
+What a step with a weight below 100 does, once every gateway was seen to apply that weight (first row that
+fits):
 
 | what holds | outcome |
 |---|---|
 | the annotation `pause` names the candidate | Paused: the weight stays |
 | a gateway's counters are missing for longer than `dataTimeout` | Paused, NoData |
 | they are missing | waits: no data is no verdict |
-| `minStepTime` is over, and there is nothing to judge by, or it has passed for a request's timeout | next step |
+| `minStepTime` is over; nothing to judge by, or passed for the time that a request may take | next step |
 | `maxStepTime` is over | `onInconclusive`: Paused (a later pass still counts), next step, or rolled back |
 | the stable revision is as bad | waits, SharedBreach |
 | otherwise | waits |
@@ -145,12 +146,8 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
     rollout = step.rollout
     if rollout is None or rollout.state is RolloutState.PENDING:
         return step
-    if paused(now, rollout):
-        return _told(step, RolloutState.PAUSED, Reason.PAUSED, words.paused(rollout))
-    if awaiting(now, rollout):
-        if short(now, rollout) and now.spec.strategy is not Strategy.RECREATE:
-            return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
-        return _told(step, RolloutState.PAUSED, Reason.AWAITING_PROMOTION, words.awaiting(rollout))
+    if held(now, rollout):
+        return _held(now, step, rollout)
     if is_last(now, rollout):
         return _promoting(now, step, rollout)
     if rollout.weight == 0:
@@ -159,6 +156,14 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
         message = words.applying(rollout, level(now, rollout))
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
     return _analysing(now, step, rollout, verdict)
+
+
+def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
+    if paused(now, rollout):
+        return _told(step, RolloutState.PAUSED, Reason.PAUSED, words.paused(rollout))
+    if short(now, rollout) and now.spec.strategy is not Strategy.RECREATE:
+        return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
+    return _told(step, RolloutState.PAUSED, Reason.AWAITING_PROMOTION, words.awaiting(rollout))
 
 
 def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
@@ -208,7 +213,9 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     ready = now.ready(rollout.revision) > 0
     if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled or not ready:
         return _told(step, RolloutState.PROMOTING, reason, words.promoting(rollout, delay))
-    done = words.told(rollout, RolloutState.PROMOTED, reason if by_hand else Reason.PROMOTED, words.promoted(rollout))
+    done = words.told(
+        rollout, RolloutState.PROMOTED, reason if by_hand else Reason.PROMOTED, words.promoted(rollout)
+    )
     return replace(
         step,
         rollout=done.model_copy(update={"progress_at": None}),

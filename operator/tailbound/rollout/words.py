@@ -1,6 +1,5 @@
 """What is said about a rollout. No count or time that changes by itself: an idle service writes nothing."""
 
-from tailbound.api.conditions import Reason
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
 from tailbound.rollout.analysis import Verdict
@@ -11,7 +10,7 @@ from tailbound.rollout.verdict import Finding, Measure
 _BAD = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
 
 
-def told(rollout: RolloutStatus, state: RolloutState, reason: Reason, message: str) -> RolloutStatus:
+def told(rollout: RolloutStatus, state: RolloutState, reason: str, message: str) -> RolloutStatus:
     """The rollout in this state, and why."""
     return rollout.model_copy(update={"state": state, "reason": reason, "message": message})
 
@@ -40,14 +39,15 @@ def applying(rollout: RolloutStatus, weight: int) -> str:
 
 def analysing(rollout: RolloutStatus, steps: int) -> str:
     """No verdict yet."""
-    return (
-        f"{rollout.revision} gets {rollout.weight} percent of the requests, step {rollout.step + 1} of {steps}"
-    )
+    step = f"step {rollout.step + 1} of {steps}"
+    return f"{rollout.revision} gets {rollout.weight} percent of the requests, {step}"
 
 
 def passed(rollout: RolloutStatus, weight: int) -> str:
     """The next step begins."""
-    return f"{rollout.revision} passed with {rollout.weight} percent of the requests; {weight} percent is next"
+    return (
+        f"{rollout.revision} passed with {rollout.weight} percent of the requests; {weight} percent is next"
+    )
 
 
 def shared(rollout: RolloutStatus) -> str:
@@ -140,7 +140,9 @@ def condemned(finding: Finding, counted: Tally) -> str:
         ("beyond the SLA since a later step", finding.late, limits.late),
         ("worse than stable", finding.relative, limits.relative),
     )
-    numbers = ", ".join(f"{what} {value:.1f} of {limit:.1f}" for what, value, limit in tests if value >= limit)
+    numbers = ", ".join(
+        f"{what} {value:.1f} of {limit:.1f}" for what, value, limit in tests if value >= limit
+    )
     return (
         f"{counted.bad:g} of {counted.judged:g} requests were {_BAD[finding.objective.measure]}, and the SLA "
         f"allows {finding.objective.allowed:.4g} of all (evidence: {numbers})"

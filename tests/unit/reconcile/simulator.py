@@ -185,8 +185,8 @@ class Simulator:
             self.touch(self.service)
         return plan
 
-    def settle(self, rounds: int = 40) -> None:
-        """Everything works: pods become ready, gateways follow, until a decision changes nothing."""
+    def settle(self, rounds: int = 60) -> None:
+        """Everything works: pods become ready, gateways follow, time passes, until nothing changes any more."""
         for gateway in self.gateways.values():
             gateway.readable = True
         for _ in range(rounds):
@@ -196,8 +196,11 @@ class Simulator:
             for name in self.gateways:
                 self.sync(name)
             plan = self.reconcile()
-            if not plan.writes and plan.status is None:
+            if plan.writes or plan.status is not None:
+                continue
+            if plan.requeue_after is None:
                 return
+            self.now += plan.requeue_after
         raise AssertionError(f"no fixed point after {rounds} rounds: {plan}")
 
     # The API server.
