@@ -186,7 +186,7 @@ class Simulator:
         return plan
 
     def settle(self, rounds: int = 60) -> None:
-        """Everything works: pods become ready, gateways follow, time passes, until nothing changes any more."""
+        """Everything works: pods get ready, gateways follow, time passes, until nothing changes any more."""
         for gateway in self.gateways.values():
             gateway.readable = True
         for _ in range(rounds):

@@ -238,7 +238,7 @@ def test_record_is_plain_json_and_comes_back_bit_by_bit() -> None:
 @pytest.mark.parametrize(
     ("document", "field"),
     [
-        ({}, "readings"),
+        ({"readings": {}}, "readings.byPod"),
         ({"readings": {"byPod": {}}, "evidence": {"latency": {"canary": 3}}}, "evidence.latency.canary"),
         ({"readings": {"byPod": {}}, "evidence": {}, "more": 1}, "more"),
     ],
