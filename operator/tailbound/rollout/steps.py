@@ -150,12 +150,24 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
         return _held(now, step, rollout)
     if is_last(now, rollout):
         return _promoting(now, step, rollout)
+    return _at_a_step(now, step, rollout, verdict)
+
+
+def _at_a_step(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
     if rollout.weight == 0:
         return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
+    if _without_data(now, verdict):
+        return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict))
     if rollout.step_started_at is None:
         message = words.applying(rollout, level(now, rollout))
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
     return _analysing(now, step, rollout, verdict)
+
+
+def _without_data(now: Situation, verdict: Verdict) -> bool:
+    """Counters are missing for too long."""
+    timeout = now.spec.analysis.data_timeout.timedelta
+    return verdict.unread_since is not None and now.now >= verdict.unread_since + timeout
 
 
 def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
@@ -169,10 +181,7 @@ def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
 def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
     assert rollout.step_started_at is not None
     elapsed, spec = now.now - rollout.step_started_at, now.spec
-    if verdict.unread_since is not None:
-        if now.now >= verdict.unread_since + spec.analysis.data_timeout.timedelta:
-            return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict))
-    elif elapsed >= spec.min_step_time.timedelta and verdict.passes(now.now, now.timeout):
+    if elapsed >= spec.min_step_time.timedelta and verdict.passes(now.now, now.timeout):
         return _next(now, step, rollout)
     if elapsed >= spec.max_step_time.timedelta:
         if spec.on_inconclusive is OnInconclusive.PROMOTE and verdict.outcome is not Outcome.HOLD:
