@@ -14,7 +14,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=line
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries images quick lint types contracts crds crd-check unit runtime \
-        integration e2e cluster-up cluster-down
+        integration e2e cluster-up cluster-down bench-rollout
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -96,3 +96,6 @@ packages: ## Install the Debian packages that are missing
 	 echo "installing$$missing"; \
 	 apt-get update --quiet=2 && \
 	 DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends $$missing
+
+bench-rollout: $(INSTALLED) ## Canary verdict against the rules of other projects, simulated
+	$(BIN)/python -m e2e.bench.rollout
