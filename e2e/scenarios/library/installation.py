@@ -25,6 +25,8 @@ RELEASE: Final = "tailbound"
 REPOSITORY: Final = Path(__file__).parents[3]
 CHART: Final = REPOSITORY / "charts" / "tailbound"
 VALUES: Final = Path(__file__).parents[1] / "values.yaml"
+# Name of our own cluster, to have one beside that of the demo.
+NAME_VARIABLE: Final = "TAILBOUND_CLUSTER"
 # Where the images of a cluster that KUBECONFIG names come from; our own cluster has them loaded.
 REGISTRY_VARIABLE: Final = "TAILBOUND_IMAGE_REGISTRY"
 LOCAL_REGISTRY: Final = "localhost"
@@ -40,7 +42,7 @@ def installed_world(scratch: Path, shared: Path) -> World:
 
     `scratch` is a folder of this process alone. Processes that give the same folder `shared` install once.
     """
-    cluster = Cluster.current() if os.environ.get("KUBECONFIG") else OwnCluster(Layout(DEFAULT_NAME))
+    cluster = Cluster.current() if os.environ.get("KUBECONFIG") else own_cluster()
     with _once(shared) as first:
         if first and isinstance(cluster, OwnCluster):
             cluster.up()
@@ -93,10 +95,8 @@ def uninstall(world: World) -> None:
 
 
 def own_cluster() -> OwnCluster:
-    """The cluster of our own, for scenarios that are marked needs_own_cluster."""
-    cluster = Cluster.current()
-    assert isinstance(cluster, OwnCluster), "mark the scenario needs_own_cluster"
-    return cluster
+    """The cluster of our own, up or not; scenarios that ask for it are marked needs_own_cluster."""
+    return OwnCluster(Layout(os.environ.get(NAME_VARIABLE, DEFAULT_NAME)))
 
 
 @contextmanager
