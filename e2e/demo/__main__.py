@@ -86,9 +86,9 @@ def prepare(cluster: OwnCluster, story: Story) -> None:
     story.tell("bringing up a one-node Kubernetes (the first time, this builds it from source) ...")
     cluster.up()
     story.tell("building the images that changed and loading them ...")
-    cluster.load_images()
+    tag = setting.load_images(cluster)
     story.tell("helm install tailbound charts/tailbound ...")
-    setting.install(cluster)
+    setting.install(cluster, tag)
     setting.furnish(cluster)
     checks = [line for line in setting.helm_test(cluster).splitlines() if line.startswith(("ok:", "FAILED:"))]
     for line in checks:
@@ -152,7 +152,7 @@ def summarise(story: Story, outcome: rollover.Outcome, figures: speed.Figures) -
     good_single = story.judge_speed(
         slowest < ONE_SERVICE_SECONDS, f"a Deployment took {slowest * 1000:.0f} ms"
     )
-    good_burst = story.judge(
+    good_burst = story.judge_speed(
         figures.burst_seconds < BURST_SECONDS, f"the burst took {figures.burst_seconds:.1f} s"
     )
     good_weight = story.judge_speed(
