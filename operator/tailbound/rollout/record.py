@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from tailbound.rollout.bursts import Dispersion, Factor
+from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.verdict import Evidence, Measure
 
@@ -32,8 +32,8 @@ class Record:
 
     readings: Readings
     evidence: Mapping[Measure, Evidence]
-    factors: Mapping[Measure, Factor]
-    """Measured once, as the rollout began: evidence of one rollout is deflated by one factor."""
+    dispersion: Mapping[Measure, Dispersion]
+    """Of stable: its history, continued during the rollout only until bursts are measured."""
 
 
 _HISTORY: Final = TypeAdapter(History)

@@ -32,9 +32,8 @@ def judged(traffic: Traffic, run: int, policy: Policy) -> tuple[int, int]:
         evidence = evidence.after(
             Tally(int(traffic.canary[run, number]), int(traffic.canary_bad[run, number])),
             Tally(int(traffic.stable[run, number]), int(traffic.stable_bad[run, number])),
-            factor=factor.value,
         )
-        outcome = judge(P99, evidence, policy, limits, stable_serves=True).outcome
+        outcome = judge(P99, evidence.deflated(factor.value), policy, limits, stable_serves=True).outcome
         if outcome is Outcome.ROLL_BACK and rolled_back == rule.NEVER:
             rolled_back = number
         if outcome is Outcome.HOLD and held == rule.NEVER:

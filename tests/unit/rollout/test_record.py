@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from tailbound.rollout.bursts import Dispersion, Factor
+from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.counters import Classes, Reading
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.polls import Readings
@@ -15,8 +15,8 @@ from tailbound.rollout.verdict import Evidence, Measure
 READINGS = Readings({"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})})
 RECORD = Record(
     READINGS,
-    {Measure.LATENCY: Evidence().after(Tally(10, 1), Tally(90, 2), factor=1.7).next_step()},
-    {Measure.LATENCY: Factor(1.7, True, "bursts")},
+    {Measure.LATENCY: Evidence().after(Tally(10, 1), Tally(90, 2)).next_step()},
+    {Measure.LATENCY: Dispersion().after(Tally(90, 2))},
 )
 HISTORY = History(READINGS, {Measure.ERRORS: Dispersion().after(Tally(70, 3))})
 
@@ -30,7 +30,7 @@ def test_document_is_plain_json_and_comes_back_bit_by_bit(
     assert '"timedOut": 3' in text
 
 
-EMPTY: dict[str, Any] = {"readings": {"byPod": {}}, "evidence": {}, "factors": {}}
+EMPTY: dict[str, Any] = {"readings": {"byPod": {}}, "evidence": {}, "dispersion": {}}
 
 
 @pytest.mark.parametrize(
