@@ -104,13 +104,14 @@ class OwnCluster(Cluster):
         self.load_archives(build(image) for image in project_images())
 
     def load_archives(self, archives: Iterable[Path]) -> None:
-        """Load image archives into the node's container runtime; one of the same path is loaded once."""
-        record = self.layout.state / "loaded-images.json"
-        loaded: list[str] = json.loads(record.read_text()) if record.exists() else []
+        """Load image archives, named IMAGE-CONTENT.tar, save those whose content was the last to be loaded."""
+        record = self.layout.state / "image-contents.json"
+        loaded: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
         for archive in archives:
-            if str(archive) not in loaded:
+            image, _, content = archive.stem.rpartition("-")
+            if loaded.get(image) != content:
                 self._node.import_image(archive)
-                loaded.append(str(archive))
+                loaded[image] = content
                 record.write_text(json.dumps(loaded))
 
     def tag_image(self, reference: str, other: str) -> None:

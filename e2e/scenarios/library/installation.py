@@ -12,6 +12,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.images import OPERATOR_IMAGE, RUNTIME_IMAGE
 from e2e.cluster.layout import DEFAULT_NAME, Layout
 from e2e.cluster.own import OwnCluster
+from e2e.demo.setting import load_images
 from e2e.scenarios.library import pods
 from e2e.scenarios.library.api import Api
 from e2e.scenarios.library.audit import AuditLog
@@ -44,19 +45,26 @@ def installed_world(scratch: Path, shared: Path) -> World:
     """
     cluster = Cluster.current() if os.environ.get("KUBECONFIG") else own_cluster()
     with _once(shared) as first:
-        if first and isinstance(cluster, OwnCluster):
-            cluster.up()
-            cluster.load_images()
-            for image in (OPERATOR_IMAGE, RUNTIME_IMAGE):
-                cluster.tag_image(image, f"{image.rsplit(':', 1)[0]}:{NEXT_TAG}")
-        world = connect(cluster, scratch)
         if first:
-            upgrade(world)
+            tag = _prepare(cluster) if isinstance(cluster, OwnCluster) else TAG
+            (shared / "tag").write_text(tag)
+        world = connect(cluster, scratch, (shared / "tag").read_text())
+        if first:
+            upgrade(world, world.tag)
             pods.deploy(world.api, registry(), TAG)
     return world
 
 
-def connect(cluster: Cluster, scratch: Path) -> World:
+def _prepare(cluster: OwnCluster) -> str:
+    """Bring the cluster up with today's images in it; the tag that names their content."""
+    cluster.up()
+    tag = load_images(cluster)
+    for image in (OPERATOR_IMAGE, RUNTIME_IMAGE):
+        cluster.tag_image(image, f"{image.rpartition(':')[0]}:{NEXT_TAG}")
+    return tag
+
+
+def connect(cluster: Cluster, scratch: Path, tag: str) -> World:
     """The world of a cluster in which everything is there already."""
     kubectl = Kubectl(binaries.program("kubectl"), cluster.kubeconfig)
     api = Api(cluster.kubeconfig, scratch / "discovery.json")
@@ -67,6 +75,7 @@ def connect(cluster: Cluster, scratch: Path) -> World:
         store=Store(api, pods.NAMESPACE),
         client=Client(kubectl, pods.NAMESPACE),
         audit=AuditLog(cluster.audit_log) if isinstance(cluster, OwnCluster) else None,
+        tag=tag,
     )
 
 
@@ -75,7 +84,7 @@ def registry() -> str:
     return os.environ.get(REGISTRY_VARIABLE, LOCAL_REGISTRY)
 
 
-def upgrade(world: World, tag: str = TAG) -> None:
+def upgrade(world: World, tag: str) -> None:
     """Install, or upgrade to this tag; returns when operator and gateways are ready."""
     world.helm.run(
         *("upgrade", "--install", RELEASE, str(CHART), "-n", SYSTEM, "--create-namespace"),
