@@ -104,7 +104,7 @@ class OwnCluster(Cluster):
         self.load_archives(build(image) for image in project_images())
 
     def load_archives(self, archives: Iterable[Path]) -> None:
-        """Load image archives, named IMAGE-CONTENT.tar, save those whose content was the last to be loaded."""
+        """Load image archives, named IMAGE-CONTENT.tar, save those that were the last to be loaded."""
         record = self.layout.state / "image-contents.json"
         loaded: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
         for archive in archives:
