@@ -93,7 +93,7 @@ class ObjectStore:
         return True
 
     def gone(self, namespace: str, name: str, uid: str) -> bool:
-        """Take in that an object is gone since a version later than the known one. False if it is not here."""
+        """Take in that an object is gone since some later version than the known one. False if not here."""
         known = self.get(namespace, name)
         return known is not None and uid_of(known) == uid and self.remove(known, version_of(known) + 1)
 

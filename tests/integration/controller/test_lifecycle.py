@@ -234,7 +234,7 @@ async def test_invalid_object_from_before_a_rule_says_so_and_disturbs_nobody(
 
         await environment.until("the loose schema", stored_at_last)
     finally:
-        environment.control_plane.kubectl("replace", "-f", "-", stdin=json.dumps(original))
+        environment.control_plane.kubectl("replace", "-f", "-", input=json.dumps(original))
     async with environment.running(), kubelet(environment):
         await environment.create("churn")
         await environment.until_service("churn", is_ready, "Ready")
