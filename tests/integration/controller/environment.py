@@ -325,8 +325,12 @@ async def _serve_deployment(environment: Environment, deployment: Object) -> Non
                 },
             },
         )
-    if replicas and await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"]) is None:
+    found = await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"])
+    if found is None:
         await cluster.insert(ENDPOINT_SLICES, _slice(deployment))
+    elif len(found["endpoints"]) != replicas:
+        endpoints = _slice(deployment)["endpoints"]
+        await cluster.replace(ENDPOINT_SLICES, {**found, "endpoints": endpoints})
 
 
 def _slice(deployment: Object) -> Object:
@@ -337,7 +341,10 @@ def _slice(deployment: Object) -> Object:
         "kind": "EndpointSlice",
         "metadata": {"namespace": meta["namespace"], "name": meta["name"], "labels": labels},
         "addressType": "IPv4",
-        "endpoints": [{"addresses": ["10.244.0.9"], "conditions": {"ready": True}}],
+        "endpoints": [
+            {"addresses": [f"10.244.0.{index + 1}"], "conditions": {"ready": True}}
+            for index in range(deployment["spec"]["replicas"])
+        ],
         "ports": [{"name": "http", "port": 8080}],
     }
 
