@@ -100,19 +100,20 @@ class OwnCluster(Cluster):
         return faults
 
     def load_images(self) -> None:
-        """Build the project's images and load those that changed since the last time."""
-        self.load_archives(build(image) for image in project_images())
-
-    def load_archives(self, archives: Iterable[Path]) -> None:
-        """Load image archives, named IMAGE-CONTENT.tar, save those that were the last to be loaded."""
+        """Build the project's images and load those whose content was not the last to be loaded."""
         record = self.layout.state / "image-contents.json"
         loaded: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
-        for archive in archives:
-            image, _, content = archive.stem.rpartition("-")
-            if loaded.get(image) != content:
-                self._node.import_image(archive)
-                loaded[image] = content
+        for image in project_images():
+            archive = build(image)
+            if loaded.get(image.name) != archive.name:
+                self.load_archives([archive])
+                loaded[image.name] = archive.name
                 record.write_text(json.dumps(loaded))
+
+    def load_archives(self, archives: Iterable[Path]) -> None:
+        """Load image archives into the node's container runtime."""
+        for archive in archives:
+            self._node.import_image(archive)
 
     def tag_image(self, reference: str, other: str) -> None:
         """Give a loaded image a further name: what a new release of the same content looks like."""
