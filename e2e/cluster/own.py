@@ -150,8 +150,7 @@ class OwnCluster(Cluster):
         self._daemons.group.create()
         network.create(self.layout)
         self._node.start_runtime()
-        for archive in archives:
-            self._node.import_image(archive)
+        self.load_archives(archives)
         self._control_plane.launch()
         self._node.start_kubelet()
         self._node.start_proxy()
