@@ -19,8 +19,7 @@ def main() -> int:
     """Bring our cluster up with the chart in it, measure, and remove what was measured."""
     cluster = OwnCluster(Layout(DEFAULT_NAME))
     cluster.up()
-    cluster.load_images()
-    setting.install(cluster)
+    setting.install(cluster, setting.load_images(cluster))
     before = os.getloadavg()[0]
     try:
         figures = speed.measure(cluster)

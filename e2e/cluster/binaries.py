@@ -18,6 +18,7 @@ from pathlib import Path
 
 TOOLS = Path(__file__).parent / "tools"
 GO_TOOLCHAIN = "go1.27.3"
+GO_FOLDER = "/usr/local/go/bin"
 KUBERNETES_VERSION = "v1.37.2"
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
@@ -158,7 +159,7 @@ def _build(module: Module, target: Path) -> None:
 
 
 def _go() -> str:
-    found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    found = shutil.which("go") or shutil.which("go", path=GO_FOLDER)
     if found is None:
-        raise BuildError("no `go` on PATH nor in /usr/local/go/bin: install Go 1.21 or newer from go.dev/dl")
+        raise BuildError(f"no `go` on PATH nor in {GO_FOLDER}: install Go 1.21 or newer from go.dev/dl")
     return found

@@ -28,14 +28,14 @@ def build(image: Image) -> Path:
     """
     with tempfile.TemporaryDirectory(prefix="tailbound-image-") as folder:
         context = Path(folder)
-        digest = _stage(image, context)
-        target = _archive(image, digest)
+        content = _stage(image, context)
+        target = _archive(image, content)
         with file_lock(_folder() / f"{image.name}.lock"):
             if not target.exists():
                 print(f"building image {image.name} ...", file=sys.stderr, flush=True)
                 parents = {argument: _present(parent) for argument, parent in image.parents.items()}
-                _build(image, context, digest, {**image.arguments, **parents})
-                _save(image, digest, target)
+                _build(image, context, content, {**image.arguments, **parents})
+                _save(image, content, target)
     return target
 
 
@@ -43,12 +43,12 @@ def _folder() -> Path:
     return cache_folder() / "images"
 
 
-def _archive(image: Image, digest: str) -> Path:
-    return _folder() / f"{image.name}-{digest}.tar"
+def _archive(image: Image, content: str) -> Path:
+    return _folder() / f"{image.name}-{content}.tar"
 
 
-def _tag(image: Image, digest: str) -> str:
-    return f"localhost/cache/{image.name}:{digest}"
+def _tag(image: Image, content: str) -> str:
+    return f"localhost/cache/{image.name}:{content}"
 
 
 def _present(image: Image) -> str:
@@ -61,7 +61,7 @@ def _present(image: Image) -> str:
     return tag
 
 
-def _build(image: Image, context: Path, digest: str, arguments: dict[str, str]) -> None:
+def _build(image: Image, context: Path, content: str, arguments: dict[str, str]) -> None:
     certificates = f"{CERTIFICATES}:{CERTIFICATES}:ro"
     _buildah(
         "build",
@@ -72,15 +72,15 @@ def _build(image: Image, context: Path, digest: str, arguments: dict[str, str]) 
         *(("--volume", certificates) if CERTIFICATES.exists() else ()),
         *(f"--build-arg={name}={value}" for name, value in arguments.items()),
         f"--file={image.containerfile}",
-        f"--tag={_tag(image, digest)}",
+        f"--tag={_tag(image, content)}",
         str(context),
     )
 
 
-def _save(image: Image, digest: str, target: Path) -> None:
+def _save(image: Image, content: str, target: Path) -> None:
     staging = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        _buildah("push", _tag(image, digest), f"docker-archive:{staging}:{image.reference}")
+        _buildah("push", _tag(image, content), f"docker-archive:{staging}:{image.reference}")
         for outdated in _folder().glob(f"{image.name}-{'[0-9a-f]' * 16}.tar"):
             outdated.unlink()
         staging.rename(target)
@@ -112,7 +112,7 @@ def _stage(image: Image, context: Path) -> str:
     if image.prepare is not None:
         output([sys.executable, image.prepare, context], timeout_seconds=BUILD_TIMEOUT_SECONDS)
     for parent in image.parents.values():
-        content.update(_digest(parent).encode())
+        content.update(digest(parent).encode())
     content.update(repr(sorted(image.arguments.items())).encode())
     for file in _files(context):
         with file.open("rb") as handle:
@@ -121,7 +121,8 @@ def _stage(image: Image, context: Path) -> str:
     return content.hexdigest()[:16]
 
 
-def _digest(image: Image) -> str:
+def digest(image: Image) -> str:
+    """The name of the image's content."""
     with tempfile.TemporaryDirectory(prefix="tailbound-image-") as folder:
         return _stage(image, Path(folder))
 

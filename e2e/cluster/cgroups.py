@@ -16,6 +16,8 @@ MOUNT = Path("/sys/fs/cgroup")
 DAEMONS = "daemons"
 _TRACKERS = ("pids", "freezer", "memory", "cpu")
 KILL_TIMEOUT_SECONDS = 30
+# Eight times what a process gets, in version 1 and in version 2.
+CPU_WEIGHTS = {"cpu.shares": 8192, "cpu.weight": 800}
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class ControlGroup:
         for tree in self.trees():
             tree.mkdir(exist_ok=True)
             _inherit_cpuset(tree)
+            _weigh(tree)
         self.daemons.mkdir(exist_ok=True)
 
     def processes(self) -> set[int]:
@@ -116,6 +119,13 @@ def _inherit_cpuset(tree: Path) -> None:
         own, parent = tree / name, tree.parent / name
         if own.exists() and not own.read_text().strip() and parent.exists():
             own.write_text(parent.read_text())
+
+
+def _weigh(tree: Path) -> None:
+    """Its pods together would get the CPU time of one process beside the others of this machine."""
+    for name, weight in CPU_WEIGHTS.items():
+        if (tree / name).exists():
+            (tree / name).write_text(str(weight))
 
 
 def _delegate_controllers(root: Path) -> None:

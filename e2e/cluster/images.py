@@ -1,7 +1,7 @@
 """The container images: which there are, and what each is made of.
 
 Those of the project are built from the Containerfiles that users build, on our own base; folders of
-e2e/images hold further ones on top of the operator's, for tests only. A folder may hold prepare.py: run as
+e2e/images hold further ones on the same base, for tests only. A folder may hold prepare.py: run as
 `python prepare.py FOLDER`, it adds generated files to the build context.
 """
 
@@ -68,22 +68,26 @@ def project_images() -> list[Image]:
         arguments={"ONNXRUNTIME": "onnxruntime"},
     )
     folders = sorted(file.parent for file in TEST_IMAGES.glob("*/Containerfile"))
-    return [operator, runtime, *(_for_tests(folder, operator) for folder in folders)]
+    return [operator, runtime, *(_for_tests(folder, base) for folder in folders)]
 
 
 def _own(name: str, reference: str, files: Mapping[str, Path]) -> Image:
     return Image(name, reference, Path(__file__).parent / "containerfiles" / name / "Containerfile", files)
 
 
-def _for_tests(folder: Path, operator: Image) -> Image:
+def _for_tests(folder: Path, base: Image) -> Image:
     name = folder.name.replace("_", "-")
     prepare = folder / PREPARE
     return Image(
         name=name,
         reference=f"localhost/tailbound-{name}:e2e",
         containerfile=folder / "Containerfile",
-        files={entry.name: entry for entry in folder.iterdir() if entry.name not in (PREPARE, "__pycache__")},
-        parents={"OPERATOR_IMAGE": operator},
+        files={
+            **{entry.name: entry for entry in folder.iterdir() if entry.name not in (PREPARE, "__pycache__")},
+            **_from_repository("constraints.txt"),
+        },
+        # Not on the operator's image: an edit of the operator leaves them alone.
+        parents={"BASE": base},
         prepare=prepare if prepare.exists() else None,
     )
 

@@ -9,7 +9,7 @@ import signal
 
 from e2e.cluster.controlplane import SERVICE_RANGE
 from e2e.cluster.layout import NODE_NAME, Layout
-from e2e.cluster.processes import output, wait_for
+from e2e.cluster.processes import ProcessError, output, wait_for
 
 KILL_TIMEOUT_SECONDS = 20
 
@@ -37,9 +37,12 @@ def delete(layout: Layout) -> None:
     """Remove namespace and pair if they exist, with every process still inside."""
     if layout.network_namespace_path.exists():
         wait_for(f"network namespace {layout.name} empty", lambda: _kill_inside(layout), KILL_TIMEOUT_SECONDS)
-        output(("ip", "netns", "delete", layout.network_namespace))
-    if _interface_exists(layout):
+    try:
         output(("ip", "link", "delete", layout.host_interface))
+    except ProcessError:  # none there, or just going with a namespace that was deleted before
+        wait_for(f"{layout.host_interface} gone", lambda: not _interface_exists(layout), KILL_TIMEOUT_SECONDS)
+    if layout.network_namespace_path.exists():
+        output(("ip", "netns", "delete", layout.network_namespace))
 
 
 def remains(layout: Layout) -> list[str]:

@@ -100,18 +100,20 @@ class OwnCluster(Cluster):
         return faults
 
     def load_images(self) -> None:
-        """Build the project's images and load those that changed since the last time."""
-        self.load_archives(build(image) for image in project_images())
+        """Build the project's images and load those whose content was not the last to be loaded."""
+        record = self.layout.state / "image-contents.json"
+        loaded: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
+        for image in project_images():
+            archive = build(image)
+            if loaded.get(image.name) != archive.name:
+                self.load_archives([archive])
+                loaded[image.name] = archive.name
+                record.write_text(json.dumps(loaded))
 
     def load_archives(self, archives: Iterable[Path]) -> None:
-        """Load image archives into the node's container runtime; one of the same path is loaded once."""
-        record = self.layout.state / "loaded-images.json"
-        loaded: list[str] = json.loads(record.read_text()) if record.exists() else []
+        """Load image archives into the node's container runtime."""
         for archive in archives:
-            if str(archive) not in loaded:
-                self._node.import_image(archive)
-                loaded.append(str(archive))
-                record.write_text(json.dumps(loaded))
+            self._node.import_image(archive)
 
     def tag_image(self, reference: str, other: str) -> None:
         """Give a loaded image a further name: what a new release of the same content looks like."""
@@ -148,8 +150,7 @@ class OwnCluster(Cluster):
         self._daemons.group.create()
         network.create(self.layout)
         self._node.start_runtime()
-        for archive in archives:
-            self._node.import_image(archive)
+        self.load_archives(archives)
         self._control_plane.launch()
         self._node.start_kubelet()
         self._node.start_proxy()

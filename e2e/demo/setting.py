@@ -1,11 +1,14 @@
 """What the demo stands on: the chart, a model store and a client pod in the cluster."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Final
 
-from e2e.cluster import Cluster, binaries
+from e2e.cluster import OPERATOR_IMAGE, RUNTIME_IMAGE, Cluster, OwnCluster, binaries
+from e2e.cluster.building import build
 from e2e.cluster.controlplane import POD_RANGE, SERVICE_RANGE
+from e2e.cluster.images import project_images
 from e2e.cluster.processes import output
 
 ROOT: Final = Path(__file__).parents[2]
@@ -19,14 +22,28 @@ CLIENT_POD: Final = "client"
 INSTALL_TIMEOUT_SECONDS: Final = 180
 
 
-def install(cluster: Cluster) -> None:
+def load_images(cluster: OwnCluster) -> str:
+    """Build and load the project's images. The tag that is returned names their content.
+
+    So an upgrade to other images is one for Kubernetes, too: of the tag `e2e` it thinks that it has it.
+    """
+    cluster.load_images()
+    images = [image for image in project_images() if image.reference in (OPERATOR_IMAGE, RUNTIME_IMAGE)]
+    contents = "".join(build(image).name for image in images)
+    tag = hashlib.sha256(contents.encode()).hexdigest()[:12]
+    for image in images:
+        cluster.tag_image(image.reference, f"{image.reference.rpartition(':')[0]}:{tag}")
+    return tag
+
+
+def install(cluster: Cluster, tag: str) -> None:
     """Install or upgrade the chart, and wait until operator and gateway are ready."""
     output(
         [
             *(binaries.program("helm"), "--kubeconfig", cluster.kubeconfig),
             *("upgrade", "--install", "tailbound", ROOT / "charts" / "tailbound"),
             *("--namespace", SYSTEM, "--create-namespace"),
-            *("--set", "image.registry=localhost,image.tag=e2e"),
+            *("--set", f"image.registry=localhost,image.tag={tag}"),
             *("--set", f"fetch.allowedHosts={{{STORE_HOST}}}"),
             *("--set", f"fetch.deniedCIDRs={{{SERVICE_RANGE},{POD_RANGE}}}"),
             *("--wait", f"--timeout={INSTALL_TIMEOUT_SECONDS}s"),

@@ -2,38 +2,49 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from e2e.scenarios.library.api import Object, conditions
-from e2e.scenarios.library.scene import CHILD_KINDS, SERVICE_LABEL, Scene, restarts
+from e2e.scenarios.library.api import Object, conditions, names
+from e2e.scenarios.library.models import Model
+from e2e.scenarios.library.scene import SERVICE_LABEL, Scene, restarts
 from e2e.scenarios.library.waiting import Unmet, stays
 
 FOREIGN = "example.com/owner"
 
 
-def test_child_deleted_by_hand_comes_back(scene: Scene) -> None:
+@pytest.mark.parametrize("kind", ["Deployment", "Service", "PodDisruptionBudget"])
+def test_child_deleted_by_hand_comes_back(scene: Scene, kind: str) -> None:
     model = scene.model(slope=2.0)
-    scene.serve("mended", model, scaling={"min": 2})
-    children = [
-        (kind, child["metadata"]["name"], child["metadata"]["uid"])
-        for kind in CHILD_KINDS
-        for child in scene.children("mended")[kind]
-    ]
-    # Revision, Deployment, headless Service, the named Service, PodDisruptionBudget.
-    assert len(children) == 5, children
-    for kind, name, uid in children:
-        scene.api.delete(kind, name, scene.namespace)
-
-        def replaced(kind: str = kind, name: str = name, uid: str = uid) -> Object | Unmet:
-            found = scene.api.get(kind, name, scene.namespace)
-            return (
-                found if found is not None and found["metadata"]["uid"] != uid else Unmet("it is not there")
-            )
-
-        scene.wait(f"new {kind} {name}", replaced, 60)
-        scene.ready("mended")
+    scene.serve("mended", model, scaling={"min": 2 if kind == "PodDisruptionBudget" else 1})
+    children = scene.children("mended")[kind]
+    # The Services are the revision's headless one, and the one that bears the service's name.
+    assert len(children) == (2 if kind == "Service" else 1)
+    for child in children:
+        scene.api.delete(kind, child["metadata"]["name"], scene.namespace)
+    for child in children:
+        scene.wait(f"a new {kind}", partial(_replaced, scene, kind, child), 60)
+    scene.ready("mended")
     scene.predicts("mended", model)
+
+
+def _replaced(scene: Scene, kind: str, old: Object) -> Object | Unmet:
+    found = scene.api.get(kind, old["metadata"]["name"], scene.namespace)
+    if found is None or found["metadata"]["uid"] == old["metadata"]["uid"]:
+        return Unmet("it is not there")
+    return found
+
+
+def test_lost_record_of_a_revision_is_replaced_by_a_rollover(scene: Scene) -> None:
+    model = scene.model(slope=2.0)
+    lost = scene.serve("recorded", model)["status"]["stable"]["revision"]
+    with scene.world.client.load(scene.namespace, "recorded") as load:
+        scene.api.delete("ControllerRevision", lost, scene.namespace)
+        scene.gone("Deployment", lost)
+        revision = scene.ready("recorded")["status"]["stable"]["revision"]
+    load.assert_flawless(at_least=20)
+    assert names(scene.children("recorded")["ControllerRevision"]) == [revision]
 
 
 def test_foreign_labels_and_annotations_outlive_our_writes(scene: Scene) -> None:
@@ -124,9 +135,8 @@ def foreign_deployment(namespace: str, name: str) -> Object:
     }
 
 
-def _revision_name(scene: Scene, name: str) -> str:
+def _revision_name(scene: Scene, name: str, model: Model) -> str:
     """The name that the first revision of this service gets: found by making it once."""
-    model = scene.model(slope=7.0)
     scene.apply(name, model)
     revision = scene.wait(
         "first revision",
@@ -152,9 +162,9 @@ FOREIGN_OBJECTS: dict[str, Callable[[str, str], Object]] = {
 
 @pytest.mark.parametrize("kind", FOREIGN_OBJECTS)
 def test_object_of_somebody_else_stalls_the_service_and_stays_untouched(scene: Scene, kind: str) -> None:
-    taken = "taken" if kind == "Service" else _revision_name(scene, "taken")
-    theirs = scene.api.create(FOREIGN_OBJECTS[kind](scene.namespace, taken))
     model = scene.model(slope=7.0)
+    taken = "taken" if kind == "Service" else _revision_name(scene, "taken", model)
+    theirs = scene.api.create(FOREIGN_OBJECTS[kind](scene.namespace, taken))
     scene.apply("taken", model)
     scene.condition("taken", "Stalled", "True", "NameConflict", taken, within=30)
     scene.not_ready("taken", "NameConflict", kind)
@@ -194,7 +204,8 @@ def _none_left(scene: Scene) -> bool:
 
 
 def test_deleted_namespace_goes_while_the_operator_runs(scene: Scene) -> None:
-    scene.serve("leaving", scene.model(slope=9.0))
+    # Kubernetes looks again after half the longest grace period of its pods, which covers their time-out.
+    scene.serve("leaving", scene.model(slope=9.0), timeout="5s")
     scene.api.delete("Namespace", scene.namespace)
     scene.wait(
         "end of the namespace",

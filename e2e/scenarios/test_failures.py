@@ -94,7 +94,7 @@ def test_corrupt_file_is_named_and_a_good_one_serves(scene: Scene) -> None:
 def test_too_little_memory_is_named_and_more_of_it_serves(scene: Scene) -> None:
     model = scene.world.store.put(hungry(f"{scene.namespace}-hungry"))
     scene.apply("hungry", model)
-    scene.not_ready("hungry", "OutOfMemory", "256Mi")
+    scene.not_ready("hungry", "OutOfMemory", "spec.resources.memory")
     scene.apply("hungry", model, resources={"cpu": "50m", "memory": "1Gi"})
     scene.ready("hungry")
     scene.predicts("hungry", model)

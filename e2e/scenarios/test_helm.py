@@ -44,7 +44,7 @@ def test_upgrade_to_another_image_restarts_no_pod_and_writes_one_condition_at_mo
     pods = {name: restarts(scene.pods(name)) for name in names}
     mark = audit.mark()
     try:
-        installation.upgrade(scene.world, tag=installation.NEXT_TAG)
+        installation.upgrade(scene.world, installation.NEXT_TAG)
         operators = workload(scene.api, OPERATOR)
         assert all(pod["spec"]["containers"][0]["image"].endswith(installation.NEXT_TAG) for pod in operators)
         time.sleep(LOOKED_AT_EVERYTHING_SECONDS)
@@ -55,7 +55,7 @@ def test_upgrade_to_another_image_restarts_no_pod_and_writes_one_condition_at_mo
             assert found["Ready"]["status"] == "True", found
             assert found["RuntimeOutdated"]["status"] == "True", found
     finally:
-        installation.upgrade(scene.world)
+        installation.upgrade(scene.world, scene.world.tag)
     for name in names:
         scene.condition(name, "RuntimeOutdated", "False", "UpToDate")
     assert {name: restarts(scene.pods(name)) for name in names} == pods
@@ -97,7 +97,7 @@ def test_uninstall_leaves_the_pods_and_a_new_install_adopts_them(scene: Scene) -
         assert scene.world.client.infer(scene.namespace, "surviving", base=direct).status == 200
         assert restarts(scene.pods("surviving")) == pods
     finally:
-        installation.upgrade(scene.world)
+        installation.upgrade(scene.world, scene.world.tag)
     assert scene.ready("surviving")["status"]["stable"]["revision"] == revision
     scene.predicts("surviving", model)
     assert restarts(scene.pods("surviving")) == pods

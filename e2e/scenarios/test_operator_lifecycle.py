@@ -55,7 +55,7 @@ def test_edit_while_the_operator_is_down_is_carried_out_later(scene: Scene) -> N
 
 
 def test_namespace_deleted_while_the_operator_is_down_goes(scene: Scene) -> None:
-    scene.serve("leaving", scene.model(slope=4.0))
+    scene.serve("leaving", scene.model(slope=4.0), timeout="5s")
     scale(scene.world, OPERATOR, 0)
     try:
         scene.api.delete("Namespace", scene.namespace)

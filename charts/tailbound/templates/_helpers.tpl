@@ -86,8 +86,11 @@ priorityClassName: {{ . }}
 {{/* What is watched in every watched namespace: nothing here names a namespace. */}}
 {{- define "tailbound.operatorRules" -}}
 - apiGroups: [tailbound.dev]
-  resources: [inferenceservices, servingruntimes]
+  resources: [inferenceservices]
   verbs: [get, list, watch]
+- apiGroups: [tailbound.dev]
+  resources: [servingruntimes]
+  verbs: [list, watch]
 - apiGroups: [tailbound.dev]
   resources: [inferenceservices/status]
   verbs: [patch]

@@ -12,6 +12,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.images import OPERATOR_IMAGE, RUNTIME_IMAGE
 from e2e.cluster.layout import DEFAULT_NAME, Layout
 from e2e.cluster.own import OwnCluster
+from e2e.demo.setting import load_images
 from e2e.scenarios.library import pods
 from e2e.scenarios.library.api import Api
 from e2e.scenarios.library.audit import AuditLog
@@ -25,6 +26,8 @@ RELEASE: Final = "tailbound"
 REPOSITORY: Final = Path(__file__).parents[3]
 CHART: Final = REPOSITORY / "charts" / "tailbound"
 VALUES: Final = Path(__file__).parents[1] / "values.yaml"
+# Name of our own cluster, to have one beside that of the demo.
+NAME_VARIABLE: Final = "TAILBOUND_CLUSTER"
 # Where the images of a cluster that KUBECONFIG names come from; our own cluster has them loaded.
 REGISTRY_VARIABLE: Final = "TAILBOUND_IMAGE_REGISTRY"
 LOCAL_REGISTRY: Final = "localhost"
@@ -40,21 +43,28 @@ def installed_world(scratch: Path, shared: Path) -> World:
 
     `scratch` is a folder of this process alone. Processes that give the same folder `shared` install once.
     """
-    cluster = Cluster.current() if os.environ.get("KUBECONFIG") else OwnCluster(Layout(DEFAULT_NAME))
+    cluster = Cluster.current() if os.environ.get("KUBECONFIG") else own_cluster()
     with _once(shared) as first:
-        if first and isinstance(cluster, OwnCluster):
-            cluster.up()
-            cluster.load_images()
-            for image in (OPERATOR_IMAGE, RUNTIME_IMAGE):
-                cluster.tag_image(image, f"{image.rsplit(':', 1)[0]}:{NEXT_TAG}")
-        world = connect(cluster, scratch)
         if first:
-            upgrade(world)
+            tag = _prepare(cluster) if isinstance(cluster, OwnCluster) else TAG
+            (shared / "tag").write_text(tag)
+        world = connect(cluster, scratch, (shared / "tag").read_text())
+        if first:
+            upgrade(world, world.tag)
             pods.deploy(world.api, registry(), TAG)
     return world
 
 
-def connect(cluster: Cluster, scratch: Path) -> World:
+def _prepare(cluster: OwnCluster) -> str:
+    """Bring the cluster up with today's images in it; the tag that names their content."""
+    cluster.up()
+    tag = load_images(cluster)
+    for image in (OPERATOR_IMAGE, RUNTIME_IMAGE):
+        cluster.tag_image(image, f"{image.rpartition(':')[0]}:{NEXT_TAG}")
+    return tag
+
+
+def connect(cluster: Cluster, scratch: Path, tag: str) -> World:
     """The world of a cluster in which everything is there already."""
     kubectl = Kubectl(binaries.program("kubectl"), cluster.kubeconfig)
     api = Api(cluster.kubeconfig, scratch / "discovery.json")
@@ -65,6 +75,7 @@ def connect(cluster: Cluster, scratch: Path) -> World:
         store=Store(api, pods.NAMESPACE),
         client=Client(kubectl, pods.NAMESPACE),
         audit=AuditLog(cluster.audit_log) if isinstance(cluster, OwnCluster) else None,
+        tag=tag,
     )
 
 
@@ -73,7 +84,7 @@ def registry() -> str:
     return os.environ.get(REGISTRY_VARIABLE, LOCAL_REGISTRY)
 
 
-def upgrade(world: World, tag: str = TAG) -> None:
+def upgrade(world: World, tag: str) -> None:
     """Install, or upgrade to this tag; returns when operator and gateways are ready."""
     world.helm.run(
         *("upgrade", "--install", RELEASE, str(CHART), "-n", SYSTEM, "--create-namespace"),
@@ -93,10 +104,8 @@ def uninstall(world: World) -> None:
 
 
 def own_cluster() -> OwnCluster:
-    """The cluster of our own, for scenarios that are marked needs_own_cluster."""
-    cluster = Cluster.current()
-    assert isinstance(cluster, OwnCluster), "mark the scenario needs_own_cluster"
-    return cluster
+    """The cluster of our own, up or not; scenarios that ask for it are marked needs_own_cluster."""
+    return OwnCluster(Layout(os.environ.get(NAME_VARIABLE, DEFAULT_NAME)))
 
 
 @contextmanager

@@ -34,7 +34,10 @@ LOOKED_AT_EVERYTHING_SECONDS: Final = 15
 
 @dataclass(frozen=True)
 class World:
-    """The cluster under test with Tailbound in it. Without an audit log it is somebody else's cluster."""
+    """The cluster under test with Tailbound in it, from images of this tag.
+
+    Without an audit log it is somebody else's cluster.
+    """
 
     api: Api
     kubectl: Kubectl
@@ -42,6 +45,7 @@ class World:
     store: Store
     client: Client
     audit: AuditLog | None
+    tag: str
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{marker}: see e2e/scenarios/library/selection.py")
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the scenarios; refuse to run disturbing ones beside others."""
     beside_others = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1

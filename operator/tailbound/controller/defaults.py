@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.names import (
@@ -77,9 +78,24 @@ def digest(obj: Object) -> str | None:
         for name, value in (metadata(obj).get("annotations") or {}).items()
         if name.startswith(f"{GROUP}/") and name != DEFAULTS_HASH_ANNOTATION
     }
-    spec = parsed.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    text = json.dumps({"spec": spec, "annotations": annotations}, sort_keys=True, separators=(",", ":"))
+    content = {"spec": _without_defaults(parsed.spec), "annotations": annotations}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without_defaults(value: Any) -> Any:
+    """The value without fields that equal their default: what the API server fills in is no difference."""
+    if isinstance(value, BaseModel):
+        return {
+            name: _without_defaults(getattr(value, name))
+            for name, field in type(value).model_fields.items()
+            if getattr(value, name) != field.get_default(call_default_factory=True, validated_data={})
+        }
+    if isinstance(value, list | tuple):
+        return [_without_defaults(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _without_defaults(item) for key, item in value.items()}
+    return value
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TypeVar
 from tailbound.api.conditions import Reason
 from tailbound.controller.stores import Stores
 from tailbound.kube.errors import Conflict, KubeError, NameConflict, QuotaExceeded, Terminal
-from tailbound.kube.objects import key_of, version_of
+from tailbound.kube.objects import key_of, uid_of
 from tailbound.kube.protocol import Cluster, Object, Propagation
 from tailbound.kube.resources import DEPLOYMENTS, INFERENCE_SERVICES, Resource, resource_of
 from tailbound.reconcile.model import Apply, Create, Delete, Obstacle, Write
@@ -86,7 +86,7 @@ class Executor:
             if remaining is not None:
                 store.upsert(remaining)
             else:
-                store.remove(_tombstone(write))
+                store.gone(write.namespace, write.name, write.uid)
 
     async def _counted(self, verb: str, resource: Resource, request: Callable[[], Awaitable[_T]]) -> _T:
         if not self._holds():
@@ -110,7 +110,7 @@ class Executor:
         if current is not None:
             store.upsert(current)
         elif known is not None:
-            store.remove(known, version_of(known))
+            store.gone(namespace, name, uid_of(known))
 
 
 def target_of(write: Write) -> tuple[Resource, str, str]:
@@ -124,17 +124,6 @@ def target_of(write: Write) -> tuple[Resource, str, str]:
 def _propagation(resource: Resource) -> Propagation:
     # A Deployment stays visible until its pods have drained: only then is the old revision really gone.
     return "Foreground" if resource is DEPLOYMENTS else "Background"
-
-
-def _tombstone(write: Delete) -> Object:
-    return {
-        "metadata": {
-            "namespace": write.namespace,
-            "name": write.name,
-            "uid": write.uid,
-            "resourceVersion": write.resource_version,
-        }
-    }
 
 
 def _reason(error: Terminal) -> Reason:

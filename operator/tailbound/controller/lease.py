@@ -105,24 +105,37 @@ class Elector:
         return self._renewed_at is not None and self._clock() - self._renewed_at < self._times.retry * 2
 
     async def _attempt(self) -> bool:
-        """Look at the Lease and write it if it is ours, free or abandoned. True if it is ours now."""
+        """Write the Lease if it is ours, free or abandoned. True if it is ours now."""
         try:
-            self._observe(await self._cluster.get(LEASES, self._namespace, self._name))
-            if not self._may_write():
-                return False
-            started = self._clock()
-            if self._lease is None:
-                written = await self._cluster.insert(LEASES, self._body(None, self._identity))
-            else:
-                written = await self._cluster.replace(LEASES, self._body(self._lease, self._identity))
-        except Conflict:
-            return False  # somebody was faster; the next look tells who
+            # One request is enough for a leader that knows the Lease as it wrote it.
+            return (self._renewed_at is not None and await self._renew()) or await self._look_and_write()
         except KubeError as error:
             _LOG.warning("lease not reached", error=str(error))
             return False
-        self._observe(written)
-        self._renewed_at = started
+
+    async def _renew(self) -> bool:
+        try:
+            await self._write()
+        except Conflict:
+            return False
         return True
+
+    async def _look_and_write(self) -> bool:
+        self._observe(await self._cluster.get(LEASES, self._namespace, self._name))
+        if not self._may_write():
+            return False
+        try:
+            await self._write()
+        except Conflict:
+            return False  # somebody was faster; the next look tells who
+        return True
+
+    async def _write(self) -> None:
+        started = self._clock()
+        body = self._body(self._lease, self._identity)
+        request = self._cluster.insert if self._lease is None else self._cluster.replace
+        self._observe(await request(LEASES, body))
+        self._renewed_at = started
 
     def _observe(self, lease: Object | None) -> None:
         version = "" if lease is None else str(metadata(lease).get("resourceVersion"))

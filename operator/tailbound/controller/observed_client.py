@@ -40,7 +40,7 @@ class ObservedClient:
         except ValidationError as error:
             return Unread(f"/observed is not understood: {error.error_count()} fields are wrong")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return Unread(f"/observed is not reached: {error or type(error).__name__}")
+            return Unread(f"/observed is not reached: {str(error) or type(error).__name__}")
 
     async def close(self) -> None:
         """Close connections."""

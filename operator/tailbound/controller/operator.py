@@ -30,7 +30,6 @@ from tailbound.controller.settings import OperatorSettings
 from tailbound.controller.stores import GATEWAY_SELECTOR, Stores
 from tailbound.controller.workers import Workers
 from tailbound.kube.aio import AioCluster
-from tailbound.kube.errors import KubeError
 from tailbound.kube.informer import Informer
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Cluster, Object
@@ -43,8 +42,8 @@ _LOG = logger(__name__)
 LEASE_NAME = "tailbound-operator"
 # With the renew deadline no longer than the Lease: a lost leader's last request ends before another leads.
 REQUEST_TIMEOUT_SECONDS = 5.0
-# A renewal is two requests, and has to be over within the retry period.
-LEASE_REQUEST_TIMEOUT_SECONDS = 0.9
+# A renewal is one request, and has to be over within the retry period.
+LEASE_REQUEST_TIMEOUT_SECONDS = 1.8
 DRAIN_SECONDS = 5.0
 # Every kind is listed each few minutes even where nothing happens: this long without a word is a fault.
 SILENCE_SECONDS = 900.0
@@ -86,7 +85,7 @@ class Operator:
         """Start, follow, lead when it is our turn, and stop in order."""
         async with AsyncExitStack() as stack:
             await self._assemble(stack)
-            await self._resync.first()
+            await self.resync.first()
             _LOG.info("stores are full", services=len(self.stores.of[INFERENCE_SERVICES]))
             pump_stop = asyncio.Event()
             leader = asyncio.create_task(self._lead(), name="leader")
@@ -94,18 +93,17 @@ class Operator:
             tasks = [
                 asyncio.create_task(_wait(stop), name="stop"),
                 asyncio.create_task(self._gateway_pods.run(), name="gateway pods"),
-                asyncio.create_task(self._resync.run(), name="resync"),
+                asyncio.create_task(self.resync.run(), name="resync"),
                 leader,
                 pump,
             ]
             stack.push_async_callback(_cancel, tasks)
+            stack.push_async_callback(_stop_pump, pump, pump_stop)
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
             _LOG.info("stopping")
             await self._drain(leader)
-            pump_stop.set()
-            await asyncio.wait([pump], timeout=DRAIN_SECONDS)
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
         settings, seams = self.settings, self._seams
@@ -155,7 +153,7 @@ class Operator:
         self._pump = Pump(
             self.stores, self._connect, settings.watch_namespaces, self._hear, self._seams.started
         )
-        self._resync = Resync(self._cluster, self.stores, settings.watch_namespaces, self.metrics, self._hear)
+        self.resync = Resync(self._cluster, self.stores, settings.watch_namespaces, self.metrics, self._hear)
         self._gateway_pods = Informer(
             self._cluster,
             PODS,
@@ -246,7 +244,7 @@ class Operator:
         return f"nothing was heard of the API server for {silent:.0f} s" if silent > SILENCE_SECONDS else None
 
     def _ready(self) -> str | None:
-        return None if self._resync.synced.is_set() else "not every kind has been listed yet"
+        return None if self.resync.synced.is_set() else "not every kind has been listed yet"
 
     def _depth(self) -> Mapping[tuple[str, ...], float]:
         return {(): float(len(self._workers.queue))}
@@ -275,9 +273,20 @@ async def _wait(stop: asyncio.Event) -> None:
     await stop.wait()
 
 
+async def _stop_pump(pump: "asyncio.Task[None]", stop: asyncio.Event) -> None:
+    # By its flag: kopf takes itself apart in an order that a cancellation would not keep.
+    stop.set()
+    await asyncio.wait([pump], timeout=DRAIN_SECONDS)
+
+
 async def _cancel(tasks: "list[asyncio.Task[None]]") -> None:
+    """End tasks, but do not wait for ever: a process that has to end must not hang on one that will not."""
     for task in tasks:
         task.cancel()
-    for result in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(result, KubeError):
-            _LOG.warning("stopped with an error", error=str(result))
+    ended, hanging = await asyncio.wait(tasks, timeout=DRAIN_SECONDS)
+    for task in ended:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _LOG.warning("ended with an error", task=task.get_name(), error=str(error))
+    for task in hanging:
+        _LOG.warning("does not end", task=task.get_name())

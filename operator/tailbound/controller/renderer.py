@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -74,20 +75,22 @@ class Renderer:
                 child.stdin.write(json.dumps(asdict(request)).encode() + b"\n")
                 await child.stdin.drain()
                 line = await child.stdout.readline()
-                if line:
-                    return _read(line, request)
-                status = await child.wait()
+                answer = json.loads(line) if line else {}
+                # A child that was out of memory ends with its answer: the next request needs another one.
+                status = await child.wait() if not line or "over" in answer else None
         except (TimeoutError, ConnectionError) as error:
             await self.close()
-            raise Transient(f"templates cannot be expanded now: {error or 'no answer'}") from error
-        _LOG.warning("template child ended", status=status, runtime=request.runtime)
+            raise Transient(f"templates cannot be expanded now: {str(error) or 'no answer'}") from error
+        if status is not None:
+            _LOG.warning("template child ended", status=status, runtime=request.runtime)
+        if answer:
+            return _read(answer, request)
         if status == -signal.SIGXCPU:
             return RenderFailed(f"{request.runtime}: {CPU_MESSAGE}")
         raise Transient(f"the template child ended with status {status}")
 
 
-def _read(line: bytes, request: RenderRequest) -> Rendered | RenderFailed:
-    answer = json.loads(line)
+def _read(answer: Mapping[str, object], request: RenderRequest) -> Rendered | RenderFailed:
     if "rendered" in answer:
         return Rendered(str(answer["rendered"]))
     message = str(answer["failed"])

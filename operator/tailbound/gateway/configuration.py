@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Set
 
 from tailbound.gateway.resources import Bundle, Resource, ResourceId, ResourceType
 from tailbound.gateway.routes import refused_bundle
-from tailbound.traffic.model import Route, ServiceKey
+from tailbound.traffic.model import Route, ServiceKey, Unavailable
 
 
 class Configuration:
@@ -42,7 +42,7 @@ class Configuration:
     def acknowledged(self, service: ServiceKey) -> None:
         """Envoy has all of the service's effective bundle: what to return to if the next one is bad."""
         bundle = self._effective[service]
-        if bundle.route.unavailable is None:
+        if bundle.route.unavailable is not Unavailable.REJECTED:
             self._good[service] = bundle
 
     def services(self) -> Set[ServiceKey]:

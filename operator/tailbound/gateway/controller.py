@@ -26,7 +26,8 @@ _log = logger(__name__)
 GATHER_SECONDS = 0.02
 # How long the API may take to list everything before the snapshot is served instead.
 SNAPSHOT_AFTER_SECONDS = 5.0
-SNAPSHOT_EVERY_SECONDS = 10.0
+# A sidecar that crashes during an outage returns to a state at most this old.
+SNAPSHOT_EVERY_SECONDS = 3.0
 
 
 def slice_index(obj: Object) -> Iterable[ServiceKey]:

@@ -92,7 +92,7 @@ class AioCluster:
                 async for line in response.response.content:
                     yield _watch_event(json.loads(line))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Transient(f"watch of {resource.plural} broke: {error or type(error).__name__}") from error
+            raise Transient(f"watch of {resource.plural} broke: {str(error) or type(error)}") from error
 
     async def create(self, resource: Resource, body: Object) -> Object:
         namespace, name = key_of(body)
@@ -181,7 +181,7 @@ class AioCluster:
             async with response.response:
                 return response.status, json.loads(await response.response.read())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Transient(f"{method} {path}: {error or type(error).__name__}") from error
+            raise Transient(f"{method} {path}: {str(error) or type(error).__name__}") from error
 
     async def _send(
         self,

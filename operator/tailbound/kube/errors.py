@@ -91,6 +91,7 @@ def _seconds(value: Any) -> float | None:
 # 410, or reason Expired                                      | Expired
 # 409                                                         | Conflict
 # 404                                                         | Conflict: what the request spoke of is gone
+# 422 about metadata.uid                                      | Conflict: another object has the name now
 # 403 exceeded quota                                          | QuotaExceeded
 # 403 in a namespace that is being deleted                    | Transient: the service goes with it
 # 403 by RBAC ("User … cannot …")                             | Transient: mended outside the object
@@ -100,6 +101,7 @@ def _seconds(value: Any) -> float | None:
 _RULES: tuple[tuple[Callable[[Refusal], bool], Callable[[Refusal], KubeError]], ...] = (
     (lambda r: r.status == 410 or r.reason == "Expired", lambda r: Expired(r.message)),
     (lambda r: r.status in (404, 409), lambda r: Conflict(r.message)),
+    (lambda r: r.status == 422 and "metadata.uid" in r.message, lambda r: Conflict(r.message)),
     (lambda r: r.status == 403 and "exceeded quota" in r.message, lambda r: QuotaExceeded(r.message, 403)),
     (lambda r: r.status == 403 and "NamespaceTerminating" in r.causes, lambda r: Transient(r.message)),
     (lambda r: r.status == 403 and " cannot " in r.message, lambda r: Transient(r.message)),

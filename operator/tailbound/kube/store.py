@@ -1,7 +1,8 @@
 """An in-memory copy of one kind, fed by watches, full lists and the responses of our own writes.
 
 The three arrive in any order, so the newer resourceVersion wins, over deletions too: what was under way when
-an object went does not bring it back, while one that only left a label selector may return.
+an object went does not bring it back. A deletion has a version of its own; an object that only left a label
+selector is told as deleted with the version that it still has, and reading it brings it back.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -71,7 +72,7 @@ class ObjectStore:
         key = key_of(obj)
         old = self._objects.get(key)
         version = version_of(obj)
-        if version <= self._deleted.get(uid_of(obj), -1) or (old is not None and version <= version_of(old)):
+        if version < self._deleted.get(uid_of(obj), -1) or (old is not None and version <= version_of(old)):
             return False
         self._put(key, old, _slim(obj))
         return True
@@ -90,6 +91,11 @@ class ObjectStore:
             return False
         self._put(key, old, None)
         return True
+
+    def gone(self, namespace: str, name: str, uid: str) -> bool:
+        """Take in that an object is gone since some later version than the known one. False if not here."""
+        known = self.get(namespace, name)
+        return known is not None and uid_of(known) == uid and self.remove(known, version_of(known) + 1)
 
     def replace(self, objects: Sequence[Object], resource_version: str) -> int:
         """Take in a full list: what it lacks is gone, unless newer than the list. Returns the differences."""

@@ -13,7 +13,7 @@ from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
 from tailbound.rollout.hands import read_hands
 from tailbound.rollout.machine import advance, begin
-from tailbound.rollout.record import Record, from_document, to_document
+from tailbound.rollout.record import Memory, memory_of, to_document
 from tailbound.rollout.situation import Rejection, RevisionState, Situation, Step, Trouble
 from tailbound.rollout.verdict import Finding, Policy, error_objective, latency_objective
 from tailbound.rollout.weights import weight_of
@@ -41,17 +41,16 @@ def roll(world: World, known: Known, now: datetime) -> Step:
     if rollout is None:
         return advance(situation, who, rollout, Verdict(None))
     terms = _terms(world)
-    record = _record(rollout)
+    memory = _memory(rollout)
     pair = Pair(
         candidate=rollout.revision,
         stable=rollout.from_revision,
-        weighted=weight_of(situation.traffic, rollout.revision) > 0 or _was_weighted(record),
         stable_serves=weight_of(situation.traffic, rollout.from_revision) > 0,
     )
-    record = take_in(record, world.observation.readings, terms, pair, situation.now)
-    record, verdict = judged(record, terms, pair, situation.now)
+    memory = take_in(memory, world.observation.readings, terms, pair, situation.now)
+    memory, verdict = judged(memory, terms, pair, situation.now)
     step = advance(situation, who, rollout, verdict)
-    return _with_evidence(step, next_step(record) if step.next_step else record, verdict)
+    return _with_evidence(step, next_step(memory) if step.next_step else memory, verdict)
 
 
 def _situation(world: World, known: Known, now: datetime) -> Situation:
@@ -115,25 +114,21 @@ def _terms(world: World) -> Terms:
     return Terms((*latency, *errors), Policy(analysis.policy), analysis.warmup_requests)
 
 
-def _record(rollout: RolloutStatus) -> Record:
-    """What was known at the last decision. What cannot be read is begun anew: no request counts twice."""
+def _memory(rollout: RolloutStatus) -> Memory:
+    """What the last decision left. What cannot be read is begun anew: no request counts twice."""
     try:
-        return from_document(rollout.evidence) if rollout.evidence is not None else Record()
+        return memory_of(rollout.evidence) if rollout.evidence is not None else Memory()
     except ValueError:
-        return Record()
+        return Memory()
 
 
-def _was_weighted(record: Record) -> bool:
-    return any(known.warmed or known.canary.judged for known in record.evidence.values())
-
-
-def _with_evidence(step: Step, record: Record, verdict: Verdict) -> Step:
+def _with_evidence(step: Step, memory: Memory, verdict: Verdict) -> Step:
     if step.rollout is None:
         return step
     over = step.rollout.state in _OVER
     update = {
         "findings": tuple(_told(finding, verdict) for finding in verdict.findings),
-        "evidence": None if over or record == Record() else to_document(record),
+        "evidence": None if over or memory == Memory() else to_document(memory),
     }
     return replace(step, rollout=step.rollout.model_copy(update=update))
 

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from tailbound.rollout.bursts import Dispersion, Factor
 from tailbound.rollout.evidence import Tally
-from tailbound.rollout.polls import Answers, Arms, Frozen, Readings, baseline, poll
-from tailbound.rollout.record import Record
+from tailbound.rollout.polls import Answers, Counted, Frozen, Readings, baseline, poll
+from tailbound.rollout.record import Memory, Record
 from tailbound.rollout.verdict import (
     Evidence,
     Finding,
@@ -39,7 +39,7 @@ class Verdict:
     """None: there is nothing to judge by."""
     findings: tuple[Finding, ...] = ()
     tallies: Mapping[Measure, Tally] | None = None
-    """What was counted of the candidate."""
+    """What was counted of the candidate, deflated for bursts."""
     unread_since: datetime | None = None
     unread_why: str = ""
     passed_at: datetime | None = None
@@ -62,12 +62,10 @@ class Pair:
 
     candidate: str
     stable: str
-    weighted: bool
-    """The candidate has, or had, some of the requests."""
     stable_serves: bool
 
 
-def take_in(record: Record, answers: Answers | None, terms: Terms, pair: Pair, now: datetime) -> Record:
+def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, now: datetime) -> Memory:
     """What is known after a round of readings. Taking in the same round twice changes nothing.
 
     | readings stored | answers | what becomes of them |
@@ -78,21 +76,17 @@ def take_in(record: Record, answers: Answers | None, terms: Terms, pair: Pair, n
     | some | complete | what came since then is evidence |
     """
     if answers is None or not terms.objectives:
-        return record
-    counted: Readings | Frozen
-    arms: Arms | None = None
-    if record.readings is None:
-        counted = baseline(answers.by_pod)
+        return memory
+    before = memory.record
+    if before is None:
+        first = baseline(answers.by_pod)
+        record = first if isinstance(first, Frozen) else Record(_of_both(first, pair), {}, {})
     else:
-        new = poll(record.readings, answers.by_pod, answers.existing, pair.candidate, pair.stable)
-        if isinstance(new, Frozen):
-            counted = new
-        else:
-            counted, arms = new.readings, new.arms
-    if isinstance(counted, Frozen):
-        return replace(record, unread_since=record.unread_since or now, unread_why=counted.reason)
-    known = replace(record, readings=_of_both(counted, pair), unread_since=None, unread_why="")
-    return known if arms is None else _with(known, arms, terms, pair)
+        new = poll(before.readings, answers.by_pod, answers.existing, pair.candidate, pair.stable)
+        record = new if isinstance(new, Frozen) else _with(before, new, terms, pair)
+    if isinstance(record, Frozen):
+        return replace(memory, unread_since=memory.unread_since or now, unread_why=record.reason)
+    return replace(memory, record=record, unread_since=None, unread_why="")
 
 
 def _of_both(readings: Readings, pair: Pair) -> Readings:
@@ -108,31 +102,37 @@ def _of_both(readings: Readings, pair: Pair) -> Readings:
     )
 
 
-def _with(record: Record, arms: Arms, terms: Terms, pair: Pair) -> Record:
+def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
     evidence, dispersion = dict(record.evidence), dict(record.dispersion)
     for objective in terms.objectives:
         measure = objective.measure
-        candidate, stable = measure.tally(arms.canary), measure.tally(arms.stable)
-        if not pair.weighted:
+        candidate, stable = measure.tally(counted.arms.canary), measure.tally(counted.arms.stable)
+        if not _factor(record, measure).measured:
             dispersion[measure] = dispersion.get(measure, Dispersion()).after(stable)
-        evidence[measure] = evidence.get(measure, Evidence()).after(
-            candidate, stable, warmup=terms.warmup, factor=_factor(record, measure).value
-        )
-    return replace(record, evidence=evidence, dispersion=dispersion)
+        known = evidence.get(measure, Evidence())
+        evidence[measure] = known.after(candidate, stable, warmup=terms.warmup)
+    return Record(_of_both(counted.readings, pair), evidence, dispersion)
 
 
 def _factor(record: Record, measure: Measure) -> Factor:
     return record.dispersion.get(measure, Dispersion()).factor()
 
 
-def judged(record: Record, terms: Terms, pair: Pair, now: datetime) -> tuple[Record, Verdict]:
-    """What the record says, and the record with the time since which it says so."""
+def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Memory, Verdict]:
+    """What the evidence says, and the memory with the time since which it says so."""
     if not terms.objectives:
-        return record, Verdict(None)
+        return memory, Verdict(None)
+    record = memory.record or Record(Readings({}), {}, {})
+    deflated = {
+        objective.measure: record.evidence.get(objective.measure, Evidence()).deflated(
+            _factor(record, objective.measure).value
+        )
+        for objective in terms.objectives
+    }
     findings = tuple(
         judge(
             objective,
-            record.evidence.get(objective.measure, Evidence()),
+            deflated[objective.measure],
             terms.policy,
             thresholds(
                 objective,
@@ -144,19 +144,22 @@ def judged(record: Record, terms: Terms, pair: Pair, now: datetime) -> tuple[Rec
         for objective in terms.objectives
     )
     outcome = combine(findings)
-    record = replace(record, passed_at=(record.passed_at or now) if outcome is Outcome.PASS else None)
+    memory = replace(memory, passed_at=(memory.passed_at or now) if outcome is Outcome.PASS else None)
     verdict = Verdict(
         outcome,
         findings,
-        {measure: evidence.canary for measure, evidence in record.evidence.items()},
-        record.unread_since,
-        record.unread_why,
-        record.passed_at,
+        {measure: evidence.canary for measure, evidence in deflated.items()},
+        memory.unread_since,
+        memory.unread_why,
+        memory.passed_at,
     )
-    return record, verdict
+    return memory, verdict
 
 
-def next_step(record: Record) -> Record:
+def next_step(memory: Memory) -> Memory:
     """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
-    evidence = {measure: known.next_step() for measure, known in record.evidence.items()}
-    return replace(record, evidence=evidence, passed_at=None)
+    record = memory.record
+    if record is not None:
+        evidence = {measure: known.next_step() for measure, known in record.evidence.items()}
+        record = replace(record, evidence=evidence)
+    return replace(memory, record=record, passed_at=None)

@@ -116,6 +116,10 @@ class Relative:
             )
         return Relative(self.ratio, tuple(value + step for value, step in zip(self.logs, steps, strict=True)))
 
+    def deflated(self, factor: float) -> "Relative":
+        """The evidence of counts divided by `factor`, in which shares of traffic are what they were."""
+        return Relative(self.ratio, tuple(value / factor for value in self.logs))
+
     @property
     def value(self) -> float:
         """ln E of the mixture."""

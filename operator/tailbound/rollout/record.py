@@ -1,9 +1,9 @@
-"""What one rollout knows, as a plain JSON document for status. Readings and evidence travel together."""
+"""What is known before and during a rollout, as plain JSON documents for status."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -12,18 +12,39 @@ from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.verdict import Evidence, Measure
 
+_CONFIG: Final = ConfigDict(alias_generator=to_camel, extra="forbid")
+
+
+@dataclass(frozen=True)
+class History:
+    """What stable showed while no rollout ran."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    readings: Readings
+    dispersion: Mapping[Measure, Dispersion]
+
 
 @dataclass(frozen=True)
 class Record:
-    """The last complete poll, and all evidence up to it and no further."""
+    """The last complete poll of a rollout, and all evidence up to it and no further. Written in one piece."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, extra="forbid")
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
 
-    readings: Readings | None = None
+    readings: Readings
+    evidence: Mapping[Measure, Evidence]
+    dispersion: Mapping[Measure, Dispersion]
+    """Of stable: its history, continued during the rollout only until bursts are measured."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one decision about a rollout leaves to the next."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    record: Record | None = None
     """None until every gateway was read once: nothing that was counted before is judged."""
-    evidence: Mapping[Measure, Evidence] = field(default_factory=dict)
-    dispersion: Mapping[Measure, Dispersion] = field(default_factory=dict)
-    """How stable's bad requests came before the candidate had any weight."""
     unread_since: datetime | None = None
     """The first poll in a row that said nothing."""
     unread_why: str = ""
@@ -31,22 +52,40 @@ class Record:
     """The first poll in a row at which everything had passed."""
 
 
-_ADAPTER: Final = TypeAdapter(Record)
+_HISTORY: Final = TypeAdapter(History)
+_RECORD: Final = TypeAdapter(Record)
+_MEMORY: Final = TypeAdapter(Memory)
+_ADAPTERS: Final[dict[type, TypeAdapter[Any]]] = {History: _HISTORY, Record: _RECORD, Memory: _MEMORY}
 
 
-def to_document(record: Record) -> dict[str, Any]:
-    """The document: maps, lists, strings and numbers only, keys in camelCase."""
-    document: dict[str, Any] = _ADAPTER.dump_python(record, mode="json", by_alias=True)
+def to_document(known: History | Record | Memory) -> dict[str, Any]:
+    """The document: maps, lists, strings, numbers and booleans only, keys in camelCase."""
+    document: dict[str, Any] = _ADAPTERS[type(known)].dump_python(known, mode="json", by_alias=True)
     return document
 
 
-def from_document(document: Mapping[str, Any]) -> Record:
+def history_of(document: Mapping[str, Any]) -> History:
+    """The history of a document. Raises ValueError naming the field that does not fit."""
+    return _parsed(_HISTORY, document, "remove the history: bursts are then measured anew")
+
+
+def record_of(document: Mapping[str, Any]) -> Record:
     """The record of a document. Raises ValueError naming the field that does not fit."""
+    return _parsed(_RECORD, document, "remove the evidence: the rollout is then judged anew")
+
+
+def memory_of(document: Mapping[str, Any]) -> Memory:
+    """What the last decision left. Raises ValueError naming the field that does not fit."""
+    return _parsed(_MEMORY, document, "remove the evidence: the rollout is then judged anew")
+
+
+_Known = TypeVar("_Known", History, Record, Memory)
+
+
+def _parsed(adapter: TypeAdapter[_Known], document: Mapping[str, Any], remedy: str) -> _Known:
     try:
-        return _ADAPTER.validate_python(document)
+        return adapter.validate_python(document)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise ValueError(
-            f"{field}: {first['msg']}. Remove the evidence to judge this rollout anew."
-        ) from error
+        raise ValueError(f"{field} is {first['input']!r}: {first['msg']}; {remedy}") from error

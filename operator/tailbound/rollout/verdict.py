@@ -98,7 +98,7 @@ def error_objective(rate: float, least: float = LEAST_ERROR_RATE) -> Objective:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about one objective. Tallies are without warm-up, and deflated for bursts."""
+    """All that is known about one objective, without the warm-up."""
 
     warmed: float = 0.0
     """Requests of the canary that were spent on its warm-up."""
@@ -109,20 +109,31 @@ class Evidence:
     improves: Relative = Relative(1.0)  # noqa: RUF009 - frozen
     """The relative test with the arms exchanged: evidence that stable is the worse one."""
 
-    def after(self, canary: Tally, stable: Tally, *, warmup: int = 0, factor: float = 1.0) -> "Evidence":
+    def after(self, canary: Tally, stable: Tally, *, warmup: int = 0) -> "Evidence":
         """The evidence after one more poll.
 
-        Polls count for nothing until the canary has served `warmup` requests. Tallies are divided by
-        `factor`.
+        Polls count for nothing until the canary has served `warmup` requests.
         """
         if self.warmed < warmup:
             return replace(self, warmed=self.warmed + canary.judged)
-        ours, theirs = canary.deflated(factor), stable.deflated(factor)
         return replace(
             self,
-            canary=self.canary + ours,
-            relative=self.relative.after(ours, theirs),
-            improves=self.improves.after(theirs, ours),
+            canary=self.canary + canary,
+            relative=self.relative.after(canary, stable),
+            improves=self.improves.after(stable, canary),
+        )
+
+    def deflated(self, factor: float) -> "Evidence":
+        """As if only one of every `factor` requests had been counted, of both arms and from the start.
+
+        All evidence is linear in the counts, so that bursts may be measured after the counting has begun.
+        """
+        return replace(
+            self,
+            canary=self.canary.deflated(factor),
+            step_starts=tuple(start.deflated(factor) for start in self.step_starts),
+            relative=self.relative.deflated(factor),
+            improves=self.improves.deflated(factor),
         )
 
     def next_step(self) -> "Evidence":
@@ -187,8 +198,8 @@ def judge(
     | no         | -                 | other    | -             | -             | yes            | pass      |
     | no         | -                 | other    | -             | -             | no             | wait      |
 
-    `stable_serves` says whether stable gets requests now. Where it does not (a first deployment, the last
-    step), there is nothing that a breach could be blamed on.
+    `evidence` is deflated for bursts already. `stable_serves` says whether stable gets requests now. Where it
+    does not (a first deployment, the last step), there is nothing that a breach could be blamed on.
     """
     against_sla = absolute(evidence.canary, objective.allowed)
     late = late_onset(evidence.canary, evidence.step_starts, objective.allowed)

@@ -8,7 +8,7 @@ Grants = set[tuple[str, str, str]]
 
 OPERATOR_WATCHED: Grants = {
     ("tailbound.dev", "inferenceservices", "get list watch"),
-    ("tailbound.dev", "servingruntimes", "get list watch"),
+    ("tailbound.dev", "servingruntimes", "list watch"),
     ("tailbound.dev", "inferenceservices/status", "patch"),
     ("tailbound.dev", "inferenceservices/finalizers", "update"),
     ("apps", "controllerrevisions", "get list watch create patch delete"),

@@ -38,7 +38,8 @@ from e2e.cluster import ControlPlane
 
 SHA256 = "a" * 64
 NAMESPACES = Resource("v1", "Namespace", "namespaces", namespaced=False)
-FAST_LEASE = LeaseTimes(duration=3.0, renew_deadline=2.0, retry=0.3)
+# Short, and yet long enough for a machine that runs other things besides.
+FAST_LEASE = LeaseTimes(duration=6.0, renew_deadline=4.0, retry=0.5)
 
 
 def service_body(namespace: str, name: str, **spec: Any) -> dict[str, Any]:
@@ -190,15 +191,20 @@ class Environment:
         *,
         wrap: Callable[[Cluster], Cluster] = lambda cluster: cluster,
         defaults: tuple[Object, ...] = (),
+        lease_times: LeaseTimes = FAST_LEASE,
         **changes: Any,
     ) -> Operator:
-        seams = Seams(wrap=wrap, lease_times=FAST_LEASE, observed_port=self.port)
+        seams = Seams(wrap=wrap, lease_times=lease_times, observed_port=self.port)
         return Operator(self.settings(**changes), self.connect, decide, defaults, seams)
 
     @asynccontextmanager
-    async def running(self, operator: Operator | None = None) -> AsyncIterator[Operator]:
-        """Run an operator and stop it in order afterwards."""
+    async def running(
+        self, operator: Operator | None = None, *, after: Operator | None = None
+    ) -> AsyncIterator[Operator]:
+        """Run an operator (once another one leads) and stop it in order afterwards."""
         chosen = operator or self.operator()
+        if after is not None:
+            await self.until_leading(after)
         stop = asyncio.Event()
         task = asyncio.create_task(chosen.run(stop))
         try:
@@ -264,6 +270,12 @@ class Environment:
             raise AssertionError(f"{error}\n{name}: {status}") from None
         return seen[0]
 
+    async def until_leading(self, operator: Operator) -> None:
+        async def leads() -> bool:
+            return operator.metrics.registry.get_sample_value("tailbound_operator_leader") == 1
+
+        await self.until("leadership", leads)
+
     async def gateway(self, name: str, address: str) -> FakeGateway:
         found = FakeGateway(self.cluster, self.system, name, address)
         self.gateways.append(found)
@@ -313,8 +325,12 @@ async def _serve_deployment(environment: Environment, deployment: Object) -> Non
                 },
             },
         )
-    if replicas and await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"]) is None:
+    found = await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"])
+    if found is None:
         await cluster.insert(ENDPOINT_SLICES, _slice(deployment))
+    elif len(found["endpoints"]) != replicas:
+        endpoints = _slice(deployment)["endpoints"]
+        await cluster.replace(ENDPOINT_SLICES, {**found, "endpoints": endpoints})
 
 
 def _slice(deployment: Object) -> Object:
@@ -325,7 +341,10 @@ def _slice(deployment: Object) -> Object:
         "kind": "EndpointSlice",
         "metadata": {"namespace": meta["namespace"], "name": meta["name"], "labels": labels},
         "addressType": "IPv4",
-        "endpoints": [{"addresses": ["10.244.0.9"], "conditions": {"ready": True}}],
+        "endpoints": [
+            {"addresses": [f"10.244.0.{index + 1}"], "conditions": {"ready": True}}
+            for index in range(deployment["spec"]["replicas"])
+        ],
         "ports": [{"name": "http", "port": 8080}],
     }
 

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
-from gateway_lab import Gateway, Pods, gateway_pod
+
+from tests.integration.gateway.gateway_lab import Gateway, Pods, gateway_pod
 
 
 @pytest_asyncio.fixture

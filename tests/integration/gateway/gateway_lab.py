@@ -247,9 +247,13 @@ class Pods:
 class Gateway:
     """One gateway pod. Its sidecar runs in this process, so that a test can stop and start it."""
 
-    def __init__(self, directory: Path, cluster: ScriptedCluster) -> None:
+    def __init__(
+        self, directory: Path, cluster: ScriptedCluster, watch_namespaces: tuple[str, ...] = ()
+    ) -> None:
         self.run = RunDirectory(directory)
         self.cluster = cluster
+        self.token = OPERATOR_TOKEN
+        self.watch_namespaces = watch_namespaces
         self.http_port = free_port()
         self.observed_port = free_port()
         self.log = directory / "envoy.log"
@@ -262,7 +266,7 @@ class Gateway:
     def settings(self) -> GatewaySettings:
         return GatewaySettings(
             pod_name="gateway-0",
-            watch_namespaces=(),
+            watch_namespaces=self.watch_namespaces,
             cluster_domain="cluster.local",
             operator_account=OPERATOR,
             max_request_bytes=LIMIT_BYTES,
@@ -315,11 +319,11 @@ class Gateway:
     async def until_ready(self) -> None:
         await until("the gateway is ready", self.ready)
 
-    async def observed(self, *services: str, token: str = OPERATOR_TOKEN) -> Any:
+    async def observed(self, *services: str) -> Any:
         async with self.client.get(
             f"http://127.0.0.1:{self.observed_port}/observed",
             params=[("service", service) for service in services],
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {self.token}"},
         ) as response:
             assert response.status == 200, await response.text()
             return await response.json()
@@ -352,9 +356,11 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway_pod(directory: Path, cluster: ScriptedCluster | None = None) -> AsyncIterator[Gateway]:
+async def gateway_pod(
+    directory: Path, cluster: ScriptedCluster | None = None, watch_namespaces: tuple[str, ...] = ()
+) -> AsyncIterator[Gateway]:
     """A gateway pod with both containers started, and stopped again."""
-    gateway = Gateway(directory, cluster or ScriptedCluster())
+    gateway = Gateway(directory, cluster or ScriptedCluster(), watch_namespaces)
     try:
         gateway.start_sidecar()
         await gateway.start_envoy()

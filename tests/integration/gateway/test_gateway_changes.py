@@ -7,7 +7,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from gateway_lab import (
+from tailbound.gateway import controller
+from tailbound.gateway.resources import Bundle, ResourceType, resource
+from tailbound.gateway.routes import bundle_of
+from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
+from tailbound.traffic.model import Route
+
+from tests.integration.gateway.gateway_lab import (
     OTHER_TOKEN,
     Gateway,
     Pods,
@@ -16,11 +22,6 @@ from gateway_lab import (
     inference_service,
     until,
 )
-from tailbound.gateway import controller
-from tailbound.gateway.resources import Bundle, ResourceType, resource
-from tailbound.gateway.routes import bundle_of
-from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
-from tailbound.traffic.model import Route
 
 HTTP = free_port()
 

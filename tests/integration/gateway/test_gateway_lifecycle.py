@@ -8,7 +8,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from gateway_lab import (
+from tailbound.gateway import controller
+from tailbound.gateway.drain import DrainTimes, drain
+
+from tests.integration.gateway.gateway_lab import (
     Gateway,
     Pods,
     ScriptedCluster,
@@ -18,8 +21,6 @@ from gateway_lab import (
     inference_service,
     until,
 )
-from tailbound.gateway import controller
-from tailbound.gateway.drain import DrainTimes, drain
 
 HTTP = free_port()
 

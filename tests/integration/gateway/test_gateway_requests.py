@@ -9,8 +9,17 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from binomial import binomial_bounds
-from gateway_lab import LIMIT_BYTES, Gateway, Pods, endpoint_slice, free_port, inference_service, until
+
+from tests.integration.gateway.binomial import binomial_bounds
+from tests.integration.gateway.gateway_lab import (
+    LIMIT_BYTES,
+    Gateway,
+    Pods,
+    endpoint_slice,
+    free_port,
+    inference_service,
+    until,
+)
 
 HTTP, GRPC = free_port(), free_port()
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from tailbound.gateway.command import main
-from test_gateway_settings import GOOD
+
+from tests.unit.gateway.test_gateway_settings import GOOD
 
 
 @pytest.mark.parametrize("arguments", [[], ["start"], ["run", "now"]])

@@ -4,13 +4,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fake_envoy import CLUSTER, ENDPOINTS, ROUTE, SCOPE, FakeEnvoy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.api.traffic import AppliedRoute
 from tailbound.gateway.configuration import Configuration
 from tailbound.gateway.resources import ResourceType
 from tailbound.traffic.model import Endpoint, Route, RouteBackend, ServiceKey
+
+from tests.unit.gateway.fake_envoy import CLUSTER, ENDPOINTS, ROUTE, SCOPE, FakeEnvoy
 
 POISON = 9999  # a port that Envoy refuses, in these tests
 POISON_SECONDS = 13  # a timeout that Envoy refuses
@@ -93,7 +94,7 @@ def test_the_first_scopes_come_all_at_once() -> None:
     take = envoy.take
 
     def spy(response: object) -> None:
-        take(response)  # type: ignore[arg-type]
+        take(response)
         seen.append(envoy.names(SCOPE))
 
     envoy.take = spy  # type: ignore[method-assign]
@@ -225,7 +226,7 @@ class TestReconnection:
 
         def spy(response: object) -> None:
             sent.extend(item.name for item in response.resources)  # type: ignore[attr-defined]
-            take(response)  # type: ignore[arg-type]
+            take(response)
 
         envoy.take = spy  # type: ignore[method-assign]
         envoy.configuration.update({})

@@ -30,7 +30,7 @@ def status(user: str = OPERATOR, **changes: Any) -> Mapping[str, Any]:
         (status(authenticated=False), Verdict.UNAUTHENTICATED),
         (status(audiences=["https://kubernetes.default.svc"]), Verdict.UNAUTHENTICATED),
         (status(audiences=None), Verdict.UNAUTHENTICATED),
-        (status(user=None), Verdict.FORBIDDEN),
+        ({**status(), "user": None}, Verdict.FORBIDDEN),
         ({"error": "token expired"}, Verdict.UNAUTHENTICATED),
         ({}, Verdict.UNAUTHENTICATED),
     ],

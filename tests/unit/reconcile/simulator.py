@@ -450,7 +450,7 @@ class Simulator:
         return {
             stored["metadata"]["name"]
             for stored in self.of("ControllerRevision")
-            if f"tailbound.dev/{mark}" in stored["metadata"]["annotations"]
+            if f"tailbound.dev/{mark}" in stored["metadata"].get("annotations", {})
         }
 
     # Questions.
@@ -486,8 +486,10 @@ class Simulator:
 
 
 def weights_in(status: Object) -> dict[str, int]:
-    """status.traffic by revision."""
-    return {b["revision"]: b["weight"] for b in (status.get("traffic") or {}).get("backends", [])}
+    """status.traffic by revision; nothing where somebody broke it."""
+    traffic = status.get("traffic")
+    backends = traffic.get("backends", []) if isinstance(traffic, dict) else []
+    return {backend["revision"]: backend["weight"] for backend in backends}
 
 
 def ready_status() -> dict[str, Any]:

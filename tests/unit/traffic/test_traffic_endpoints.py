@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from tailbound.traffic.endpoints import endpoints_by_revision
-from traffic_objects import endpoints
+
+from tests.unit.traffic.traffic_objects import endpoints
 
 
 @pytest.mark.parametrize(

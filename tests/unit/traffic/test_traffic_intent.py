@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from tailbound.traffic.intent import Intent, read_intent
 from tailbound.traffic.model import Rejection
-from traffic_objects import service
+
+from tests.unit.traffic.traffic_objects import service
 
 
 def read(obj: Any) -> Intent:

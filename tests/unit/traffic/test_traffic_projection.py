@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from tailbound.traffic.model import Projected, Route, ServiceKey, Unavailable
 from tailbound.traffic.projection import Projector
-from traffic_objects import endpoints, service
+
+from tests.unit.traffic.traffic_objects import endpoints, service
 
 CHURN, FRAUD = ServiceKey("risk", "churn"), ServiceKey("risk", "fraud")
 

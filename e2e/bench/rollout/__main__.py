@@ -1,0 +1,192 @@
+"""False rollbacks and detection of the canary verdict and of other rules: `python -m e2e.bench.rollout`.
+
+Prints tables and, last, one JSON line:
+
+false_rollback_max   largest share of healthy canaries rolled back, over all healthy scenarios
+floor_ratio_5pct     mean requests of the absolute test alone at 5 % slow, over the information floor; exact
+median_2pct          median canary requests until a canary of 2 % slow is rolled back
+flagger_median_2pct  the same of Flagger, tuned to at most `ALPHA` false rollbacks at the edge of the SLA
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf, log
+
+import numpy as np
+from tailbound.rollout.evidence import OVERSHOOT_CREDIT
+from tailbound.rollout.verdict import (
+    ALPHA,
+    LATE_SHARE,
+    Objective,
+    Policy,
+    error_objective,
+    latency_objective,
+)
+
+from e2e.bench.rollout import peers, rule
+from e2e.bench.rollout.exact import Boundary, floor, stopping
+from e2e.bench.rollout.promotion import pace, requests_to_pass
+from e2e.bench.rollout.scenarios import BARELY_WORSE, HEALTHY, LATE, UNHEALTHY, Counts, Scenario, Traffic
+
+RUNS = 1000
+TUNING_RUNS = 5000
+OBJECTIVES = 2
+"""Latency and errors share alpha, as they do in a service that promises both."""
+P99 = latency_objective(0.99)
+
+Rule = Callable[[Traffic], Counts]
+"""By rollout, the number of canary requests until rollback; `rule.NEVER` without one."""
+
+
+def say(text: str) -> None:
+    """One line of the report."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def requests_at(traffic: Traffic, polls: Counts) -> Counts:
+    """Canary requests up to and including each rollout's poll."""
+    total = traffic.canary.cumsum(axis=1)
+    return np.where(polls == rule.NEVER, rule.NEVER, np.take_along_axis(total, polls[:, None], axis=1)[:, 0])
+
+
+def own(policy: Policy) -> Rule:
+    """The product's rule under one policy."""
+    return lambda traffic: requests_at(traffic, rule.verdicts(traffic, P99, policy, OBJECTIVES).rolled_back)
+
+
+def by_windows(decide: Callable[[Traffic], peers.Decisions]) -> Rule:
+    """A rule that looks once per window."""
+
+    def requests(traffic: Traffic) -> Counts:
+        windows = decide(traffic).rolled_back
+        polls = np.where(windows == rule.NEVER, rule.NEVER, (windows + 1) * traffic.window - 1)
+        return requests_at(traffic, polls)
+
+    return requests
+
+
+def rules(edge: Traffic) -> dict[str, Rule]:
+    """All rules by name. The tuned ones are tuned on canaries at the edge of the SLA."""
+    threshold, limit = (tune(edge, P99.allowed, ALPHA) for tune in (peers.tuned_flagger, peers.tuned_argo))
+    say(f"tuned to {ALPHA:.0%} at the SLA's edge: Flagger threshold {threshold}, Argo failureLimit {limit}")
+    return {
+        "tailbound": own(Policy.BOTH),
+        "absolute": own(Policy.ABSOLUTE),
+        "relative": own(Policy.RELATIVE),
+        "flagger 5": by_windows(lambda traffic: peers.flagger(traffic, P99.allowed, 5)),
+        "flagger tuned": by_windows(lambda traffic: peers.flagger(traffic, P99.allowed, threshold)),
+        "argo 3": by_windows(lambda traffic: peers.argo(traffic, P99.allowed, 3)),
+        "argo tuned": by_windows(lambda traffic: peers.argo(traffic, P99.allowed, limit)),
+        "kayenta": by_windows(peers.kayenta),
+    }
+
+
+def false_rollbacks(every: dict[str, Rule]) -> float:
+    """Prints the share of healthy canaries that each rule rolls back; returns the product's largest."""
+    say("\nhealthy canaries: share rolled back; share that the product ever held")
+    say(f"{'':42}" + "".join(f"{name:>14}" for name in every) + f"{'held':>8}")
+    worst = 0.0
+    for scenario in HEALTHY:
+        traffic = scenario.traffic(RUNS)
+        shares = {name: float((decide(traffic) != rule.NEVER).mean()) for name, decide in every.items()}
+        held = (rule.verdicts(traffic, P99, Policy.BOTH, OBJECTIVES).held != rule.NEVER).mean()
+        columns = "".join(f"{share:14.3f}" for share in shares.values())
+        say(f"{scenario.name:42}{columns}{held:8.3f}")
+        worst = max(worst, shares["tailbound"])
+    return worst
+
+
+def without_history() -> None:
+    """Prints what bursts do where stable has no history; not in the maximum: a rollout can wait for one."""
+    say("\nbursts of 10 without a history of stable: share rolled back")
+    for scenario in (each for each in HEALTHY if each.batch > 1):
+        traffic = scenario.traffic(RUNS)
+        for name, polls in (("judged at once", 0), ("judged after 60 polls of stable", 60)):
+            watched = replace(
+                traffic, history=traffic.stable[:, :polls], history_bad=traffic.stable_bad[:, :polls]
+            )
+            found = rule.signals(watched, P99, OBJECTIVES)
+            share = (found.beyond & found.worse)[:, polls:].any(axis=1).mean()
+            say(f"    {scenario.name:40}{name:34}{share:7.3f}")
+
+
+def median(requests: Counts, share: float = 0.5) -> float:
+    """Of all canaries, those that are never rolled back included as infinitely late."""
+    return float(np.quantile(np.where(requests == rule.NEVER, inf, requests), share, method="higher"))
+
+
+def detection(every: dict[str, Rule], scenarios: tuple[Scenario, ...]) -> dict[tuple[str, str], float]:
+    """Prints how surely and how soon each rule finds bad canaries; medians by scenario and rule."""
+    say("\nbad canaries: share rolled back, canary requests in the median and for nine of ten")
+    medians = {}
+    for scenario in scenarios:
+        traffic = scenario.traffic(RUNS)
+        say(scenario.name)
+        for name, decide in every.items():
+            requests = decide(traffic)
+            medians[scenario.name, name] = median(requests)
+            share = float((requests != rule.NEVER).mean())
+            say(f"    {name:14}{share:7.3f}{median(requests):9g}{median(requests, 0.9):9g}")
+    return medians
+
+
+def floor_ratio() -> float:
+    """Prints exact mean requests at 5 % slow over the floor at `ALPHA`; returns that of the test alone."""
+    say("\nabsolute test, exact: mean requests at 5 % slow, over the floor; false rollbacks at 1 % slow")
+    lowest = floor(ALPHA, P99.allowed, 0.05)
+    shares = {
+        "alone": 1.0,
+        "alpha split in two": 1 / OBJECTIVES,
+        "with late onset too": (1 - LATE_SHARE) / OBJECTIVES,
+    }
+    ratios = {}
+    for name, share in shares.items():
+        threshold = log(1 / (ALPHA * share)) - OVERSHOOT_CREDIT
+        boundary = Boundary.of(P99.allowed, threshold, 4000)
+        found, edge = stopping(boundary, 0.05), stopping(boundary, P99.allowed)
+        ratios[name] = found.mean / lowest
+        wrong = edge.chance + edge.open_ended
+        say(f"    {name:22}{found.mean:8.1f}{ratios[name]:8.3f}{wrong:10.5f} of {ALPHA * share:.5f}")
+    return ratios["alone"]
+
+
+def promotion() -> None:
+    """Prints how long a healthy canary takes at three rates of requests."""
+    say("\nhealthy canary (.02 % errors of .1 % allowed, .3 % slow of 1 %) through 5, 25, 50 and 100 %")
+    latency, errors = (P99, 0.003), 0.0002
+    plain = Objective(error_objective(0.001).measure, 0.001, 0.002)
+    for name, objective in (("unacceptable 1 %", error_objective(0.001)), ("unacceptable .2 %", plain)):
+        needed = requests_to_pass((latency, (objective, errors)))
+        for per_second in (5, 50, 500):
+            found = pace(needed, per_second)
+            say(
+                f"    errors {name:18}{per_second:4} requests/s: median {found.median / 60:7.1f} min, "
+                f"nine of ten within {found.p90 / 60:7.1f} min ({found.requests:.0f} requests a step)"
+            )
+
+
+def main() -> int:
+    """Run all of it."""
+    every = rules(HEALTHY[0].traffic(TUNING_RUNS))
+    worst = false_rollbacks(every)
+    without_history()
+    medians = detection(every, (*UNHEALTHY, BARELY_WORSE, LATE))
+    ratio = floor_ratio()
+    promotion()
+    two_percent = UNHEALTHY[0].name
+    document = {
+        "bench": "rollout",
+        "false_rollback_max": worst,
+        "floor_ratio_5pct": round(ratio, 3),
+        "median_2pct": medians[two_percent, "tailbound"],
+        "flagger_median_2pct": medians[two_percent, "flagger tuned"],
+    }
+    say(json.dumps(document))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,137 @@
+"""The operator is killed between any two writes, loses its memory, and reaches the same end all the same."""
+
+import asyncio
+from functools import partial
+from typing import Any, cast
+
+import pytest
+from tailbound.api.names import PROMOTED_AT_ANNOTATION, STABLE_ANNOTATION
+from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.resources import (
+    CONTROLLER_REVISIONS,
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    SERVICES,
+)
+
+from tests.integration.controller.environment import Cut, Environment, is_ready, kubelet
+
+MOST_WRITES = 40
+EDIT = {"env": [{"name": "LEVEL", "value": "2"}]}
+
+
+async def end_state(environment: Environment, name: str) -> dict[str, Any]:
+    """What counts about a service and its children, without what differs from service to service.
+
+    The generation of the traffic is left out: where children exist and no status does, it starts far beyond
+    any that a gateway may have acknowledged.
+    """
+    revisions = sorted(
+        await environment.children(CONTROLLER_REVISIONS, name), key=lambda each: int(each["revision"])
+    )
+    called = {each["metadata"]["name"]: f"revision {each['revision']}" for each in revisions} | {name: "it"}
+    status = (await environment.service(name))["status"]
+    marks = (STABLE_ANNOTATION, PROMOTED_AT_ANNOTATION)
+    return {
+        "children": {
+            resource.kind: sorted(
+                called[child["metadata"]["name"]] for child in await environment.children(resource, name)
+            )
+            for resource in (CONTROLLER_REVISIONS, DEPLOYMENTS, SERVICES, DISRUPTION_BUDGETS)
+        },
+        "marks": [
+            sorted(mark for mark in marks if mark in (each["metadata"].get("annotations") or {}))
+            for each in revisions
+        ],
+        "traffic": [(called[each["revision"]], each["weight"]) for each in status["traffic"]["backends"]],
+        "stable": called[status["stable"]["revision"]],
+        "next": status.get("next"),
+        "conditions": sorted((each["type"], each["status"], each["reason"]) for each in status["conditions"]),
+    }
+
+
+async def is_finished(environment: Environment, name: str) -> bool:
+    service = await environment.service(name)
+    deployments = await environment.children(DEPLOYMENTS, name)
+    stable = ((service.get("status") or {}).get("stable") or {}).get("revision")
+    return is_ready(service) and [each["metadata"]["name"] for each in deployments] == [stable]
+
+
+async def run_until_cut(environment: Environment, name: str, writes: int) -> bool:
+    """Run an operator that dies after so many writes. True if it died before it was finished."""
+    cuts: list[Cut] = []
+
+    def wrap(inner: Cluster) -> Cluster:
+        cuts.append(Cut(inner, writes))
+        return cast(Cluster, cuts[-1])
+
+    async def over() -> bool:
+        return any(cut.dead.is_set() for cut in cuts) or await is_finished(environment, name)
+
+    async with environment.killed(environment.operator(wrap=wrap)):
+        await environment.until(f"the end after {writes} writes", over)
+    return any(cut.dead.is_set() for cut in cuts)
+
+
+async def finish(environment: Environment, name: str) -> dict[str, Any]:
+    async with environment.running():
+
+        async def finished() -> bool:
+            return await is_finished(environment, name)
+
+        await environment.until(f"the end of {name}", finished)
+        # Whatever is still to be written after Ready is written before this operator is asked to stop.
+        await asyncio.sleep(0.3)
+    return await end_state(environment, name)
+
+
+@pytest.mark.parametrize("phase", ["creation", "rollover"])
+async def test_every_kill_ends_where_no_kill_ends(environment: Environment, phase: str) -> None:
+    async with kubelet(environment):
+        ends: list[dict[str, Any]] = []
+        for writes in range(MOST_WRITES):
+            name = f"churn-{writes}"
+            await environment.create(name, scaling={"min": 2})
+            if phase == "rollover":
+                await finish(environment, name)
+                await environment.edit(name, **EDIT)
+            died = await run_until_cut(environment, name, writes)
+            ends.append(await finish(environment, name))
+            if not died:
+                break
+        else:
+            pytest.fail(f"still writing after {MOST_WRITES} writes")
+    assert len(ends) > 5
+    for writes, end in enumerate(ends):
+        assert end == ends[-1], f"killed after {writes} writes"
+
+
+def has_replicas(wanted: int, service: Object) -> bool:
+    return is_ready(service) and bool(service["status"]["replicas"] == wanted)
+
+
+async def test_writes_by_others_while_deciding_end_in_the_same_state(environment: Environment) -> None:
+    """Every write of the operator races with somebody who changes the same Deployment all the time."""
+
+    async def disturb() -> None:
+        for number in range(10_000):
+            for deployment in await environment.children(DEPLOYMENTS, "churn"):
+                environment_name = deployment["metadata"]["name"]
+                await asyncio.to_thread(
+                    environment.control_plane.kubectl,
+                    *("annotate", "deployment", environment_name, f"number={number}", "--overwrite"),
+                    *("-n", environment.namespace),
+                )
+            await asyncio.sleep(0.01)
+
+    async with environment.running(), kubelet(environment):
+        await environment.create("churn")
+        await environment.until_service("churn", is_ready, "Ready")
+        disturber = asyncio.create_task(disturb())
+        try:
+            for replicas in (2, 3, 4, 5):
+                await environment.edit("churn", scaling={"min": replicas})
+                await environment.until_service("churn", partial(has_replicas, replicas), "the replicas")
+        finally:
+            disturber.cancel()
+            await asyncio.gather(disturber, return_exceptions=True)

@@ -1,0 +1,120 @@
+"""Two operators: one leads, the other takes over, and never do both write."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, cast
+
+from tailbound.controller.lease import LeadershipLost
+from tailbound.controller.operator import Operator
+from tailbound.kube.errors import Transient
+from tailbound.kube.protocol import Cluster
+from tailbound.kube.resources import DEPLOYMENTS
+
+from tests.integration.controller.environment import Environment, is_ready, kubelet
+
+WRITES = {"create", "apply", "apply_status", "delete", "create_event"}
+
+
+class Line:
+    """One connection of an operator: notes when it writes, and can be cut."""
+
+    def __init__(self, inner: Cluster) -> None:
+        self._inner = inner
+        self.cut = False
+        self.written: list[float] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if name in {"watch", "close"}:
+            return method
+
+        async def request(*arguments: Any) -> Any:
+            if self.cut:
+                raise Transient("the line is cut")
+            answer = await method(*arguments)
+            if name in WRITES:
+                self.written.append(time.monotonic())
+            return answer
+
+        return request
+
+
+def operator_with_lines(environment: Environment, name: str) -> tuple[Operator, list[Line]]:
+    """An operator, and its two connections: for objects, and for the Lease."""
+    lines: list[Line] = []
+
+    def wrap(inner: Cluster) -> Cluster:
+        lines.append(Line(inner))
+        return cast(Cluster, lines[-1])
+
+    return environment.operator(wrap=wrap, pod_name=name), lines
+
+
+async def has_deployment(environment: Environment, name: str) -> bool:
+    return bool(await environment.children(DEPLOYMENTS, name))
+
+
+async def test_standby_writes_nothing_and_takes_over_at_once_when_the_leader_stops(
+    environment: Environment,
+) -> None:
+    first, _ = operator_with_lines(environment, "operator-0")
+    second, lines = operator_with_lines(environment, "operator-1")
+    async with kubelet(environment), AsyncExitStack() as standby:
+        async with environment.running(first):
+            await environment.until_leading(first)
+            await standby.enter_async_context(environment.running(second))
+            await environment.create("churn")
+            await environment.until_service("churn", is_ready, "Ready")
+
+            async def is_warm() -> bool:
+                return second.resync.synced.is_set()
+
+            await environment.until("full stores of the standby", is_warm)
+            assert lines[0].written == []
+        await environment.until_leading(second)
+        await environment.create("fraud")
+        await environment.until_service("fraud", is_ready, "Ready")
+        assert lines[0].written
+
+
+async def test_leader_cut_off_from_its_lease_is_silent_before_the_other_one_writes(
+    environment: Environment,
+) -> None:
+    first, first_lines = operator_with_lines(environment, "operator-0")
+    second, second_lines = operator_with_lines(environment, "operator-1")
+    async with ended_by_loss(first) as lost, environment.running(second, after=first):
+        await environment.create("churn-0")
+        await environment.until("a Deployment", lambda: has_deployment(environment, "churn-0"))
+        # Only the Lease is out of reach: the leader could go on writing everything else, were it not fenced.
+        first_lines[1].cut = True
+        for number in range(1, 200):
+            await environment.create(f"churn-{number}")
+            await asyncio.sleep(0.1)
+            if second_lines[0].written:
+                break
+        await environment.until_leading(second)
+        await environment.until("a Deployment", lambda: has_deployment(environment, f"churn-{number}"))
+        assert await lost
+    assert max(first_lines[0].written) < min(second_lines[0].written)
+
+
+@asynccontextmanager
+async def ended_by_loss(operator: Operator) -> AsyncIterator[Awaitable[bool]]:
+    """Run an operator until it ends by itself; the value tells whether it was for the loss of its Lease."""
+
+    async def run() -> bool:
+        try:
+            await operator.run(asyncio.Event())
+        except ExceptionGroup as ended:
+            return ended.subgroup(LeadershipLost) is not None
+        return False
+
+    task = asyncio.create_task(run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,229 @@
+"""Which gateway pods are read, when, for which services, and who hears of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tailbound.api.traffic import AppliedRoute, Observed, RejectedRoute, ServiceObservation
+from tailbound.controller import gateways as module
+from tailbound.controller.gateways import Gateways
+from tailbound.controller.laggards import LAGGARD_SECONDS, acknowledged, laggards
+from tailbound.kube.objects import Key, key_of
+from tailbound.kube.protocol import Object
+from tailbound.kube.store import ObjectStore
+from tailbound.reconcile.model import Unread
+from tailbound.telemetry.metrics import Metrics
+
+A, B = ("ns", "a"), ("ns", "b")
+STARTED = datetime(2026, 1, 1, tzinfo=UTC)
+READY = {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def pod(name: str, version: int = 1, status: Any = READY, **meta: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "sys",
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": str(version),
+            **meta,
+        },
+        "status": status,
+    }
+
+
+def report(started: datetime = STARTED, **generations: int) -> Observed:
+    services = {
+        f"ns/{name}": ServiceObservation(applied=AppliedRoute(generation=1, traffic_generation=generation))
+        for name, generation in generations.items()
+    }
+    return Observed(envoy_start_time=started, synced=True, services=services)
+
+
+@dataclass
+class Fleet:
+    """Scripted gateways, and what was asked and told."""
+
+    answers: dict[str, Observed | Unread] = field(default_factory=dict)
+    asked: list[tuple[str, tuple[Key, ...]]] = field(default_factory=list)
+    told: list[Key] = field(default_factory=list)
+    told_all: int = 0
+    store: ObjectStore = field(default_factory=ObjectStore)
+
+    async def read(self, pod: Object, services: Iterable[Key]) -> Observed | Unread:
+        named = tuple(services)
+        name = key_of(pod)[1]
+        self.asked.append((name, named))
+        answer = self.answers[name]
+        if isinstance(answer, Unread) or not named:
+            return answer
+        wanted = {"/".join(key) for key in named}
+        return answer.model_copy(
+            update={"services": {key: seen for key, seen in answer.services.items() if key in wanted}}
+        )
+
+    def hear_all(self) -> None:
+        self.told_all += 1
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    return Fleet()
+
+
+@pytest.fixture
+async def gateways(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gateways]:
+    monkeypatch.setattr(module, "FAST_SECONDS", 0.01)
+    monkeypatch.setattr(module, "SLOW_SECONDS", 0.01)
+    loop = asyncio.get_running_loop()
+    made = Gateways(fleet.store, fleet.read, loop.time, Metrics(), fleet.told.append, fleet.hear_all)
+    task = asyncio.create_task(made.run())
+    yield made
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - short polling of a value in this process
+            await asyncio.sleep(0.005)
+
+
+async def test_new_ready_pod_is_read_once_and_then_left_alone(fleet: Fleet, gateways: Gateways) -> None:
+    fleet.answers["g"] = report(a=1)
+    fleet.store.upsert(pod("g"))
+    assert isinstance(gateways.view()["g"], Unread)
+    assert fleet.told_all == 0
+    await until(lambda: gateways.view()["g"] == report(a=1))
+    await asyncio.sleep(0.1)
+    assert fleet.asked == [("g", ())]
+    assert fleet.told_all == 1
+
+
+async def test_awaiting_services_are_read_by_name_until_they_are_released(
+    fleet: Fleet, gateways: Gateways
+) -> None:
+    fleet.answers["g"] = report(a=1, b=1)
+    fleet.store.upsert(pod("g"))
+    await until(lambda: fleet.told_all)
+    gateways.expect(A)
+    await until(lambda: ("g", (A,)) in fleet.asked)
+    fleet.answers["g"] = report(a=2, b=1)
+    await until(lambda: A in fleet.told)
+    assert B not in fleet.told
+    seen = gateways.view()["g"]
+    assert isinstance(seen, Observed)
+    assert seen.services.keys() == {"ns/a", "ns/b"}
+    gateways.release(A)
+    await asyncio.sleep(0.05)
+    count = len(fleet.asked)
+    await asyncio.sleep(0.1)
+    assert len(fleet.asked) == count
+
+
+async def test_restarted_envoy_is_read_completely_before_it_counts_again(
+    fleet: Fleet, gateways: Gateways
+) -> None:
+    fleet.answers["g"] = report(a=1, b=1)
+    fleet.store.upsert(pod("g"))
+    await until(lambda: fleet.told_all)
+    again = datetime(2026, 1, 2, tzinfo=UTC)
+    fleet.answers["g"] = report(again, a=1)
+    gateways.expect(A)
+    await until(lambda: gateways.view()["g"] == report(again, a=1))
+    assert fleet.asked[-1] == ("g", (A,)) or ("g", ()) in fleet.asked[1:]
+
+
+async def test_pod_that_is_not_ready_any_more_is_gone_from_the_view_and_everybody_hears(
+    fleet: Fleet, gateways: Gateways
+) -> None:
+    fleet.answers = {"g": report(a=1), "h": report(a=1)}
+    for name in ("g", "h"):
+        fleet.store.upsert(pod(name))
+    await until(lambda: fleet.told_all == 2)
+    fleet.store.upsert(pod("g", 2, status={**READY, "conditions": []}))
+    assert list(gateways.view()) == ["h"]
+    fleet.store.upsert(pod("h", 2, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert dict(gateways.view()) == {}
+    assert fleet.told_all == 4
+
+
+async def test_pod_that_cannot_be_read_says_why_and_is_tried_again(fleet: Fleet, gateways: Gateways) -> None:
+    fleet.answers["g"] = Unread("refused")
+    fleet.store.upsert(pod("g"))
+    await until(lambda: gateways.view()["g"] == Unread("refused"))
+    fleet.answers["g"] = report(a=1)
+    await until(lambda: gateways.view()["g"] == report(a=1))
+    assert fleet.told_all == 1
+
+
+async def test_new_leader_has_read_everything_before_it_goes_on(fleet: Fleet) -> None:
+    fleet.answers["g"] = report(a=1)
+    fleet.store.upsert(pod("g"))
+    made = Gateways(fleet.store, fleet.read, lambda: 0.0, Metrics(), fleet.told.append, fleet.hear_all)
+    await made.refresh()
+    assert dict(made.view()) == {"g": report(a=1)}
+
+
+SERVICE = {
+    "metadata": {"namespace": "ns", "name": "a", "generation": 2},
+    "status": {"traffic": {"generation": 5}},
+}
+
+
+def route(generation: int, traffic: int) -> AppliedRoute:
+    return AppliedRoute(generation=generation, traffic_generation=traffic)
+
+
+@pytest.mark.parametrize(
+    ("observation", "expected"),
+    [
+        (None, False),
+        (ServiceObservation(applied=route(2, 5)), True),
+        (ServiceObservation(applied=route(3, 6)), True),
+        (ServiceObservation(applied=route(1, 5)), False),
+        (ServiceObservation(applied=route(2, 4)), False),
+        (
+            ServiceObservation(
+                applied=route(1, 4), rejected=RejectedRoute(generation=2, traffic_generation=5, message="no")
+            ),
+            True,
+        ),
+    ],
+    ids=["unknown", "newest", "newer", "old spec", "old traffic", "refused"],
+)
+def test_gateway_has_answered(observation: ServiceObservation | None, expected: bool) -> None:
+    services = {} if observation is None else {"ns/a": observation}
+    assert (
+        acknowledged(Observed(envoy_start_time=STARTED, synced=True, services=services), SERVICE) is expected
+    )
+
+
+NEW = Observed(
+    envoy_start_time=STARTED, synced=True, services={"ns/a": ServiceObservation(applied=route(2, 5))}
+)
+OLD = Observed(
+    envoy_start_time=STARTED, synced=True, services={"ns/a": ServiceObservation(applied=route(2, 4))}
+)
+
+
+@pytest.mark.parametrize(
+    ("waited", "reports", "expected"),
+    [
+        (LAGGARD_SECONDS - 1, {"g": NEW, "h": OLD}, ()),
+        (LAGGARD_SECONDS, {"g": NEW, "h": OLD}, ("h",)),
+        (LAGGARD_SECONDS, {"g": NEW, "h": Unread("away")}, ("h",)),
+        (LAGGARD_SECONDS, {"g": OLD, "h": OLD}, ()),
+        (LAGGARD_SECONDS, {"g": OLD, "h": Unread("away")}, ()),
+        (LAGGARD_SECONDS, {"g": NEW, "h": NEW}, ()),
+        (LAGGARD_SECONDS, {}, ()),
+    ],
+    ids=["too early", "late", "unread", "all late", "nobody knows", "nobody late", "no gateway"],
+)
+def test_laggards(waited: float, reports: dict[str, Observed | Unread], expected: tuple[str, ...]) -> None:
+    assert laggards(SERVICE, waited, reports) == expected

@@ -1,0 +1,138 @@
+"""What becomes of a key after each way in which reconciling it can end, and how workers share the keys."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tailbound.controller.execute import Fenced
+from tailbound.controller.queue import FIRST_BACKOFF_SECONDS
+from tailbound.controller.reconciler import Outcome
+from tailbound.controller.workers import Workers
+from tailbound.kube.errors import Conflict, Terminal, Transient
+from tailbound.kube.objects import Key
+from tailbound.telemetry.metrics import Metrics
+
+A = ("ns", "a")
+NOW = 1000.0
+
+
+async def one_pass(ending: Outcome | Exception) -> tuple[Workers, Metrics]:
+    """Reconcile one key that ends so."""
+    metrics = Metrics()
+
+    async def reconcile(_: Key) -> Outcome:
+        workers.stop()
+        if isinstance(ending, Exception):
+            raise ending
+        return ending
+
+    workers = Workers(reconcile, metrics, lambda: NOW)
+    workers.add(A)
+    async with asyncio.timeout(5):
+        await workers.run()
+    return workers, metrics
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "delay"),
+    [
+        (Outcome(), "unchanged", None),
+        (Outcome(wrote=True), "changed", None),
+        (Outcome(requeue_after_seconds=7.0), "unchanged", 7.0),
+        (Outcome(gone=True), "gone", None),
+        (Outcome(obstructed=True, requeue_after_seconds=0.1), "obstructed", FIRST_BACKOFF_SECONDS),
+        (Conflict("changed"), "conflict", FIRST_BACKOFF_SECONDS),
+        (Transient("away"), "transient", FIRST_BACKOFF_SECONDS),
+        (Transient("busy", retry_after_seconds=9.0), "transient", 9.0),
+        (Terminal("refused"), "terminal", FIRST_BACKOFF_SECONDS),
+        (KeyError("a bug of ours"), "error", FIRST_BACKOFF_SECONDS),
+    ],
+    ids=lambda each: None if isinstance(each, float) else str(each),
+)
+async def test_key_comes_back(ending: Outcome | Exception, outcome: str, delay: float | None) -> None:
+    workers, metrics = await one_pass(ending)
+    assert workers.queue.next_due() == (None if delay is None else NOW + delay)
+    assert workers.queue.take(NOW) is None
+    labels = {"outcome": outcome}
+    assert metrics.registry.get_sample_value("tailbound_operator_reconcile_seconds_count", labels) == 1
+
+
+async def test_lost_lease_ends_the_work() -> None:
+    async def reconcile(_: Key) -> Outcome:
+        raise Fenced
+
+    workers = Workers(reconcile, Metrics(), lambda: NOW)
+    workers.add(A)
+    with pytest.raises(ExceptionGroup) as ended:
+        async with asyncio.timeout(5):
+            await workers.run()
+    assert ended.group_contains(Fenced)
+
+
+async def test_keys_are_worked_on_side_by_side_but_no_key_twice_at_a_time() -> None:
+    running: set[Key] = set()
+    most = 0
+    passes = 0
+
+    async def reconcile(key: Key) -> Outcome:
+        nonlocal most, passes
+        assert key not in running
+        running.add(key)
+        most = max(most, len(running))
+        workers.add(key)
+        await asyncio.sleep(0.01)
+        running.remove(key)
+        passes += 1
+        if passes >= 30:
+            workers.stop()
+        return Outcome()
+
+    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time)
+    for number in range(6):
+        workers.add(("ns", str(number)))
+    async with asyncio.timeout(10):
+        await workers.run(3)
+    assert most == 3
+
+
+async def test_delayed_key_is_taken_when_it_is_due_and_earlier_when_it_is_added() -> None:
+    seen: list[tuple[Key, float]] = []
+    loop = asyncio.get_running_loop()
+
+    async def reconcile(key: Key) -> Outcome:
+        seen.append((key, loop.time()))
+        if len(seen) == 2:
+            workers.stop()
+        return Outcome(requeue_after_seconds=0.1)
+
+    workers = Workers(reconcile, Metrics(), loop.time)
+    workers.add(A)
+    async with asyncio.timeout(5):
+        await workers.run()
+    assert [key for key, _ in seen] == [A, A]
+    assert seen[1][1] - seen[0][1] >= 0.1
+
+
+async def test_keys_under_way_are_finished_when_work_stops() -> None:
+    finished: list[Key] = []
+
+    async def reconcile(key: Key) -> Outcome:
+        workers.stop()
+        await asyncio.sleep(0.05)
+        finished.append(key)
+        return Outcome()
+
+    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time)
+    workers.add(A)
+    async with asyncio.timeout(5):
+        await workers.run()
+    assert finished == [A]
+
+
+def test_metric_labels_do_not_grow_with_services() -> None:
+    metrics = Metrics()
+    read: Callable[[], Any] = lambda: {("Ready", "True"): 3.0}  # noqa: E731 - as it is given
+    metrics.gauge("tailbound_operator_services", "by condition", ("condition", "status"), read)
+    labels = {"condition": "Ready", "status": "True"}
+    assert metrics.registry.get_sample_value("tailbound_operator_services", labels) == 3.0

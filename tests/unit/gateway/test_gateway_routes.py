@@ -1,0 +1,116 @@
+"""Clusters and routes of one service."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from tailbound.gateway.resources import ResourceType
+from tailbound.gateway.routes import bundle_of
+from tailbound.traffic.model import Endpoint, Route, RouteBackend, Unavailable
+
+from tests.unit.gateway.test_gateway_delta import route
+
+HTTP = (Endpoint("10.0.0.1", 8080),)
+GRPC = (Endpoint("10.0.0.1", 9000),)
+
+
+def with_backends(*backends: RouteBackend, **changes: Any) -> Route:
+    return replace(route("churn"), backends=backends, **changes)
+
+
+def backend(revision: str, share: int, *, http: Any = HTTP, grpc: Any = None) -> RouteBackend:
+    return RouteBackend(revision, share, share, http, grpc)
+
+
+def routes_of(made: Route) -> list[tuple[bool, Any]]:
+    """For each route: is it for gRPC only, and its clusters with weights, or its status."""
+    (body,) = [item.body.value for item in bundle_of(made).resources if item.type is ResourceType.ROUTE]
+    (host,) = RouteConfiguration.FromString(body).virtual_hosts
+    return [
+        (
+            found.match.HasField("grpc"),
+            found.direct_response.status
+            or {each.name: each.weight.value for each in found.route.weighted_clusters.clusters},
+        )
+        for found in host.routes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        pytest.param(
+            with_backends(unavailable=Unavailable.STOPPED), [(False, 503)], id="no backends: 503 for all"
+        ),
+        pytest.param(
+            with_backends(backend("r1", 95, grpc=GRPC), backend("r2", 5, grpc=GRPC)),
+            [
+                (True, {"risk/churn/r1/grpc": 95, "risk/churn/r2/grpc": 5}),
+                (False, {"risk/churn/r1/http": 95, "risk/churn/r2/http": 5}),
+            ],
+            id="both protocols",
+        ),
+        pytest.param(
+            with_backends(backend("r1", 95, grpc=GRPC), backend("r2", 5)),
+            [
+                (True, {"risk/churn/r1/grpc": 95}),
+                (False, {"risk/churn/r1/http": 95, "risk/churn/r2/http": 5}),
+            ],
+            id="one revision without gRPC",
+        ),
+        pytest.param(
+            with_backends(backend("r1", 100)),
+            [(True, 404), (False, {"risk/churn/r1/http": 100})],
+            id="no gRPC: unimplemented",
+        ),
+        pytest.param(
+            with_backends(backend("r1", 100, http=())),
+            [(False, {"risk/churn/r1/http": 100})],
+            id="no pods known: the empty cluster answers 503 to both",
+        ),
+        pytest.param(
+            with_backends(backend("r1", 100, grpc=GRPC), backend("r2", 0, grpc=GRPC)),
+            [(True, {"risk/churn/r1/grpc": 100}), (False, {"risk/churn/r1/http": 100})],
+            id="a revision kept warm gets nothing",
+        ),
+    ],
+)
+def test_routes(made: Route, expected: list[tuple[bool, Any]]) -> None:
+    assert routes_of(made) == expected
+
+
+def test_clusters_of_every_revision_and_port() -> None:
+    bundle = bundle_of(with_backends(backend("r1", 100, grpc=GRPC), backend("r2", 0)))
+    clusters = [item for item in bundle.resources if item.type is ResourceType.CLUSTER]
+    assert [item.name for item in clusters] == [
+        "risk/churn/r1/http",
+        "risk/churn/r1/grpc",
+        "risk/churn/r2/http",
+    ]
+    for item in clusters:
+        cluster = Cluster.FromString(item.body.value)
+        assert not cluster.HasField("outlier_detection")
+        assert cluster.type == Cluster.EDS
+
+
+def test_endpoints_change_nothing_but_the_assignment() -> None:
+    before = bundle_of(with_backends(backend("r1", 100)))
+    after = bundle_of(with_backends(backend("r1", 100, http=(*HTTP, Endpoint("10.0.0.2", 8080)))))
+    changed = [item for item in after.resources if before.by_id[item.id].version != item.version]
+    assert [item.type for item in changed] == [ResourceType.ENDPOINTS]
+    assignment = ClusterLoadAssignment.FromString(changed[0].body.value)
+    assert len(assignment.endpoints[0].lb_endpoints) == 2
+
+
+def test_one_scope_per_host() -> None:
+    bundle = bundle_of(route("churn", hosts=("a.example.com",)))
+    scopes = [item.name for item in bundle.resources if item.type is ResourceType.SCOPE]
+    assert scopes == ["churn.risk", "a.example.com"]
+
+
+def test_versions_follow_content_only() -> None:
+    first, second = bundle_of(route("churn")), bundle_of(route("churn", generation=9, traffic_generation=9))
+    assert [item.version for item in first.resources] == [item.version for item in second.resources]
