@@ -5,6 +5,7 @@
 | promote | promote | the revision on its way | no rollout is under way |
 | abort | abort | the revision on its way | no rollout is under way |
 | pause | pause | the revision on its way | no rollout is under way, or it is paused already |
+| these three | - | - | it is the first revision, or an older one that comes back: nothing is judged |
 | resume | pause, removed | - | nobody paused it |
 | retry | retry | the rejected revision | the newest revision was not rejected |
 | rollback | rollback-to | the given one, else the one that served before | it never served, or is newest |
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
+from tailbound.api.conditions import Reason
 from tailbound.api.names import (
     ABORT_ANNOTATION,
     PAUSE_ANNOTATION,
@@ -21,7 +23,7 @@ from tailbound.api.names import (
     RETRY_ANNOTATION,
     ROLLBACK_ANNOTATION,
 )
-from tailbound.api.rollout import RolloutState
+from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.api.traffic import utc_seconds
 from tailbound.cli.subject import CommandError, Entry, Subject
 
@@ -37,6 +39,7 @@ class Hand(StrEnum):
     ROLLBACK = "rollback"
 
 
+_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
 _ANNOTATIONS = {
     Hand.PROMOTE: PROMOTE_ANNOTATION,
     Hand.ABORT: ABORT_ANNOTATION,
@@ -59,6 +62,8 @@ def target(hand: Hand, subject: Subject, revision: str | None = None) -> str:
             f"{subject.title} has no rollout under way: see kubectl tailbound status "
             f"{subject.service.metadata.name}"
         )
+    if hand is not Hand.RESUME:
+        _demand_a_choice(hand, rollout)
     paused = _paused(subject) == rollout.revision
     if hand is Hand.PAUSE and paused:
         raise CommandError(f"{rollout.revision} is paused already: kubectl tailbound resume lets it go on")
@@ -88,6 +93,14 @@ def said(hand: Hand, revision: str) -> str:
         Hand.ROLLBACK: f"{revision} takes over again, once its pods are ready",
     }
     return sentences[hand]
+
+
+def _demand_a_choice(hand: Hand, rollout: RolloutStatus) -> None:
+    """The operator acts on these hands only where one revision is to replace another."""
+    if not rollout.from_revision:
+        raise CommandError(f"{rollout.revision} is the first revision: there is nothing to {hand}")
+    if rollout.reason in _RETURNS:
+        raise CommandError(f"{rollout.revision} takes over again by itself: there is nothing to {hand}")
 
 
 def _paused(subject: Subject) -> str | None:

@@ -15,6 +15,8 @@ STAMP = "2026-01-02T03:04:05Z"
 OVER = service(rollout={"state": "Promoted"})
 REJECTED = service(rollout={"state": "RolledBack"})
 PAUSED = service(annotations={"tailbound.dev/pause": R3})
+FIRST_ONE = service(rollout={"state": "Starting", "from": ""})
+RETURNING = service(rollout={"state": "Promoting", "reason": "RolledBackByHand"})
 FIRST = service(rollout={"state": None})
 
 
@@ -49,6 +51,10 @@ def test_a_hand_names_its_revision(
         (Hand.ABORT, REJECTED, None, "risk/churn has no rollout under way"),
         (Hand.PAUSE, FIRST, None, "risk/churn has no rollout under way"),
         (Hand.PAUSE, PAUSED, None, f"{R3} is paused already: kubectl tailbound resume lets it go on"),
+        (Hand.ABORT, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to abort"),
+        (Hand.PROMOTE, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to promote"),
+        (Hand.ABORT, RETURNING, None, f"{R3} takes over again by itself: there is nothing to abort"),
+        (Hand.PAUSE, RETURNING, None, f"{R3} takes over again by itself: there is nothing to pause"),
         (Hand.RESUME, None, None, f"nobody paused {R3}"),
         (Hand.RETRY, None, None, "the newest revision of risk/churn was not rejected"),
         (Hand.RETRY, OVER, None, "the newest revision of risk/churn was not rejected"),
