@@ -54,13 +54,13 @@ class EnvoyAdmin:
         """The allow-listed metrics in Prometheus' text format."""
         return await self._ask("GET", "/stats/prometheus")
 
-    async def stats(self, pattern: str) -> str:
-        """Counters and gauges whose name matches a regular expression, as lines of `NAME: VALUE`."""
-        return await self._ask("GET", "/stats", {"filter": pattern})
+    async def counters(self, pattern: str) -> str:
+        """Counters whose name matches a regular expression, as lines of `NAME: VALUE`."""
+        return await self._ask("GET", "/stats", {"filter": pattern, "type": "Counters"})
 
     async def gauges(self, pattern: str) -> dict[str, int]:
         """Counters and gauges whose name matches a regular expression."""
-        text = await self.stats(pattern)
+        text = await self._ask("GET", "/stats", {"filter": pattern})
         return {name: int(value) for name, value in re.findall(r"^(\S+): (\d+)$", text, re.MULTILINE)}
 
     async def fail_health(self) -> None:

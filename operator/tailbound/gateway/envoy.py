@@ -51,7 +51,7 @@ class EnvoyProcess:
         if not services:
             return {}
         try:
-            return read_counters(await self._admin.stats(counters_pattern(services)))
+            return read_counters(await self._admin.counters(counters_pattern(services)))
         except EnvoyAway:
             return None
 

@@ -17,7 +17,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import RequestReceived, StreamEnded
-from h2.exceptions import StreamClosedError
+from h2.exceptions import ProtocolError
 
 Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -115,7 +115,8 @@ async def _answer_grpc(
     def flush() -> None:
         writer.write(connection.data_to_send())
 
-    with suppress(StreamClosedError, ConnectionError):
+    # The client may have reset the stream while the answer was waiting.
+    with suppress(ProtocolError, ConnectionError):
         if action == "stream":
             connection.send_headers(stream, start)
             for _ in range(3):

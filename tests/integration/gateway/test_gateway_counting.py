@@ -178,6 +178,13 @@ async def until_ended(gateway: Gateway, count: int) -> None:
     await until(f"{count} requests have ended", check)
 
 
+async def served(gateway: Gateway) -> None:
+    """One more good request for risk/churn."""
+    lines = ended(gateway)
+    await http1(gateway.http_port, "churn.risk", "200")
+    await until_ended(gateway, lines + 1)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_each_request_is_in_its_one_class(gateway: Gateway, case: Case) -> None:
     before, lines = await counted(gateway), ended(gateway)
@@ -264,6 +271,7 @@ async def test_revisions_are_told_apart_and_ports_are_not(gateway: Gateway) -> N
 
 
 async def test_counters_are_told_for_services_that_are_asked_for(gateway: Gateway) -> None:
+    await served(gateway)
     everything = (await gateway.observed())["services"]
     assert len(everything) > 3
     assert [name for name, state in everything.items() if state["counters"] is not None] == []
@@ -274,7 +282,9 @@ async def test_counters_are_told_for_services_that_are_asked_for(gateway: Gatewa
 
 
 async def test_counters_are_those_of_envoy_not_of_its_sidecar(gateway: Gateway) -> None:
+    await served(gateway)
     before = await gateway.observed("risk/churn")
+    assert before["services"]["risk/churn"]["counters"] != {}
     await gateway.stop_sidecar()
     gateway.start_sidecar()
     await gateway.until_applied("risk/churn", 1)
@@ -284,7 +294,9 @@ async def test_counters_are_those_of_envoy_not_of_its_sidecar(gateway: Gateway) 
 
 
 async def test_a_new_envoy_counts_from_zero_and_says_that_it_is_new(gateway: Gateway) -> None:
+    await served(gateway)
     before = await gateway.observed("risk/churn")
+    assert before["services"]["risk/churn"]["counters"] != {}
     await gateway.kill_envoy()
     await gateway.start_envoy()
     await gateway.until_applied("risk/churn", 1)
