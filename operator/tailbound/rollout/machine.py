@@ -85,6 +85,8 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
         aborted = Rejection(candidate, Reason.ABORTED_BY_HAND, words.aborted(hands.by), hands.by)
         step = _roll_back(now, who, rollout, aborted)
         return replace(step, handled=hands.after(ABORT_ANNOTATION).handled)
+    if rollout.progress_at is not None:
+        rollout = steps.pods_counted(now, rollout)
     rejected = rejection_of(now, rollout, verdict)
     if rejected is not None:
         return _roll_back(now, who, rollout, rejected)
