@@ -43,6 +43,8 @@ class Verdict:
     unread_since: datetime | None = None
     unread_why: str = ""
     passed_at: datetime | None = None
+    counting: bool = True
+    """Every gateway was read once, so that what is served from now on counts."""
 
     def passes(self, now: datetime, timeout: timedelta) -> bool:
         """Passed, and every request that hung when it did has been counted since."""
@@ -152,6 +154,7 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
         memory.unread_since,
         memory.unread_why,
         memory.passed_at,
+        counting=memory.record is not None,
     )
     return memory, verdict
 

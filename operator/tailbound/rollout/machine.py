@@ -6,7 +6,7 @@ candidate:
 | state | weight of the candidate | goes on when | to |
 |---|---|---|---|
 | Pending | 0 | no other canary is left | Starting |
-| Starting | 0 | it has the pods of its first step ready | Analysing; Promoting where there is no step |
+| Starting | 0 | its first pods are ready, and its requests will be counted | Analysing, or Promoting |
 | Analysing | that of the step | the step has passed (`steps.py`) | the next step; behind the last Promoting |
 | Promoting | 100, once all its pods are ready | every gateway applies it since `scaleDownDelay` | Promoted |
 | Paused | as it was | the pause ends, or the hand `promote` is there | what it was |
@@ -93,14 +93,20 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
     if hands.revision(PROMOTE_ANNOTATION) == candidate:
         hands = hands.after(PROMOTE_ANNOTATION)
         rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
-    step = _recreate(now, rollout) if now.spec.strategy is Strategy.RECREATE else _share(now, rollout)
+    if now.spec.strategy is Strategy.RECREATE:
+        step = _recreate(now, rollout)
+    else:
+        step = _share(now, rollout, counting=verdict.counting)
     step = steps.judge(now, steps.observed(now, step), verdict)
     marking = replace(step.marking, retried=candidate if who.retried else None)
     return replace(step, marking=marking, wake=steps.wake(now, step, verdict), handled=hands.handled)
 
 
-def _share(now: Situation, rollout: RolloutStatus) -> Step:
-    """The candidate's pods and weight beside a base that keeps all its pods."""
+def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
+    """The candidate's pods and weight beside a base that keeps all its pods.
+
+    It gets its first requests only once they will be counted, unless somebody promotes it all the same.
+    """
     base, candidate = rollout.from_revision, rollout.revision
     without = flow(now, base, candidate, 0, ())
     if not now.of(candidate).deployed and _others_linger(now, rollout, without):
@@ -108,7 +114,8 @@ def _share(now: Situation, rollout: RolloutStatus) -> Step:
         return Step(without, waiting, base, candidate, {base: now.replicas}, shrink=False)
     rollout = steps.pods_counted(now, rollout)
     wanted, pods = steps.wanted(now, rollout)
-    share = steps.share(now, rollout, wanted, pods)
+    unseen = not counting and rollout.weight == 0 and rollout.reason != Reason.PROMOTED_BY_HAND
+    share = 0 if unseen else steps.share(now, rollout, wanted, pods)
     lost = share == 0 and rollout.weight > 0
     progress_at = now.now if lost else rollout.progress_at
     rollout = rollout.model_copy(update={"weight": share, "progress_at": progress_at})

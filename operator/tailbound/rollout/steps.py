@@ -148,6 +148,8 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
         return step
     if held(now, rollout):
         return _held(now, step, rollout)
+    if rollout.weight < ALL and _without_data(now, verdict) and rollout.reason != Reason.PROMOTED_BY_HAND:
+        return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict))
     if is_last(now, rollout):
         return _promoting(now, step, rollout)
     return _at_a_step(now, step, rollout, verdict)
@@ -156,8 +158,6 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
 def _at_a_step(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
     if rollout.weight == 0:
         return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
-    if _without_data(now, verdict):
-        return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict))
     if rollout.step_started_at is None:
         message = words.applying(rollout, level(now, rollout))
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)

@@ -37,14 +37,16 @@ def flow(
         target = candidate if share == ALL else target
     else:
         shares = {target: ALL} if target is not None else {}
+    if now.traffic is None and not shares:
+        return Flow(None, target, settled=False)
     return direct(now, target, {name: weight for name, weight in shares.items() if name is not None})
 
 
 def direct(now: Situation, target: str | None, shares: dict[str, int]) -> Flow:
-    """These weights, whoever is ready."""
+    """These weights, whoever is ready. That nobody is to serve is said, for gateways to acknowledge it."""
     backends = tuple(Backend(revision=name, weight=weight) for name, weight in shares.items())
     traffic = _traffic(now, backends)
-    return Flow(traffic, target, traffic is not None and traffic == now.traffic and now.acknowledged)
+    return Flow(traffic, target, traffic == now.traffic and now.acknowledged)
 
 
 def current(now: Situation, base: str | None) -> str | None:
@@ -82,10 +84,9 @@ def _target(now: Situation, base: str | None, rejected: Collection[str]) -> str 
     return next((name for holds, name in rules if holds), present)
 
 
-def _traffic(now: Situation, backends: tuple[Backend, ...]) -> TrafficStatus | None:
+def _traffic(now: Situation, backends: tuple[Backend, ...]) -> TrafficStatus:
     if now.traffic is None:
-        nothing_to_say = not backends and not now.stopped
-        return None if nothing_to_say else TrafficStatus(generation=now.first_generation, backends=backends)
+        return TrafficStatus(generation=now.first_generation, backends=backends)
     if now.traffic.backends == backends:
         return now.traffic
     return TrafficStatus(generation=now.traffic.generation + 1, backends=backends)

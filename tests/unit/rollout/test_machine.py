@@ -88,6 +88,21 @@ STEPS: dict[str, tuple[Situation, Verdict, tuple[str, str, int, dict[str, int]]]
         WAIT,
         ("Analysing", "RollingOut", 0, AT_5),
     ),
+    "its pods are ready, but nobody would count": (
+        canary(STARTED, traffic=to("old")),
+        Verdict(Outcome.WAIT, counting=False),
+        ("Starting", "Starting", 0, OLD),
+    ),
+    "nobody counts for too long": (
+        canary(STARTED, traffic=to("old")),
+        replace(unread(60), counting=False),
+        ("Paused", "NoData", 0, OLD),
+    ),
+    "nobody would count, but somebody promotes it": (
+        canary(STARTED, ready=2, traffic=to("old"), annotations=PROMOTE),
+        replace(unread(60), counting=False),
+        ("Promoting", "PromotedByHand", 2, NEW),
+    ),
     "not every gateway applies it yet": (
         canary(rollout(weight=5), acknowledged=False),
         PASS,
@@ -398,6 +413,11 @@ RECREATE = {"strategy": "recreate"}
 EXCHANGES: dict[str, tuple[Situation, dict[str, int], dict[str, int]]] = {
     "weight goes first": (
         situation({"old": state(2, replicas=2, pods=2)}, to("old"), spec=RECREATE, acknowledged=True),
+        {},
+        {"old": 2},
+    ),
+    "no weights are known: that nobody is to serve must be said": (
+        situation({"old": state(2, replicas=2, pods=2)}, None, spec=RECREATE),
         {},
         {"old": 2},
     ),
