@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from e2e.scenarios.library import installation
 from e2e.scenarios.library.api import Object
 from e2e.scenarios.library.manifests import serving_runtime
 from e2e.scenarios.library.models import Model
@@ -69,7 +70,7 @@ class Rollout:
     def begin(cls, scene: Scene, name: str, rollout: Object, **spec: Any) -> "Rollout":
         """A service with a first, healthy revision that has all requests."""
         good = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
-        image = good["server"]["image"].replace("tailbound-runtime", IMAGE)
+        image = f"{installation.registry()}/{IMAGE}:{installation.TAG}"
         server = {
             **{key: good["server"][key] for key in ("imagePullPolicy", "ports")},
             **{"image": image, "command": ["python3", "/opt/faulty-runtime/server.py"]},
