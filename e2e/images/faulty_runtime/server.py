@@ -79,13 +79,13 @@ class Server:
     draining: bool = False
     first_bad: float | None = None
     counts: Counter[str] = field(default_factory=Counter)
-    random: random.Random = field(default_factory=random.Random)
+    dice: random.Random = field(default_factory=random.Random)
 
     async def infer(self, _: web.Request) -> web.Response:
         """One prediction, or one fault."""
         if self.counts.total() >= self.faults.crash_after:
             os._exit(1)
-        kind = self.faults.choose(self.random.random())
+        kind = self.faults.choose(self.dice.random())
         self.counts[kind] += 1
         if kind != "good" and self.first_bad is None:
             self.first_bad = time.time()
