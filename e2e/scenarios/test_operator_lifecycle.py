@@ -115,7 +115,7 @@ def test_restart_of_the_operator_restarts_no_pod_and_writes_one_condition_at_mos
     for name in services:
         scene.ready(name)
     pods = {name: restarts(scene.pods(name)) for name in services}
-    mark = audit.mark()
+    mark = audit.quiet_mark(scene.namespace)
     _restart_operator(scene)
     time.sleep(LOOKED_AT_EVERYTHING_SECONDS)
     assert {name: restarts(scene.pods(name)) for name in services} == pods
