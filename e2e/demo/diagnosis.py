@@ -8,6 +8,7 @@ from e2e.cluster.processes import ProcessError
 from e2e.demo.setting import SYSTEM
 
 LOG_LINES = 25
+EVENT_LINES = 40
 
 
 def diagnose(cluster: Cluster, namespaces: list[str]) -> str:
