@@ -48,10 +48,11 @@ def _conditions(cluster: Cluster) -> str:
 
 
 def _events(cluster: Cluster, namespaces: list[str]) -> str:
-    return "\n".join(
-        _try(cluster, "get", "events", f"--namespace={name}", "--sort-by=.lastTimestamp")
+    listed = [
+        _try(cluster, "get", "events", f"--namespace={name}", "--sort-by=.metadata.creationTimestamp")
         for name in namespaces
-    )
+    ]
+    return "\n".join("\n".join(text.splitlines()[-EVENT_LINES:]) for text in listed)
 
 
 def _logs(cluster: Cluster, namespaces: list[str]) -> Iterator[tuple[str, str]]:
