@@ -8,6 +8,7 @@ from e2e.cluster.processes import ProcessError
 from e2e.demo.setting import SYSTEM
 
 LOG_LINES = 25
+EVENT_LINES = 40
 
 
 def diagnose(cluster: Cluster, namespaces: list[str]) -> str:
@@ -47,10 +48,11 @@ def _conditions(cluster: Cluster) -> str:
 
 
 def _events(cluster: Cluster, namespaces: list[str]) -> str:
-    return "\n".join(
-        _try(cluster, "get", "events", f"--namespace={name}", "--sort-by=.lastTimestamp")
+    listed = [
+        _try(cluster, "get", "events", f"--namespace={name}", "--sort-by=.metadata.creationTimestamp")
         for name in namespaces
-    )
+    ]
+    return "\n".join("\n".join(text.splitlines()[-EVENT_LINES:]) for text in listed)
 
 
 def _logs(cluster: Cluster, namespaces: list[str]) -> Iterator[tuple[str, str]]:

@@ -11,11 +11,11 @@ from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import Scene
 from e2e.scenarios.library.waiting import Unmet, stays
 
-HALF_GIGABYTE_OF_FLOATS = 1 << 27
+QUARTER_GIGABYTE_OF_FLOATS = 1 << 26
 
 
 def hungry(name: str) -> Model:
-    """A tiny file that needs half a gigabyte when it is loaded or first run."""
+    """A tiny file that needs a quarter of a gigabyte, once or several times, when it is loaded."""
     graph = helper.make_graph(
         nodes=[
             helper.make_node(
@@ -30,7 +30,7 @@ def hungry(name: str) -> Model:
         name="hungry",
         inputs=[helper.make_tensor_value_info(models.INPUT, TensorProto.FLOAT, ["batch", "width"])],
         outputs=[helper.make_tensor_value_info(models.OUTPUT, TensorProto.FLOAT, ["batch", "width"])],
-        initializer=[helper.make_tensor("shape", TensorProto.INT64, [1], [HALF_GIGABYTE_OF_FLOATS])],
+        initializer=[helper.make_tensor("shape", TensorProto.INT64, [1], [QUARTER_GIGABYTE_OF_FLOATS])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     return Model(name=f"{name}.onnx", content=model.SerializeToString(deterministic=True))
@@ -95,7 +95,7 @@ def test_too_little_memory_is_named_and_more_of_it_serves(scene: Scene) -> None:
     model = scene.world.store.put(hungry(f"{scene.namespace}-hungry"))
     scene.apply("hungry", model)
     scene.not_ready("hungry", "OutOfMemory", "spec.resources.memory")
-    scene.apply("hungry", model, resources={"cpu": "50m", "memory": "1Gi"})
+    scene.apply("hungry", model, resources={"cpu": "50m", "memory": "2Gi"})
     scene.ready("hungry")
     scene.predicts("hungry", model)
 

@@ -42,7 +42,7 @@ def test_upgrade_to_another_image_restarts_no_pod_and_writes_one_condition_at_mo
     for name in names:
         scene.ready(name)
     pods = {name: restarts(scene.pods(name)) for name in names}
-    mark = audit.mark()
+    mark = audit.quiet_mark(scene.namespace)
     try:
         installation.upgrade(scene.world, installation.NEXT_TAG)
         operators = workload(scene.api, OPERATOR)

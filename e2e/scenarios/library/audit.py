@@ -1,6 +1,7 @@
 """Who wrote what to the API server: its audit log, read from a mark on."""
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,8 @@ from e2e.scenarios.library.api import Object
 
 WRITING_VERBS: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 OPERATOR_USER: Final = "system:serviceaccount:tailbound-system:tailbound-operator"
+# The operator follows an event within a fraction of this.
+QUIET_SECONDS: Final = 4
 POD_NAME_KEY: Final = "authentication.kubernetes.io/pod-name"
 
 
@@ -69,6 +72,14 @@ class AuditLog:
     def mark(self) -> int:
         """A place in the log: everything that completes from now on lies behind it."""
         return self._path.stat().st_size
+
+    def quiet_mark(self, namespace: str) -> int:
+        """A place behind which the operator has nothing left to write in a namespace that nobody changes."""
+        while True:
+            mark = self.mark()
+            time.sleep(QUIET_SECONDS)
+            if not self.writes(mark, user=OPERATOR_USER, namespaces=[namespace]):
+                return mark
 
     def writes(
         self, mark: int, *, user: str | None = None, namespaces: Iterable[str] | None = None

@@ -97,7 +97,10 @@ class Elector:
             return
         self._renewed_at = None
         try:
-            await self._cluster.replace(LEASES, self._body(self._lease, holder=""))
+            # A renewal that was under way when we were stopped may have been stored unheard: look first.
+            self._observe(await self._cluster.get(LEASES, self._namespace, self._name))
+            if self._lease is not None and self._holder() == self._identity:
+                await self._cluster.replace(LEASES, self._body(self._lease, holder=""))
         except KubeError as error:
             _LOG.warning("lease not released", error=str(error))
 

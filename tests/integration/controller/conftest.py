@@ -1,5 +1,6 @@
 """Fixtures of the operator's integration tests."""
 
+import asyncio
 import itertools
 import socket
 from collections.abc import AsyncIterator
@@ -66,3 +67,5 @@ async def environment(api: ControlPlane) -> AsyncIterator[Environment]:
     for runner in runners:
         await runner.cleanup()
     await cluster.close()
+    # aiohttp ends TLS connections in the background; the event loop must not be gone before.
+    await asyncio.sleep(0.25)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, cast
 
+from tailbound.controller.execute import Fenced
 from tailbound.controller.lease import LeadershipLost
 from tailbound.controller.operator import Operator
 from tailbound.kube.errors import Transient
@@ -108,7 +109,8 @@ async def ended_by_loss(operator: Operator) -> AsyncIterator[Awaitable[bool]]:
         try:
             await operator.run(asyncio.Event())
         except ExceptionGroup as ended:
-            return ended.subgroup(LeadershipLost) is not None
+            # Whoever notices first: the renewal, or the fence before a write.
+            return ended.subgroup((LeadershipLost, Fenced)) is not None
         return False
 
     task = asyncio.create_task(run())

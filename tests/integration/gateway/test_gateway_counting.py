@@ -8,8 +8,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 import pytest_asyncio
-from gateway_lab import Gateway, endpoint_slice, free_port, gateway_pod, inference_service, until
-from odd_pods import OddPods, call_grpc, http1, http2
+
+from tests.integration.gateway.gateway_lab import (
+    Gateway,
+    endpoint_slice,
+    free_port,
+    gateway_pod,
+    inference_service,
+    until,
+)
+from tests.integration.gateway.odd_pods import OddPods, call_grpc, http1, http2
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -40,6 +40,8 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[AioCluster]:
     made = AioCluster(configuration)
     yield made
     await made.close()
+    # aiohttp ends TLS connections in the background; the event loop must not be gone before.
+    await asyncio.sleep(0.25)
 
 
 @pytest.fixture

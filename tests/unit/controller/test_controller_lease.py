@@ -199,6 +199,26 @@ async def test_released_lease_is_taken_within_the_retry_period(made: Race) -> No
 
 
 @race
+async def test_lease_whose_last_renewal_was_stored_unheard_is_released_all_the_same(made: Race) -> None:
+    await made.run(5)
+    await made.one.stop()
+    assert made.server.lease is not None
+    made.server.store(made.server.lease)
+    await made.one.elector.release()
+    assert made.server.writes[-1] == ""
+
+
+@race
+async def test_lease_of_another_holder_is_not_released(made: Race) -> None:
+    await made.run(5)
+    await made.one.stop()
+    assert made.server.lease is not None
+    made.server.store({**made.server.lease, "spec": {**made.server.lease["spec"], "holderIdentity": "three"}})
+    await made.one.elector.release()
+    assert made.server.writes[-1] == "three"
+
+
+@race
 async def test_killed_leader_is_followed_after_the_lease_has_run_out_and_not_before(made: Race) -> None:
     await made.run(5)
     await made.one.stop()
