@@ -134,12 +134,12 @@ async def test_every_kill_of_a_judged_rollout_counts_every_request_once(
         found = rollout_of(await environment.service(name)).get("reason")
         return found == reason and deployments == (2 if reason == "AwaitingPromotion" else 1)
 
-    async def run(name: str, writes: int | None) -> bool:
+    async def run_until_cut(name: str, writes: int) -> bool:
         """True if the operator died before it was finished."""
         cuts: list[Cut] = []
 
         def wrap(inner: Cluster) -> Cluster:
-            cuts.append(Cut(inner, 10_000 if writes is None else writes))
+            cuts.append(Cut(inner, writes))
             return cast(Cluster, cuts[-1])
 
         async def over() -> bool:
@@ -149,14 +149,21 @@ async def test_every_kill_of_a_judged_rollout_counts_every_request_once(
             await environment.until(f"the end of {name}", over, seconds=90)
         return any(cut.dead.is_set() for cut in cuts)
 
+    async def finish(name: str) -> None:
+        async def over() -> bool:
+            return await finished(name)
+
+        async with environment.running():
+            await environment.until(f"the end of {name}", over, seconds=90)
+
     async with kubelet(environment):
         ends = []
         for writes in range(MOST_WRITES):
             name = f"churn-{writes}"
             await serving(environment, name, rollout, r1=GOOD, r2=answers)
             await environment.edit(name, model=NEW_MODEL)
-            died = await run(name, writes)
-            assert not await run(name, None)
+            died = await run_until_cut(name, writes)
+            await finish(name)
             ends.append(await end_of(environment, name))
             if not died:
                 break
