@@ -12,7 +12,8 @@ from e2e.scenarios.library.waiting import Unmet, stays
 
 pytestmark = [pytest.mark.disturbs, pytest.mark.needs_own_cluster]
 
-NO_VERDICT_SECONDS = 20
+# With dataTimeout less than the half minute after which a gateway that lags behind is replaced.
+NO_VERDICT_SECONDS = 8
 
 
 def _requests(rollout: Rollout) -> float:

@@ -170,7 +170,7 @@ def test_hands_and_specs_need_their_own_permissions_and_say_who_acted(scene: Sce
     revision = rollout.introduce("second")
     rollout.reaches("Paused", "AwaitingPromotion", revision=revision)
     promote = {"metadata": {"annotations": {f"{PREFIX}promote": revision}}}
-    edit = {"spec": {"timeout": "3s"}}
+    edit = {"spec": {"rollout": {"maxStepTime": "6m"}}}  # makes no revision
     assert "promote" in _refused(scene, "eve", promote)
     assert "edit-spec" in _refused(scene, "pat", edit)
     _patched(scene, "eve", edit)

@@ -34,13 +34,14 @@ def test_recreate_needs_no_spare_device_and_comes_back_from_a_bad_revision(scene
 
 
 def _most_at_once(rollout: Rollout, revision: str) -> int:
-    """Revisions that had pods at the same time, until this one is promoted."""
+    """Revisions that held devices at the same time, until this one is promoted."""
     most = 0
 
     def promoted() -> bool | Unmet:
         nonlocal most
         pods = rollout.scene.api.list("Pod", rollout.scene.namespace, f"{SERVICE_LABEL}={rollout.name}")
-        most = max(most, len({pod["metadata"]["labels"][REVISION_LABEL] for pod in pods}))
+        holding = [pod for pod in pods if pod["status"]["phase"] not in ("Succeeded", "Failed")]
+        most = max(most, len({pod["metadata"]["labels"][REVISION_LABEL] for pod in holding}))
         status = rollout.status()
         done = (status["state"], status["revision"]) == ("Promoted", revision)
         return True if done else Unmet(str(status))
