@@ -78,7 +78,8 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
 
 def _state(world: World, name: str, desired: str | None) -> RevisionState:
     live, pods, marks = world.deployments.get(name), world.live_pods.get(name, ()), world.marks.get(name)
-    obstacle = report(pods, live).obstacle
+    # Most revisions of a history have nothing left to report on.
+    obstacle = report(pods, live).obstacle if pods or live is not None else None
     rejected = marks.rejected if marks is not None else None
     return RevisionState(
         number=world.numbers.get(name, 0),
