@@ -14,7 +14,7 @@ VALUE_SETS: list[tuple[str, ...]] = [
     (),
     ("watchNamespaces={risk,ads}", "crds.keep=false", "aggregateRoles=false"),
     ("operator.replicas=1", "gateway.replicas=1", "gateway.service.type=LoadBalancer"),
-    ("image.pullSecrets[0].name=registry", "image.tag=1.2.3", "admission.enabled=false"),
+    ("image.pullSecrets[0].name=registry", "image.tag=1.2.3", "image.pullPolicy=Always"),
     (
         "gateway.tolerations[0].operator=Exists",
         "gateway.nodeSelector.pool=edge",
@@ -22,13 +22,7 @@ VALUE_SETS: list[tuple[str, ...]] = [
     ),
     ("fetch.allowedHosts={models.svc}", "fetch.deniedCIDRs={10.0.0.0/8}", "defaults.runtimes=false"),
 ]
-CLUSTER_WIDE = {
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "CustomResourceDefinition",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-}
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 SERVICE = {
     "apiVersion": "tailbound.dev/v1alpha1",
     "kind": "InferenceService",

@@ -1,1 +1,0 @@
-"""`kubectl tailbound`: rollouts seen and steered by people and pipelines."""
