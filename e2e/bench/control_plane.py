@@ -10,16 +10,16 @@ import json
 import os
 import sys
 
-from e2e.cluster import OwnCluster
-from e2e.cluster.layout import DEFAULT_NAME, Layout
 from e2e.demo import setting, speed
+from e2e.scenarios.library.installation import own_cluster
 
 
 def main() -> int:
     """Bring our cluster up with the chart in it, measure, and remove what was measured."""
-    cluster = OwnCluster(Layout(DEFAULT_NAME))
+    cluster = own_cluster()
     cluster.up()
     setting.install(cluster, setting.load_images(cluster))
+    speed.await_cleared(cluster)
     before = os.getloadavg()[0]
     try:
         figures = speed.measure(cluster)

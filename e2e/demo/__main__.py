@@ -138,8 +138,7 @@ def replace(cluster: Cluster, story: Story) -> rollover.Outcome:
 def time_writes(cluster: OwnCluster, story: Story) -> speed.Figures:
     """How fast Deployments are written beside a hundred other services."""
     story.tell(f"creating {speed.PRESENT} services, then one a second, then {speed.BURST} at once ...")
-    speed.clear(cluster)
-    cluster.kubectl("wait", "--for=delete", f"namespace/{speed.NAMESPACE}", "--timeout=120s")
+    speed.await_cleared(cluster)
     story.busy = os.getloadavg()[0] > BUSY_LOAD_PER_CPU * (os.cpu_count() or 1)
     figures = speed.measure(cluster)
     speed.clear(cluster)

@@ -74,6 +74,12 @@ def clear(cluster: Cluster) -> None:
     cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
 
 
+def await_cleared(cluster: Cluster) -> None:
+    """Delete what an earlier run left, and wait until it is gone."""
+    clear(cluster)
+    cluster.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", f"--timeout={TIMEOUT_SECONDS}s")
+
+
 def names(kind: str, count: int) -> list[str]:
     """Names of `count` services, none the beginning of another."""
     return [f"{kind}-{number:03}" for number in range(count)]

@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from e2e.cluster import ControlPlane, binaries
+from e2e.cluster.processes import ProcessError
 from tests.integration.chart.helm import CHART, NAMESPACE, RELEASE, Object, helm, of_kind, template
 
 RESTRICTED = "pod-security.kubernetes.io"
@@ -119,12 +121,26 @@ def definitions(cluster: ControlPlane) -> list[str]:
     return [name for name in text.split() if name.endswith(".tailbound.dev")]
 
 
+def await_served(cluster: ControlPlane) -> None:
+    """Wait until the API server answers for our kinds: it may say 503 for a moment after Established."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            cluster.kubectl("get", "inferenceservices", "--all-namespaces")
+            return
+        except ProcessError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
 def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPlane) -> None:
     install = ("install", str(CHART), "--set", "image.registry=localhost")
     notes = release(cluster, *install)
     assert "after inference services in every namespace" in notes
     assert "Every InferenceService and its pods stay (crds.keep)" in notes
     cluster.kubectl("wait", "--for=condition=Established", *definitions(cluster), "--timeout=30s")
+    await_served(cluster)
     cluster.kubectl("apply", "--filename", "-", input=json.dumps(SERVICE))
     uid = cluster.kubectl(
         "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"
