@@ -63,8 +63,10 @@ def processes() -> list[str]:
 
 
 def command(*words: str) -> subprocess.Popen[bytes]:
+    # What a shell starts in the background has SIGINT ignored, and so has all that it starts.
+    heeding_interrupts = ("env", "--default-signal=INT")
     return subprocess.Popen(
-        [sys.executable, "-m", "e2e.cluster", "--name", LAYOUT.name, *words],
+        [*heeding_interrupts, sys.executable, "-m", "e2e.cluster", "--name", LAYOUT.name, *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
