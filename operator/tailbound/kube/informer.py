@@ -19,7 +19,7 @@ LAST_BACKOFF_SECONDS = 30.0
 
 
 class Informer:
-    """Runs until cancelled. `synced` is set after the first full list; `last_heard` is monotonic seconds."""
+    """Runs until cancelled. `synced` is set after the first full list;"""
 
     def __init__(  # noqa: PLR0913 - time and chance are parameters
         self,
@@ -37,7 +37,6 @@ class Informer:
         self.resource = resource
         self.store = store
         self.synced = asyncio.Event()
-        self.last_heard = clock()
         self._cluster = cluster
         self._namespace = namespace
         self._selector = label_selector
@@ -64,7 +63,6 @@ class Informer:
 
     async def _list(self) -> str:
         listing = await self._cluster.list(self.resource, self._namespace, self._selector)
-        self.last_heard = self._clock()
         self.store.replace(listing.items, listing.resource_version)
         self.synced.set()
         return listing.resource_version
@@ -95,7 +93,6 @@ class Informer:
         )
         async for event in events:
             heard = True
-            self.last_heard = self._clock()
             version = str(metadata(event.object).get("resourceVersion") or version)
             if event.type == "DELETED":
                 self.store.remove(event.object)

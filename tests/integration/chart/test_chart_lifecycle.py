@@ -2,13 +2,12 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from e2e.cluster import ControlPlane, binaries
-from e2e.cluster.processes import ProcessError
+from e2e.cluster.processes import ProcessError, wait_for
 from tests.integration.chart.helm import CHART, NAMESPACE, RELEASE, Object, helm, of_kind, template
 
 RESTRICTED = "pod-security.kubernetes.io"
@@ -121,17 +120,13 @@ def definitions(cluster: ControlPlane) -> list[str]:
     return [name for name in text.split() if name.endswith(".tailbound.dev")]
 
 
-def await_served(cluster: ControlPlane) -> None:
-    """Wait until the API server answers for our kinds: it may say 503 for a moment after Established."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            cluster.kubectl("get", "inferenceservices", "--all-namespaces")
-            return
-        except ProcessError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+def serves_our_kinds(cluster: ControlPlane) -> bool:
+    """Whether the API server answers for our kinds: it may say 503 for a moment after Established."""
+    try:
+        cluster.kubectl("get", "inferenceservices", "--all-namespaces")
+    except ProcessError:
+        return False
+    return True
 
 
 def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPlane) -> None:
@@ -140,7 +135,7 @@ def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPla
     assert "after inference services in every namespace" in notes
     assert "Every InferenceService and its pods stay (crds.keep)" in notes
     cluster.kubectl("wait", "--for=condition=Established", *definitions(cluster), "--timeout=30s")
-    await_served(cluster)
+    wait_for("our kinds are served", lambda: serves_our_kinds(cluster), timeout_seconds=30)
     cluster.kubectl("apply", "--filename", "-", input=json.dumps(SERVICE))
     uid = cluster.kubectl(
         "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"
