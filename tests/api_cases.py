@@ -104,6 +104,25 @@ _DURATION = (
 )
 _TIMEOUT = "is out of range: write a duration from 1ms to 1h, which the gateway gives to one request"
 _P99 = "is out of range: write a duration from 1ms to 1h, within which 99 of 100 requests must be answered"
+_ERROR_RATE = (
+    "is out of range: write a percentage above 0% and at most 50%, the share of requests that may fail"
+)
+_LEAST_ERROR_RATE = (
+    "is out of range: write a percentage above 0% and at most 50%, that a new revision is proven to stay "
+    "below"
+)
+_WEIGHT = "write a percentage of the requests from 1 to 99"
+_RISE = "do not rise from step to step: write each one greater than the one before, for example 5, 25, 50"
+_NO_STEPS = "steps have no meaning with strategy {}: remove them, or write strategy canary"
+_STEP_TIMES = (
+    "is longer than maxStepTime: a step would end before it may pass, shorten minStepTime or lengthen "
+    "maxStepTime"
+)
+_LEAST_STEP = "is out of range: write a duration from 1s to 24h, which a step lasts at least"
+_LONGEST_STEP = "is out of range: write a duration from 1s to 168h, after which a step is inconclusive"
+_DEADLINE = "is out of range: write a duration from 10s to 24h, within which one more pod must get ready"
+_DELAY = "is out of range: write a duration from 0s to 24h, for which the old pods stay after a promotion"
+_DATA = "is out of range: write a duration from 10s to 1h, after which missing counters are told"
 _PERCENTAGE = (
     "is not a percentage from 0% to 100%: write a number with at most four decimals and a percent sign, for "
     "example 0.1%"
@@ -135,6 +154,18 @@ def _quoted(name: str, path: str, value: str, message: str) -> Refusal:
 
 def _host(name: str, value: str, message: str) -> Refusal:
     return _service(name, "spec.hosts", [value], f"'{value}' {message}", "spec.hosts[0]")
+
+
+def _rollout(name: str, value: dict[str, Any], message: str) -> Refusal:
+    """A wrong combination of fields of spec.rollout."""
+    return _service(name, "spec.rollout", value, message)
+
+
+def _steps(name: str, weights: list[int], message: str, field: str = "") -> Refusal:
+    """A canary of wrong weights; `field` is what follows after `steps`."""
+    steps = [{"weight": weight} for weight in weights]
+    value = {"strategy": "canary", "steps": steps}
+    return _service(name, "spec.rollout", value, message, f"spec.rollout.steps{field}")
 
 
 SERVICE_REFUSALS = (
@@ -218,6 +249,45 @@ SERVICE_REFUSALS = (
     _quoted("error rate without percent sign", "spec.sla.errorRate", "0.1", _PERCENTAGE),
     _quoted("error rate above 100 %", "spec.sla.errorRate", "100.1%", _PERCENTAGE),
     _quoted("negative error rate", "spec.sla.errorRate", "-1%", _PERCENTAGE),
+    _quoted("error rate of nothing", "spec.sla.errorRate", "0%", _ERROR_RATE),
+    _quoted("error rate above one half", "spec.sla.errorRate", "50.1%", _ERROR_RATE),
+    *(
+        _rollout(f"steps with strategy {strategy}", {"strategy": strategy, "steps": [{"weight": 5}]},
+                 _NO_STEPS.format(strategy))
+        for strategy in ("blueGreen", "recreate")
+    ),
+    _rollout("steps without a strategy", {"steps": [{"weight": 5}]}, _NO_STEPS.format("blueGreen")),
+    _steps("weights that fall", [25, 5, 50], f"the weights [25, 5, 50] {_RISE}"),
+    _steps("a weight twice", [5, 5], f"the weights [5, 5] {_RISE}"),
+    _steps("weight of nothing", [0, 5], f"weight is 0: {_WEIGHT}", "[0].weight"),
+    _steps("weight of everything", [5, 100], f"weight is 100: {_WEIGHT}", "[1].weight"),
+    _rollout("step that ends before it may pass", {"minStepTime": "31m"}, f"minStepTime '31m' {_STEP_TIMES}"),
+    _quoted("short minimum of a step", "spec.rollout.minStepTime", "999ms", _LEAST_STEP),
+    _service("long minimum of a step", "spec.rollout", {"minStepTime": "25h", "maxStepTime": "26h"},
+             f"'25h' {_LEAST_STEP}", "spec.rollout.minStepTime"),
+    _quoted("minimum of a step in words", "spec.rollout.minStepTime", "soon", _DURATION),
+    _quoted("long maximum of a step", "spec.rollout.maxStepTime", "169h", _LONGEST_STEP),
+    _quoted("maximum of a step in words", "spec.rollout.maxStepTime", "never", _DURATION),
+    _quoted("short deadline", "spec.rollout.progressDeadline", "9s", _DEADLINE),
+    _quoted("long deadline", "spec.rollout.progressDeadline", "25h", _DEADLINE),
+    _quoted("long delay", "spec.rollout.scaleDownDelay", "25h", _DELAY),
+    _service("no restarts", "spec.rollout.restartLimit", 0,
+             "restartLimit is 0: write a number of restarts from 1 to 100"),
+    _service("too many restarts", "spec.rollout.restartLimit", 101,
+             "restartLimit is 101: write a number of restarts from 1 to 100"),
+    _service("no history", "spec.rollout.historyLimit", 0,
+             "historyLimit is 0: write a number of revisions from 1 to 100"),
+    _service("too much history", "spec.rollout.historyLimit", 101,
+             "historyLimit is 101: write a number of revisions from 1 to 100"),
+    _service("negative warm-up", "spec.rollout.analysis.warmupRequests", -1,
+             "warmupRequests is -1: write a number of requests from 0 to 100000"),
+    _service("long warm-up", "spec.rollout.analysis.warmupRequests", 100_001,
+             "warmupRequests is 100001: write a number of requests from 0 to 100000"),
+    _quoted("no smallest error rate", "spec.rollout.analysis.minErrorRate", "0.0%", _LEAST_ERROR_RATE),
+    _quoted("large smallest error rate", "spec.rollout.analysis.minErrorRate", "51%", _LEAST_ERROR_RATE),
+    _quoted("smallest error rate as a number", "spec.rollout.analysis.minErrorRate", "0.01", _PERCENTAGE),
+    _quoted("short wait for data", "spec.rollout.analysis.dataTimeout", "9s", _DATA),
+    _quoted("long wait for data", "spec.rollout.analysis.dataTimeout", "61m", _DATA),
     _service("no replicas", "spec.scaling.min", 0, f"min is 0: {_SCALING}"),
     _service("too many replicas", "spec.scaling.min", 1001, f"min is 1001: {_SCALING}"),
     _service(

@@ -1,4 +1,4 @@
-"""`python -m e2e.demo`: from nothing to predictions, an edit under traffic, and how fast it all was.
+"""`python -m e2e.demo`: from nothing to predictions, an edit and rollouts under traffic, and how fast it was.
 
 It needs the cluster of this repository and brings it up if need be; `make demo-down` removes that again.
 """
@@ -12,7 +12,7 @@ from e2e.cluster import Cluster, OwnCluster
 from e2e.cluster.binaries import BuildError
 from e2e.cluster.layout import DEFAULT_NAME, Layout
 from e2e.cluster.processes import ProcessError
-from e2e.demo import diagnosis, filetypes, rollover, samples, setting, speed
+from e2e.demo import canary, diagnosis, filetypes, rollover, samples, setting, speed
 from e2e.demo.client import Result, post
 from e2e.demo.timeline import Moment, Timeline
 
@@ -67,8 +67,10 @@ def show(cluster: OwnCluster, story: Story) -> int:
     prepare(cluster, story)
     recognised, asked = recognise(cluster, story)
     outcome = replace(cluster, story)
+    verdicts = judge(cluster, story)
     figures = time_writes(cluster, story)
     summarise(story, outcome, figures)
+    explain(verdicts)
     if story.faults:
         for fault in story.faults:
             print(f"demo: failed: {fault}", file=sys.stderr)
@@ -135,6 +137,16 @@ def replace(cluster: Cluster, story: Story) -> rollover.Outcome:
     return outcome
 
 
+def judge(cluster: Cluster, story: Story) -> canary.Verdicts:
+    """A slow version that is rolled back, and a good one that is promoted."""
+    verdicts = canary.show(cluster, NAMESPACE, story.tell)
+    story.tell(f"  {verdicts.requests} requests meanwhile, {verdicts.failed} failed")
+    story.judge(
+        verdicts.failed == 0, f"{verdicts.failed} of {verdicts.requests} requests failed during the rollouts"
+    )
+    return verdicts
+
+
 def time_writes(cluster: OwnCluster, story: Story) -> speed.Figures:
     """How fast Deployments are written beside a hundred other services."""
     story.tell(f"creating {speed.PRESENT} services, then one a second, then {speed.BURST} at once ...")
@@ -178,6 +190,16 @@ How fast (load average {load} on {os.cpu_count()} CPUs)
 Look around: export KUBECONFIG=$(python -m e2e.cluster kubeconfig); kubectl -n {NAMESPACE} get infs
 Clean up:    make demo-down
 """)
+
+
+def explain(verdicts: canary.Verdicts) -> None:
+    """What the rollouts did, and how to ask."""
+    print(f"""Two new versions of one service
+  The slow one was rolled back {verdicts.bad_seconds:.0f} s after its first requests:
+    {verdicts.rolled_back}
+  The good one was promoted. $ kubectl tailbound why {canary.NAME} --namespace {NAMESPACE}
+""")
+    print("\n".join(f"    {line}" for line in verdicts.why.splitlines()), end="\n\n")
 
 
 def _words(result: Result) -> str:

@@ -118,6 +118,24 @@ priorityClassName: {{ . }}
   verbs: [create]
 {{- end }}
 
+{{/* What a request does to the annotations by which people act on a rollout. */}}
+{{- define "tailbound.handsVariables" -}}
+- name: before
+  expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
+- name: after
+  expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
+- name: hands
+  expression: >-
+    ['tailbound.dev/promote', 'tailbound.dev/abort', 'tailbound.dev/retry', 'tailbound.dev/rollback-to',
+    'tailbound.dev/pause']
+- name: untouched
+  expression: "variables.hands.all(hand, variables.before[?hand].orValue('') == variables.after[?hand].orValue(''))"
+- name: byBefore
+  expression: "variables.before[?'tailbound.dev/hands-by'].orValue('')"
+- name: byAfter
+  expression: "variables.after[?'tailbound.dev/hands-by'].orValue('')"
+{{- end }}
+
 {{- define "tailbound.gatewayRules" -}}
 - apiGroups: [tailbound.dev]
   resources: [inferenceservices]

@@ -6,6 +6,10 @@ false_rollback_max   largest share of healthy canaries rolled back, over all hea
 floor_ratio_5pct     mean requests of the absolute test alone at 5 % slow, over the information floor; exact
 median_2pct          median canary requests until a canary of 2 % slow is rolled back
 flagger_median_2pct  the same of Flagger, tuned to at most `ALPHA` false rollbacks at the edge of the SLA
+
+and where a cluster of our own is up
+
+seconds_to_zero_weight  median from a canary's first slow request to its last in any gateway; see cluster.py
 """
 
 import json
@@ -25,7 +29,7 @@ from tailbound.rollout.verdict import (
     latency_objective,
 )
 
-from e2e.bench.rollout import peers, rule
+from e2e.bench.rollout import cluster, peers, rule
 from e2e.bench.rollout.exact import Boundary, floor, stopping
 from e2e.bench.rollout.promotion import pace, requests_to_pass
 from e2e.bench.rollout.scenarios import BARELY_WORSE, HEALTHY, LATE, UNHEALTHY, Counts, Scenario, Traffic
@@ -177,13 +181,15 @@ def main() -> int:
     ratio = floor_ratio()
     promotion()
     two_percent = UNHEALTHY[0].name
-    document = {
+    document: dict[str, object] = {
         "bench": "rollout",
         "false_rollback_max": worst,
         "floor_ratio_5pct": round(ratio, 3),
         "median_2pct": medians[two_percent, "tailbound"],
         "flagger_median_2pct": medians[two_percent, "flagger tuned"],
     }
+    if cluster.there():
+        document |= cluster.summary(cluster.measure())
     say(json.dumps(document))
     return 0
 

@@ -112,15 +112,24 @@ class Client:
 
     @contextmanager
     def load(
-        self, namespace: str, name: str, *, workers: int = 2, new_connections: bool = False
+        self,
+        namespace: str,
+        name: str,
+        *,
+        workers: int = 2,
+        rate: float | None = None,
+        new_connections: bool = False,
     ) -> Iterator[Load]:
-        """Closed-loop predictions during the block; the result is there after it."""
+        """Predictions during the block, with so many a second or else in a closed loop.
+
+        The result is there after it.
+        """
         stop_file = f"/tmp/{uuid.uuid4().hex}"
         arguments = [
             "load",
             f"http://{name}.{namespace}.svc/v2/models/{name}/infer",
-            *("--body", "--seconds", str(LONGEST_SECONDS), "--workers", str(workers)),
-            *("--stop-file", stop_file),
+            *("--body", "--seconds", str(LONGEST_SECONDS), "--stop-file", stop_file),
+            *(("--workers", str(workers)) if rate is None else ("--rate", f"{rate:g}")),
         ]
         if new_connections:
             arguments.append("--new-connections")

@@ -3,6 +3,8 @@
 `Ready` is True only if the newest spec is what serves: its revision takes all traffic, every gateway has
 acknowledged that, and a ready endpoint answers. While a new revision is on its way it is Unknown
 (`RollingOut`), so that `kubectl wait --for=condition=Ready` right after `kubectl apply` waits for the edit.
+`Promoted` is True if the newest spec's revision has taken over, Unknown while it is on its way or waits for
+somebody, and False (`RolledBack`) once it was rejected: `kubectl wait --for=condition=Promoted` waits for it.
 `Reconciling` and `Stalled` are abnormal-true, as kstatus reads them.
 """
 
@@ -19,6 +21,7 @@ class ConditionType(StrEnum):
     MODEL_VERIFIED = "ModelVerified"
     TRAFFIC_APPLIED = "TrafficApplied"
     RUNTIME_OUTDATED = "RuntimeOutdated"
+    PROMOTED = "Promoted"
 
 
 class ConditionStatus(StrEnum):
@@ -50,6 +53,24 @@ class Reason(StrEnum):
     )
     NO_GATEWAY = "NoGateway"  # no gateway pod is Ready
     STOPPED = "Stopped"  # spec.stopped
+    # Rollouts. Reasons of Promoted and of status.rollout.
+    PROMOTED = "Promoted"  # the revision takes all requests and was judged good, or was promoted by hand
+    ROLLED_BACK = "RolledBack"  # the revision was rejected; status.rollout.reason says why
+    ANALYSING = "Analysing"  # it gets its share of the requests, and there is no verdict yet
+    NO_DATA = "NoData"  # a gateway's counters are missing: no verdict until they are back
+    SHARED_BREACH = "SharedBreach"  # stable is as bad: a cause that both share, so that the rollout holds
+    AWAITING_PROMOTION = "AwaitingPromotion"  # every step is passed and spec.rollout.promotion is manual
+    PAUSED = "Paused"  # somebody paused it
+    INCONCLUSIVE = "Inconclusive"  # a step was over without a verdict
+    PROMOTED_BY_HAND = "PromotedByHand"
+    # Why a revision was rejected: one of these, or what kept its pods from getting ready (CrashLoop …).
+    SLOW = "Slow"  # proven to breach the latency target
+    FAILING = "Failing"  # proven to breach the error rate
+    DEADLINE_EXCEEDED = "DeadlineExceeded"  # no further pod got ready within spec.rollout.progressDeadline
+    LOST = "Lost"  # promoted, and then none of its endpoints was ready any more
+    ABORTED_BY_HAND = "AbortedByHand"
+    ROLLED_BACK_BY_HAND = "RolledBackByHand"  # somebody chose an older revision
+    SUPERSEDED = "Superseded"  # a newer spec came before it was judged; not a rejection
     # Obstacles outside the spec: they end by themselves once the cause is mended.
     UNSCHEDULABLE = "Unschedulable"
     IMAGE_PULL_FAILED = "ImagePullFailed"

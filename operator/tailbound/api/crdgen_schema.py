@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic.json_schema import GenerateJsonSchema
 
 from tailbound.api.quantities import Text
-from tailbound.api.schema import VALIDATIONS, Model
+from tailbound.api.schema import PRESERVE_UNKNOWN, VALIDATIONS, Model
 
 _KEPT: Final = (
     "description",
@@ -31,6 +31,7 @@ _KEPT: Final = (
     "x-kubernetes-int-or-string",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
+    PRESERVE_UNKNOWN,
     VALIDATIONS,
 )
 _TREATED: Final = ("properties", "items", "additionalProperties", "anyOf", "title")

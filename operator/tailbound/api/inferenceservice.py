@@ -8,7 +8,15 @@ from pydantic import Field, StrictBool, StrictInt, StringConstraints, Validation
 
 from tailbound.api.conditions import ConditionType
 from tailbound.api.meta import DNS_LABEL, Condition, EnvVar, ObjectMeta, ObjectName, PodAnnotations, PodLabels
-from tailbound.api.quantities import Duration, Percentage, Quantity, duration_between, quantity_between
+from tailbound.api.quantities import (
+    Duration,
+    Percentage,
+    Quantity,
+    duration_between,
+    percentage_within,
+    quantity_between,
+)
+from tailbound.api.rollout import RolloutSpec, RolloutStatus
 from tailbound.api.schema import SET, InOrder, Model, Rule, list_map, matches
 from tailbound.api.servingruntime import FormatName
 from tailbound.api.traffic import TrafficStatus
@@ -149,7 +157,9 @@ class ServiceLevel(Model):
     latency: Latency | None = None
     """How fast requests must be answered."""
 
-    error_rate: Percentage | None = None
+    error_rate: (
+        Annotated[Percentage, percentage_within("0%", "50%", "the share of requests that may fail")] | None
+    ) = None
     """The share of requests that may fail, for example 0.1%."""
 
 
@@ -204,6 +214,9 @@ class InferenceServiceSpec(Model):
 
     scaling: Scaling = Scaling()
     """How many pods serve."""
+
+    rollout: RolloutSpec = RolloutSpec()
+    """How a new revision takes over, and when it does not."""
 
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64), list_map("name")] = ()
     """Environment of the server, beside what the runtime sets. Of one name in both, this one counts."""
@@ -266,8 +279,11 @@ class InferenceServiceStatus(Model):
     stable: RevisionStatus | None = None
     """The revision that serves."""
 
-    next: RevisionStatus | None = None
+    canary: RevisionStatus | None = None
     """The revision that is to replace it, while it is on its way."""
+
+    rollout: RolloutStatus | None = None
+    """The last rollout: under way, or how it ended."""
 
     replicas: Annotated[StrictInt, Field(ge=0)] = 0
     """Pods that exist, of all revisions."""
@@ -277,6 +293,15 @@ class InferenceServiceStatus(Model):
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32), list_map("type")] = ()
     """Ready, and what stands in its way."""
+
+    @field_validator("rollout", mode="wrap")
+    @classmethod
+    def _unreadable_rollout_is_none(cls, raw: Any, handler: Any) -> Any:
+        """Keep the traffic where a newer operator's rollout, or one broken by hand, cannot be read."""
+        try:
+            return handler(raw)
+        except ValidationError:
+            return None
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of this type, or None if it was never written."""

@@ -24,13 +24,29 @@ COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 GATEWAY_COMPONENT: Final = "gateway"
 
 # Marks on a ControllerRevision. They outlive a lost status.
-PROMOTED_AT_ANNOTATION: Final = (
-    f"{GROUP}/promoted-at"  # RFC 3339; set once, when its traffic share of 100 was observed
-)
+PROMOTED_AT_ANNOTATION: Final = f"{GROUP}/promoted-at"  # RFC 3339; set once, when it first took over for good
 STABLE_ANNOTATION: Final = f"{GROUP}/stable"  # "true" on the last fully promoted revision, absent elsewhere
 SPEC_HASH_ANNOTATION: Final = (
     f"{GROUP}/spec-hash"  # digest of the spec fields that the revision was made from
 )
+
+REJECTED_AT_ANNOTATION: Final = f"{GROUP}/rejected-at"  # RFC 3339; while present it is not tried again
+REJECTED_REASON_ANNOTATION: Final = f"{GROUP}/rejected-reason"  # a Reason
+REJECTED_MESSAGE_ANNOTATION: Final = f"{GROUP}/rejected-message"  # the decision and its numbers, in words
+REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user whose hand it was; absent after a verdict
+PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user whose hand it was; absent after a verdict
+RETRIED_ANNOTATION: Final = f"{GROUP}/retried"  # the value of the hand `retry` that was last acted on
+
+# Hands: annotations that people set on an InferenceService. A value is a revision's name, or that name with
+# anything behind a slash, which tells a repetition from what was already acted on.
+PROMOTE_ANNOTATION: Final = f"{GROUP}/promote"  # all requests to this revision once its endpoints are ready
+ABORT_ANNOTATION: Final = f"{GROUP}/abort"  # reject this revision at once; wins over everything
+RETRY_ANNOTATION: Final = f"{GROUP}/retry"  # forget that this revision was rejected
+ROLLBACK_ANNOTATION: Final = f"{GROUP}/rollback-to"  # make this revision the stable one again
+PAUSE_ANNOTATION: Final = f"{GROUP}/pause"  # keep this revision's weight as long as the annotation is there
+HANDS: Final = (PROMOTE_ANNOTATION, ABORT_ANNOTATION, RETRY_ANNOTATION, ROLLBACK_ANNOTATION, PAUSE_ANNOTATION)
+# Set by the API server where it can: the user who last changed one of the hands.
+HANDS_BY_ANNOTATION: Final = f"{GROUP}/hands-by"
 
 # On a HardwareClass: "true" makes it the one that services without `hardware.class` get.
 DEFAULT_CLASS_ANNOTATION: Final = f"{GROUP}/is-default-class"

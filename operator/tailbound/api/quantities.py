@@ -17,10 +17,12 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from tailbound.api.schema import INT_OR_STRING, Rule, matches, refusal, with_rules
+from tailbound.api.schema import INT_OR_STRING, Rule, cel_string, matches, refusal, with_rules
 
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
+DURATION_PATTERN: Final = "([0-9]{1,9})(ms|s|m|h)"
+"""Means the same to RE2 and to Python."""
+_DURATION: Final = re.compile(DURATION_PATTERN)
 _DURATION_MESSAGE: Final = (
     "'{value}' is not a duration: write a whole number and one of the units ms, s, m, h, "
     "for example 100ms, 2s or 5m"
@@ -125,13 +127,13 @@ class Duration(Text):
 
     @classmethod
     def _schema(cls) -> JsonSchemaValue:
-        return with_rules({"type": "string", "maxLength": 32}, matches(_DURATION.pattern, _DURATION_MESSAGE))
+        return with_rules({"type": "string", "maxLength": 32}, matches(DURATION_PATTERN, _DURATION_MESSAGE))
 
 
 def duration_between(lowest: str, highest: str, why: str) -> Rule:
     """A rule for a Duration: from `lowest` to `highest`, both included; `why` ends the sentence."""
     low, high = Duration.parse(lowest), Duration.parse(highest)
-    malformed = f"!self.matches('^{_DURATION.pattern}$')"
+    malformed = f"!self.matches('^{DURATION_PATTERN}$')"
     return Rule(
         cel=f"{malformed} || (duration(self) >= duration('{low}') && duration(self) <= duration('{high}'))",
         holds=lambda value: low <= value <= high,
@@ -166,6 +168,18 @@ class Percentage(Text):
     def _schema(cls) -> JsonSchemaValue:
         rule = matches(_PERCENTAGE.pattern, _PERCENTAGE_MESSAGE)
         return with_rules({"type": "string", "maxLength": 32}, rule)
+
+
+def percentage_within(above: str, highest: str, why: str) -> Rule:
+    """A rule for a Percentage: greater than `above`, at most `highest`; `why` ends the sentence."""
+    low, high = Percentage.parse(above), Percentage.parse(highest)
+    malformed = f"!self.matches({cel_string(f'^{_PERCENTAGE.pattern}$')})"
+    number = "double(self.replace('%', ''))"
+    return Rule(
+        cel=f"{malformed} || ({number} > {float(low.percent)} && {number} <= {float(high.percent)})",
+        holds=lambda value: low < value <= high,
+        message=f"'{{value}}' is out of range: write a percentage above {low} and at most {high}, {why}",
+    )
 
 
 @total_ordering

@@ -24,6 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 VALIDATIONS: Final = "x-kubernetes-validations"
+PRESERVE_UNKNOWN: Final = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING: Final = ({"type": "integer"}, {"type": "string"})
 """The one `anyOf` that a structural schema may hold, beside x-kubernetes-int-or-string."""
 
@@ -177,6 +178,16 @@ class _ListType:
         return result
 
 
+class _FreeForm:
+    """An object of which the API server knows nothing and keeps everything."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "object", PRESERVE_UNKNOWN: True}
+
+
+FREE_FORM: Final = _FreeForm()
 ATOMIC: Final = _ListType("atomic")
 SET: Final = _ListType("set")
 

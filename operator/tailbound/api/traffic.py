@@ -55,6 +55,22 @@ class RejectedRoute(AppliedRoute):
     message: str
 
 
+_Count = Annotated[int, Field(ge=0)]
+
+
+class RequestClasses(_Document):
+    """Finished requests of one service and revision since Envoy started, each in exactly one class.
+
+    A revision that is absent from an answer has counted nothing. See `tailbound.gateway.counting`.
+    """
+
+    good: _Count = 0
+    slow: _Count = 0
+    timed_out: _Count = 0
+    failed: _Count = 0
+    abandoned: _Count = 0
+
+
 class ServiceObservation(_Document):
     """What one gateway pod does for one service."""
 
@@ -63,6 +79,10 @@ class ServiceObservation(_Document):
     denied_hosts: tuple[str, ...] = Field(
         default=(),
         description="Entries of spec.hosts that another service owns, or that name a cluster service.",
+    )
+    counters: dict[str, RequestClasses] | None = Field(
+        default=None,
+        description="By revision; absent unless the service was asked for by name and Envoy could be read.",
     )
 
 

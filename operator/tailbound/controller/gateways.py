@@ -74,6 +74,17 @@ class Gateways:
         """Every gateway pod that is Ready and stays, by name."""
         return {key_of(pod)[1]: pod for pod in self.store if _is_ready(pod)}
 
+    def all_pods(self) -> Iterable[Object]:
+        """Every gateway pod that there is."""
+        return self.store
+
+    async def ask(self, services: tuple[Key, ...]) -> Mapping[str, Observed | Unread]:
+        """What every Ready gateway pod reports about these services, counters included, by its name.
+
+        What they have applied enters `view` as with every other reading.
+        """
+        return await self._read_pods(list(self._pods), services)
+
     def expect(self, key: Key) -> None:
         """Read the gateways soon, and until `release`."""
         if key not in self.awaiting:
@@ -118,13 +129,16 @@ class Gateways:
         except TimeoutError:
             return
 
-    async def _read_pods(self, names: list[str], services: tuple[Key, ...]) -> None:
+    async def _read_pods(
+        self, names: list[str], services: tuple[Key, ...]
+    ) -> Mapping[str, Observed | Unread]:
         pods = self.ready_pods()
         known = [name for name in names if name in pods]
         answers = await asyncio.gather(*(self.read(pods[name], services) for name in known))
         for name, answer in zip(known, answers, strict=True):
             self.metrics.gateway_reads.labels("ok" if isinstance(answer, Observed) else "unread").inc()
-            self._take(name, answer, services)
+            self._take(name, _without_counters(answer), services)
+        return dict(zip(known, answers, strict=True))
 
     def _take(self, name: str, answer: Observed | Unread, services: tuple[Key, ...]) -> None:
         pod = self._pods.get(name)
@@ -170,6 +184,17 @@ class Gateways:
             del self._pods[name]
         for name, uid in ready.items() - known.items():
             self._pods[name] = _Pod(uid, Unread("it has just become Ready and is being read"))
+
+
+def _without_counters(answer: Observed | Unread) -> Observed | Unread:
+    """What decides on acknowledgements: counters change with every request, and are no news."""
+    if isinstance(answer, Unread):
+        return answer
+    services = {
+        name: seen if seen.counters is None else seen.model_copy(update={"counters": None})
+        for name, seen in answer.services.items()
+    }
+    return answer.model_copy(update={"services": services})
 
 
 def _merged(known: Observed | None, answer: Observed, services: tuple[Key, ...]) -> Observed | None:

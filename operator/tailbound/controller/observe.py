@@ -8,6 +8,7 @@ from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES
 from tailbound.reconcile.model import Observation, Obstacle, Settings, Unread
+from tailbound.rollout.polls import Answers
 
 
 def observe(
@@ -17,6 +18,7 @@ def observe(
     gateways: Mapping[str, Observed | Unread],
     settings: Settings,
     obstacles: Iterable[Obstacle] = (),
+    readings: Answers | None = None,
 ) -> Observation:
     """The service and what surrounds it, as the stores hold it now."""
     children = stores.children(key)
@@ -34,4 +36,5 @@ def observe(
         gateways=gateways,
         settings=settings,
         obstacles=tuple(obstacles),
+        readings=readings,
     )

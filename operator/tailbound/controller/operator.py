@@ -13,8 +13,10 @@ from kubernetes.aio.client.configuration import Configuration
 
 from tailbound.api.conditions import ConditionType
 from tailbound.api.names import GATEWAY_OBSERVED_PORT
+from tailbound.controller.counters import Counters
 from tailbound.controller.defaults import ensure_defaults
 from tailbound.controller.execute import Executor
+from tailbound.controller.following import Following
 from tailbound.controller.gateways import Gateways
 from tailbound.controller.health import serve_health, serve_metrics
 from tailbound.controller.laggards import Replacer
@@ -129,6 +131,7 @@ class Operator:
             self._workers.add,
             self.stores.enqueue_all,
         )
+        self._counters = Counters(self._gateways, self._workers.add)
         renderer = Renderer()
         stack.push_async_callback(renderer.close)
         await renderer.start()
@@ -136,7 +139,7 @@ class Operator:
         self._reconciler = Reconciler(
             self.stores,
             executor,
-            self._gateways,
+            Following(self._gateways, self._counters),
             renderer,
             self._events,
             self._decider,
@@ -199,6 +202,7 @@ class Operator:
             helpers = [
                 keep,
                 group.create_task(self._gateways.run(), name="gateways"),
+                group.create_task(self._counters.run(), name="counters"),
                 group.create_task(self._replace_laggards(), name="laggards"),
             ]
             await self._workers.run()

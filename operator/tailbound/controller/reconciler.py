@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from tailbound.controller.execute import Executor, target_of
-from tailbound.controller.gateways import Gateways
+from tailbound.controller.following import Following
 from tailbound.controller.observe import observe
 from tailbound.controller.stores import Stores
 from tailbound.kube.errors import Conflict
@@ -65,7 +65,7 @@ class Reconciler:
         self,
         stores: Stores,
         executor: Executor,
-        gateways: Gateways,
+        following: Following,
         renderer: Renders,
         events: EventWriter,
         decider: Decider,
@@ -74,7 +74,7 @@ class Reconciler:
     ) -> None:
         self._stores = stores
         self._executor = executor
-        self._gateways = gateways
+        self._following = following
         self._renderer = renderer
         self._events = events
         self._decider = decider
@@ -91,7 +91,7 @@ class Reconciler:
         for decision in range(MOST_DECISIONS):
             service = self._stores.service(key)
             if service is None:
-                self._gateways.release(key)
+                self._following.release(key)
                 return Outcome(gone=True)
             plan = await self._decide(key, service, obstacles)
             try:
@@ -103,14 +103,22 @@ class Reconciler:
                 if decision == MOST_DECISIONS - 1:
                     raise
                 continue
-            self._watch_gateways(key, plan)
+            self._following.follow(key, plan)
             wrote = wrote or bool(plan.writes) or plan.status is not None
             return _outcome(plan, obstructed=bool(obstacles), wrote=wrote)
         raise Conflict(f"{key[0]}/{key[1]} met {len(obstacles)} refusals in one pass")
 
     async def _decide(self, key: Key, service: Object, obstacles: dict[tuple[str, str], Obstacle]) -> Plan:
-        gateways = self._gateways.view()
-        observation = observe(self._stores, key, service, gateways, self._settings, obstacles.values())
+        gateways = self._following.gateways.view()
+        observation = observe(
+            self._stores,
+            key,
+            service,
+            gateways,
+            self._settings,
+            obstacles.values(),
+            self._following.counters.view(key),
+        )
         request = self._decider.wanted_rendering(observation)
         rendering = None if request is None else await self._renderer.render(request)
         return self._decider.decide(observation, rendering, self._now())
@@ -142,12 +150,6 @@ class Reconciler:
             )
         for event in plan.events:
             await self._events.record(service, event.type, event.reason, event.message)
-
-    def _watch_gateways(self, key: Key, plan: Plan) -> None:
-        if plan.watch_gateways:
-            self._gateways.expect(key)
-        else:
-            self._gateways.release(key)
 
 
 def _outcome(plan: Plan, *, obstructed: bool, wrote: bool) -> Outcome:

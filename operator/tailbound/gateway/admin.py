@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -53,18 +54,22 @@ class EnvoyAdmin:
         """The allow-listed metrics in Prometheus' text format."""
         return await self._ask("GET", "/stats/prometheus")
 
+    async def counters(self, pattern: str) -> str:
+        """Counters whose name matches a regular expression, as lines of `NAME: VALUE`."""
+        return await self._ask("GET", "/stats", {"filter": pattern, "type": "Counters"})
+
     async def gauges(self, pattern: str) -> dict[str, int]:
         """Counters and gauges whose name matches a regular expression."""
-        text = await self._ask("GET", f"/stats?filter={pattern}")
+        text = await self._ask("GET", "/stats", {"filter": pattern})
         return {name: int(value) for name, value in re.findall(r"^(\S+): (\d+)$", text, re.MULTILINE)}
 
     async def fail_health(self) -> None:
         """From now on every response asks its client to open its next connection elsewhere."""
         await self._ask("POST", "/healthcheck/fail")
 
-    async def _ask(self, method: str, path: str) -> str:
+    async def _ask(self, method: str, path: str, query: Mapping[str, str] | None = None) -> str:
         try:
-            async with self._session.request(method, f"http://envoy{path}") as response:
+            async with self._session.request(method, f"http://envoy{path}", params=query) as response:
                 response.raise_for_status()
                 return await response.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tailbound.gateway.counting import STATS_PREFIX
 from tailbound.gateway.listener import ADS, STAT_PREFIX, listener
 
 XDS_CLUSTER: Final = "sidecar"
@@ -32,6 +33,7 @@ STATS: Final = (
     {"suffix": ".upstream_rq_timeout"},
     {"suffix": ".upstream_cx_connect_fail"},
     {"suffix": ".membership_total"},
+    {"prefix": f"{STATS_PREFIX}."},
 )
 
 

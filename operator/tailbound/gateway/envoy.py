@@ -1,11 +1,13 @@
 """The Envoy beside this sidecar: since when it runs, and whether it is on its way out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 from tailbound.gateway.admin import EnvoyAdmin, EnvoyAway
 from tailbound.gateway.bootstrap import RunDirectory
+from tailbound.gateway.counting import Counters, counters_pattern, name_metric, read_counters
 from tailbound.gateway.start_time import read_start, settle_start, write_start
+from tailbound.traffic.model import ServiceKey
 
 # An Envoy that asks for everything anew is a fresh one if it is younger than this. An older one merely has
 # nothing configured.
@@ -44,10 +46,19 @@ class EnvoyProcess:
             self._record(start)
         return start if info.live else None
 
-    async def metrics(self) -> str | None:
-        """Envoy's allow-listed metrics, or None if it does not answer."""
+    async def counters(self, services: Collection[ServiceKey]) -> Counters | None:
+        """Requests of these services by revision and class, or None if Envoy does not answer."""
+        if not services:
+            return {}
         try:
-            return await self._admin.prometheus()
+            return read_counters(await self._admin.counters(counters_pattern(services)))
+        except EnvoyAway:
+            return None
+
+    async def metrics(self) -> str | None:
+        """Envoy's allow-listed metrics, ours among them, or None if it does not answer."""
+        try:
+            return name_metric(await self._admin.prometheus())
         except EnvoyAway:
             return None
 

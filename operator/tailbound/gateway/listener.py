@@ -6,6 +6,7 @@ Configuration as data, in the JSON form of Envoy's own messages. What follows a 
 from typing import Any, Final
 
 from tailbound.api.names import GATEWAY_HTTP_PORT
+from tailbound.gateway.counting import counting_log
 
 # Carries the host from the edge of Envoy to the choice of the scope; never from a client, never to a pod.
 HOST_HEADER: Final = "x-tailbound-host"
@@ -59,7 +60,7 @@ def _connection_manager(max_request_bytes: int, cluster_domain: str) -> dict[str
         **_limits(),
         **_scopes(),
         "local_reply_config": local_replies(max_request_bytes, cluster_domain),
-        "access_log": [_access_log()],
+        "access_log": [_access_log(), counting_log()],
         "http_filters": _filters(max_request_bytes),
     }
 

@@ -1,6 +1,7 @@
 """What this gateway pod does: the /observed document, readiness, and its own metrics."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -8,6 +9,7 @@ from prometheus_client.registry import Collector
 from tailbound.api.traffic import Observed, RejectedRoute, ServiceObservation
 from tailbound.gateway.configuration import Configuration
 from tailbound.gateway.controller import GatewayController
+from tailbound.gateway.counting import Counters
 from tailbound.gateway.envoy import EnvoyProcess
 from tailbound.gateway.server import AdsServer
 from tailbound.traffic.model import ServiceKey
@@ -29,19 +31,22 @@ class Observer:
         self._envoy = envoy
 
     async def observed(self, asked: Iterable[str]) -> Observed:
-        """The document, over all services or only those asked for by NAMESPACE/NAME."""
-        start = await self._envoy.start_if_live()
+        """The document, over all services or only those asked for by NAMESPACE/NAME: these with counters."""
         wanted = frozenset(asked)
-        services = self._configuration.services() | self._controller.rejections.keys()
+        known = self._configuration.services() | self._controller.rejections.keys()
+        services = sorted(service for service in known if not wanted or str(service) in wanted)
+        start = await self._envoy.start_if_live()
+        counters = await self._counters(services, start) if wanted else None
         return Observed(
             envoy_start_time=start,
             synced=self._ads.synced,
-            services={
-                str(service): self._observation(service)
-                for service in sorted(services)
-                if not wanted or str(service) in wanted
-            },
+            services={str(service): self._observation(service, counters) for service in services},
         )
+
+    async def _counters(self, services: Collection[ServiceKey], start: datetime | None) -> Counters | None:
+        """Counters of the Envoy that started at `start`. An Envoy that just took its place has others."""
+        counters = await self._envoy.counters(services)
+        return counters if await self._envoy.start_if_live() == start is not None else None
 
     async def why_not_ready(self) -> str | None:
         """None if requests may come. Rules, first match wins:"""
@@ -57,11 +62,12 @@ class Observer:
             return "Envoy does not listen yet"
         return None
 
-    def _observation(self, service: ServiceKey) -> ServiceObservation:
+    def _observation(self, service: ServiceKey, counters: Counters | None) -> ServiceObservation:
         return ServiceObservation(
             applied=self._ads.applied.get(service),
             rejected=self._rejected(service),
             denied_hosts=self._controller.denied_hosts.get(service, ()),
+            counters=None if counters is None else counters.get(service, {}),
         )
 
     def _rejected(self, service: ServiceKey) -> RejectedRoute | None:

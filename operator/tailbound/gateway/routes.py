@@ -37,6 +37,7 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 
 from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME
 from tailbound.gateway.clusters import METADATA_NAMESPACE, cluster_name, cluster_resources
+from tailbound.gateway.counting import DEADLINE_FIELD, LATENCY_FIELD, NAMESPACE_FIELD, SERVICE_FIELD
 from tailbound.gateway.listener import BUFFER_FILTER, HOST_HEADER, RETRY_AFTER_SECONDS
 from tailbound.gateway.resources import Bundle, Resource, ResourceType, resource
 from tailbound.traffic.model import Route, RouteBackend, Unavailable
@@ -163,9 +164,17 @@ def _forward(route: Route, match: RouteMatch, port: str, backends: Sequence[Rout
 
 
 def _metadata(route: Route) -> Metadata:
-    fields = {"timeout": Value(string_value=f"{route.timeout.total_seconds():g}s")}
-    if route.latency_target is not None:
-        fields["sla"] = Value(string_value=f"{route.latency_target.total_seconds():.3f}s")
+    timeout = route.timeout.total_seconds()
+    latency = timeout if route.latency_target is None else route.latency_target.total_seconds()
+    facts = {
+        NAMESPACE_FIELD: route.service.namespace,
+        SERVICE_FIELD: route.service.name,
+        "timeout": f"{timeout:g}s",
+        LATENCY_FIELD: f"{latency:.3f}s",
+        # Timers of a busy Envoy fire somewhat early.
+        DEADLINE_FIELD: f"{timeout * 0.9:.3f}s",
+    }
+    fields = {name: Value(string_value=value) for name, value in facts.items()}
     return Metadata(filter_metadata={METADATA_NAMESPACE: Struct(fields=fields)})
 
 

@@ -9,6 +9,8 @@ Ready (first row that fits; "desired" is the revision of the spec as it is):
 | spec.stopped | False | Stopped |
 | there is no desired revision yet | Unknown | Pending |
 | desired has all requests, acknowledged, and a ready endpoint | True | Serving |
+| desired was rejected | False | RolledBack |
+| desired has some of the requests, another revision the rest | Unknown | RollingOut |
 | desired has no request to answer yet, and its pods are stuck | False | that of the pods |
 | desired has all requests and a ready endpoint, the gateways wait | Unknown | WaitingForGateway |
 | the same, and the gateways refuse, deny a host, or are none | False | theirs |
@@ -27,12 +29,13 @@ from datetime import datetime
 
 from tailbound.api.conditions import STALLING, ConditionStatus, ConditionType, Reason
 from tailbound.api.meta import Condition
+from tailbound.api.rollout import RolloutState
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.reconcile.desired import Desired
 from tailbound.reconcile.gateways import Applied
 from tailbound.reconcile.pods import PodsReport
-from tailbound.reconcile.rollover import Rollover
 from tailbound.reconcile.selection import Problem
+from tailbound.rollout.situation import Step
 
 _FETCH_VERDICTS = frozenset(
     Reason(reason.value) for reason in TerminationReason if reason is not TerminationReason.FETCHED
@@ -58,7 +61,7 @@ class Facts:
     waiting: str | None
     """What must be gone before the work can go on."""
     desired: Desired
-    rollover: Rollover
+    step: Step
     applied: Applied | None
     """What the gateways do with status.traffic; None while there is none."""
     replicas: int
@@ -68,7 +71,7 @@ class Facts:
     was_stable: bool
     """The desired revision was promoted before."""
     serving: str | None
-    """The revision that has all requests, if it has a ready endpoint."""
+    """The revision that has all requests but a candidate's share, if it has a ready endpoint."""
     pods: PodsReport
     """Of the desired revision."""
     pods_left: bool
@@ -82,7 +85,13 @@ class Facts:
     @property
     def on_target(self) -> bool:
         """The desired revision has all requests, and one of its endpoints is ready."""
-        return self.name is not None and self.name == self.rollover.target and self.ready > 0
+        return self.name is not None and self.name == self.step.flow.target and self.ready > 0
+
+    @property
+    def share(self) -> int:
+        """Percent of the requests that a candidate gets beside the base."""
+        rollout = self.step.rollout
+        return rollout.weight if self.step.candidate is not None and rollout is not None else 0
 
 
 def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
@@ -96,6 +105,7 @@ def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
         ConditionType.SCHEDULED: _scheduled(facts),
         ConditionType.MODEL_VERIFIED: _model_verified(facts),
         ConditionType.TRAFFIC_APPLIED: _traffic_applied(facts),
+        ConditionType.PROMOTED: promoted(facts.name, facts.step),
     }
     if facts.desired.rendering_known:
         found[ConditionType.RUNTIME_OUTDATED] = _runtime_outdated(facts)
@@ -157,6 +167,11 @@ def _ready_rules(facts: Facts) -> Iterator[Verdict]:
     applied = facts.applied
     if facts.on_target and applied is not None and applied.reason is Reason.ACKNOWLEDGED:
         yield Verdict(_TRUE, Reason.SERVING, f"{facts.name} serves")
+    rejection, rollout = facts.step.rejection, facts.step.rollout
+    if rejection is not None:
+        yield Verdict(_FALSE, Reason.ROLLED_BACK, f"{facts.name} was rejected: {rejection.message}{still}")
+    if rollout is not None and still and facts.share > 0:
+        yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, rollout.message)
     obstacle = facts.pods.obstacle
     if obstacle is not None and not facts.on_target:
         yield Verdict(_FALSE, obstacle.reason, obstacle.message + still)
@@ -166,14 +181,15 @@ def _ready_rules(facts: Facts) -> Iterator[Verdict]:
     if facts.was_stable:
         yield Verdict(_FALSE, Reason.NOT_READY, f"no endpoint of {facts.name} is ready{still}")
     if still:
-        yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{facts.name} is starting{still}")
+        message = rollout.message if rollout is not None else f"{facts.name} is starting{still}"
+        yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, message)
     yield _starting(facts)
 
 
 def _stopped(facts: Facts) -> Verdict:
     if not facts.pods_left:
         return Verdict(_FALSE, Reason.STOPPED, "spec.stopped is true: no pods")
-    if facts.rollover.settled or facts.applied is None:
+    if facts.step.flow.settled or facts.applied is None:
         return Verdict(_FALSE, Reason.STOPPED, "spec.stopped is true: pods are ending")
     waits = facts.applied.message
     return Verdict(
@@ -190,6 +206,10 @@ def _starting(facts: Facts) -> Verdict:
 def _stalled(facts: Facts) -> Verdict:
     if facts.problem is not None and facts.problem.reason in STALLING:
         return Verdict(_TRUE, facts.problem.reason, facts.problem.message)
+    rejection = facts.step.rejection
+    if rejection is not None and facts.step.flow.settled:
+        message = f"{facts.name} was rejected: change the spec, or ask for another try"
+        return Verdict(_TRUE, Reason.ROLLED_BACK, message)
     return Verdict(_FALSE, Reason.NOT_STALLED, "nothing that somebody must change is in the way")
 
 
@@ -275,6 +295,30 @@ def _traffic_applied(facts: Facts) -> Verdict:
         return Verdict(_UNKNOWN, Reason.PENDING, "there is nothing to route to yet")
     status = _TRUE if facts.applied.reason is Reason.ACKNOWLEDGED else _FALSE
     return Verdict(status, facts.applied.reason, facts.applied.message)
+
+
+def promoted(name: str | None, step: Step) -> Verdict:
+    """Promoted: whether the newest spec's revision has taken over for good.
+
+    | desired revision | status.rollout | status | reason |
+    |---|---|---|---|
+    | none | any | Unknown | Pending |
+    | is the stable one | any | True | Promoted, or PromotedByHand |
+    | was rejected | any | False | RolledBack |
+    | is on its way | any | Unknown | that of the rollout, RollingOut without one |
+    """
+    if name is None:
+        return Verdict(_UNKNOWN, Reason.PENDING, "there is no revision yet")
+    rollout = step.rollout
+    if step.rejection is not None:
+        return Verdict(_FALSE, Reason.ROLLED_BACK, step.rejection.message)
+    if name == step.stable:
+        by_hand = rollout is not None and rollout.reason == Reason.PROMOTED_BY_HAND
+        reason = Reason.PROMOTED_BY_HAND if by_hand else Reason.PROMOTED
+        return Verdict(_TRUE, reason, f"{name} has taken over")
+    if rollout is None or rollout.state is RolloutState.ROLLED_BACK:
+        return Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{name} has not taken over yet")
+    return Verdict(_UNKNOWN, Reason(rollout.reason or Reason.ROLLING_OUT), rollout.message)
 
 
 def _runtime_outdated(facts: Facts) -> Verdict:

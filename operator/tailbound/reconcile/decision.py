@@ -6,21 +6,23 @@ from typing import Any, Final
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceServiceStatus
 from tailbound.api.meta import Condition
-from tailbound.api.traffic import TrafficStatus
+from tailbound.api.names import RETRY_ANNOTATION
+from tailbound.api.traffic import TrafficStatus, utc_seconds
 from tailbound.reconcile import children, conditions, status
 from tailbound.reconcile.conditions import Facts
 from tailbound.reconcile.desired import Desired, Intent
-from tailbound.reconcile.events import transitions
+from tailbound.reconcile.events import rollout_transition, transitions
 from tailbound.reconcile.gateways import Applied, Wanted, applied
-from tailbound.reconcile.model import Object, Plan
+from tailbound.reconcile.model import Event, Object, Plan
 from tailbound.reconcile.pods import report
-from tailbound.reconcile.rollover import RevisionState, Situation, roll
+from tailbound.reconcile.rollouts import Known, roll
 from tailbound.reconcile.world import World, owner_reference, revision_of
 from tailbound.reconcile.writes import Writer
 from tailbound.revisions.history import to_prune
 from tailbound.revisions.record import (
     CorruptRevisionError,
     Marks,
+    Rejected,
     Revision,
     from_object,
     to_object,
@@ -40,12 +42,15 @@ class Decision:
         self._writer = Writer(world)
         self._probe()
         self._applied = self._look_at_gateways(world.traffic)
-        self._rollover = roll(self._situation())
+        acknowledged = self._applied is not None and self._applied.acknowledged
+        known = Known(self._reachable(), acknowledged, self._first_generation())
+        self._step = roll(world, known, now)
 
     def plan(self) -> Plan:
         """Writes, then the status, and when to look again."""
-        self._retire_marks()
+        self._take_marks()
         self._keep_serving_revisions()
+        self._give_stable_mark()
         self._bring_up_desired_revision()
         self._shrink()
         self._prune()
@@ -59,10 +64,11 @@ class Decision:
         return Plan(
             writes=tuple(self._writer.writes),
             status=document,
-            events=transitions(stored.conditions, merged),
+            events=self._events(merged),
             requeue_after=self._requeue_after(),
             summary=f"{self._intent.name}: Ready={ready.status}/{ready.reason}" if changes else "",
             watch_gateways=facts.applied is not None and facts.applied.reason is not Reason.ACKNOWLEDGED,
+            poll_counters=self._step.poll,
         )
 
     # What is.
@@ -97,27 +103,6 @@ class Decision:
         wanted = Wanted(f"{metadata.namespace}/{metadata.name}", metadata.generation, traffic.generation)
         return applied(gateways, wanted)
 
-    def _situation(self) -> Situation:
-        world = self._world
-        names = {*world.deployments, *world.stored_revisions, *world.ready_endpoints}
-        return Situation(
-            desired=self._reachable(),
-            replicas=self._service.spec.scaling.min,
-            stopped=self._service.spec.stopped,
-            traffic=world.traffic,
-            acknowledged=self._applied is not None and self._applied.acknowledged,
-            revisions={
-                name: RevisionState(
-                    number=world.numbers.get(name, 0),
-                    deployed=name in world.deployments,
-                    ready=world.ready_endpoints.get(name, 0),
-                    stable=name == world.stable,
-                )
-                for name in sorted(names)
-            },
-            first_generation=self._first_generation(),
-        )
-
     def _reachable(self) -> str | None:
         """The desired revision, unless what is in the way keeps it from ever having a pod."""
         never = self._writer.blocked and self._name not in self._world.deployments
@@ -129,26 +114,46 @@ class Decision:
 
     # What shall be.
 
-    def _retire_marks(self) -> None:
-        """The stable mark leaves the other revisions before the promoted one gets it."""
-        if not self._rollover.promoted:
-            return
+    def _take_marks(self) -> None:
+        """Marks leave the other revisions before one becomes the stable one, and rejections come first.
+
+        Between two of these writes the operator may die: whatever is marked then leads to the same end.
+        """
+        stable = self._step.marking.stable
         for name, marks in self._world.marks.items():
-            if marks.stable and name != self._name:
-                revision = self._stored(name)
-                if revision is not None:
-                    self._writer.apply(
-                        self._record(revision, marks.retired()), self._world.stored_revisions[name]
-                    )
+            changed = self._rejected(name, marks)
+            if stable is not None and name != stable:
+                changed = changed.retired()
+            if name != self._name:
+                self._mark(name, marks, changed)
+
+    def _rejected(self, name: str, marks: Marks) -> Marks:
+        """With what this step says against a revision, or what it takes back."""
+        marking = self._step.marking
+        if marking.retried == name:
+            marks = marks.forgiven(self._service.metadata.annotations[RETRY_ANNOTATION])
+        rejection = marking.rejection
+        if rejection is None or rejection.revision != name:
+            return marks
+        at = utc_seconds(self._now)
+        return marks.condemned(Rejected(at, rejection.reason, rejection.message, rejection.by))
+
+    def _mark(self, name: str, marks: Marks, changed: Marks) -> None:
+        revision = self._stored(name) if changed != marks else None
+        if revision is not None:
+            self._writer.apply(self._record(revision, changed), self._world.stored_revisions[name])
+
+    def _give_stable_mark(self) -> None:
+        """To an older revision; the desired one gets its marks with its record."""
+        name, marks = self._step.marking.stable, self._world.marks
+        if name is not None and name != self._name and name in marks:
+            self._mark(name, marks[name], marks[name].promoted(self._now, self._step.marking.promoted_by))
 
     def _keep_serving_revisions(self) -> None:
         """What serves beside the desired revision is kept whole; and if the service is stopped, it stops."""
-        target, stopped = self._rollover.target, self._service.spec.stopped
-        names = sorted(self._world.deployments) if stopped and self._rollover.settled else [target]
-        for name in names:
+        for name, replicas in self._step.fleet.items():
             revision = self._stored(name) if name != self._name else None
-            if revision is not None and not (stopped and self._rollover.shrink):
-                replicas = 0 if stopped else self._service.spec.scaling.min
+            if revision is not None:
                 self._ensure_children(revision, replicas, come_what_may=True)
 
     def _bring_up_desired_revision(self) -> None:
@@ -157,18 +162,18 @@ class Decision:
             return
         self._writer.ensure(children.front_service(self._service, self._world.observation.settings))
         marks = self._world.marks.get(revision.name, Marks())
-        promoted = self._rollover.promoted
-        self._writer.ensure(self._record(revision, marks.promoted(self._now) if promoted else marks))
-        self._ensure_children(revision, self._replicas(revision))
-
-    def _replicas(self, revision: Revision) -> int:
-        """Stopping: weight off first, observed, then no pods."""
-        if not self._service.spec.stopped:
-            return self._service.spec.scaling.min
-        live = self._world.deployments.get(revision.name)
-        if live is None or self._rollover.settled:
-            return 0
-        return int(live["spec"].get("replicas", 0))
+        changed, marking = self._rejected(revision.name, marks), self._step.marking
+        if marking.stable == revision.name:
+            changed = changed.promoted(self._now, marking.promoted_by)
+        elif marking.stable is not None:
+            changed = changed.retired()
+        if changed != marks and revision.name in self._world.stored_revisions:
+            self._mark(revision.name, marks, changed)
+        else:
+            self._writer.ensure(self._record(revision, changed))
+        replicas = self._step.fleet.get(revision.name)
+        if replicas is not None:
+            self._ensure_children(revision, replicas)
 
     def _ensure_children(self, revision: Revision, replicas: int, *, come_what_may: bool = False) -> None:
         service, template = self._service, revision.template
@@ -184,29 +189,30 @@ class Decision:
     def _shrink(self) -> None:
         """Take away the children of revisions that nothing needs, and budgets of what is no fleet."""
         seen = self._world.observation
-        gone = self._unneeded if self._rollover.shrink else _nothing
+        gone = self._unneeded if self._step.shrink else _nothing
         self._writer.delete(filter(gone, self._world.ours(seen.deployments)), "apps/v1", "Deployment")
         self._writer.delete(filter(gone, self._world.ours(seen.services)), "v1", "Service")
         budgets = (
             budget
             for budget in self._world.ours(seen.disruption_budgets)
-            if gone(budget) or (revision_of(budget) == self._name and not self._is_fleet())
+            if gone(budget) or self._step.fleet.get(revision_of(budget) or "", 2) < 2
         )
         self._writer.delete(budgets, "policy/v1", "PodDisruptionBudget")
 
     def _unneeded(self, child: Object) -> bool:
-        return revision_of(child) not in (None, self._name, self._rollover.target)
-
-    def _is_fleet(self) -> bool:
-        return self._desired.revision is not None and self._replicas(self._desired.revision) > 1
+        name = revision_of(child)
+        return name is not None and name not in self._step.fleet
 
     def _prune(self) -> None:
         """Old history goes; what runs, serves or is marked stays."""
         world = self._world
         numbers = world.numbers | {self._intent.name: self._intent.number}
         marked = {name for name, marks in world.marks.items() if marks.stable}
-        in_use = {*world.deployments, *marked, self._intent.name, self._rollover.target}
-        doomed = [world.stored_revisions[name] for name in to_prune(numbers, in_use)]
+        step, rollout = self._step, self._step.rollout
+        in_use = {*world.deployments, *marked, *step.fleet, self._intent.name, step.stable, step.candidate}
+        in_use |= {rollout.from_revision} if rollout is not None else set()
+        limit = self._service.spec.rollout.history_limit
+        doomed = [world.stored_revisions[name] for name in to_prune(numbers, in_use, limit)]
         self._writer.delete(doomed, "apps/v1", "ControllerRevision")
 
     def _stored(self, name: str | None) -> Revision | None:
@@ -230,7 +236,7 @@ class Decision:
     # What is told.
 
     def _facts(self) -> Facts:
-        world, target = self._world, self._rollover.target
+        world, target = self._world, self._step.flow.target
         serves = target is not None and world.ready_endpoints.get(target, 0) > 0
         name = self._name or ""
         return Facts(
@@ -238,8 +244,8 @@ class Decision:
             problem=self._writer.problem or self._desired.problem,
             waiting=self._writer.waiting,
             desired=self._desired,
-            rollover=self._rollover,
-            applied=self._look_at_gateways(self._rollover.traffic),
+            step=self._step,
+            applied=self._look_at_gateways(self._step.flow.traffic),
             replicas=self._service.spec.scaling.min,
             ready=world.ready_endpoints.get(name, 0),
             was_stable=name == world.stable,
@@ -249,24 +255,29 @@ class Decision:
         )
 
     def _status(self, merged: tuple[Condition, ...]) -> InferenceServiceStatus:
-        world = self._world
-        stable, following = status.stable_and_next(world.stable, self._reachable(), self._rollover)
+        world, step = self._world, self._step
         return InferenceServiceStatus(
             observed_generation=self._service.metadata.generation,
             url=status.url(world),
-            traffic=self._rollover.traffic,
-            stable=status.revision_status(world, stable),
-            next=status.revision_status(world, following),
+            traffic=step.flow.traffic,
+            stable=status.revision_status(world, step.stable),
+            canary=status.revision_status(world, step.candidate),
+            rollout=step.rollout,
             replicas=status.total_replicas(world.deployments.values()),
             selector=status.selector(world),
             conditions=merged,
         )
 
+    def _events(self, merged: tuple[Condition, ...]) -> tuple[Event, ...]:
+        stored = self._service.status
+        told = transitions(stored.conditions, merged)
+        return (*told, *rollout_transition(stored.rollout, self._step.rollout, told))
+
     def _requeue_after(self) -> timedelta | None:
         if self._world.observation.obstacles:
             return RETRY_REFUSED
         awaited = self._desired.revision is None and self._desired.problem is None
-        return AWAIT_RENDERING if awaited else None
+        return AWAIT_RENDERING if awaited else self._step.wake
 
 
 def _nothing(child: Object) -> bool:

@@ -1,10 +1,11 @@
-"""One Event per transition of a condition's reason, derived from the status before and after."""
+"""One Event per transition of a condition's reason or of a rollout, from the status before and after."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from tailbound.api.conditions import ConditionType, Reason
 from tailbound.api.meta import Condition
+from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.reconcile.model import Event
 
 # Reconciling and Stalled repeat what the others say.
@@ -24,6 +25,11 @@ _NORMAL: Final = frozenset(
         Reason.FETCHING,
         Reason.ROLLING_OUT,
         Reason.STOPPED,
+        Reason.ANALYSING,
+        Reason.PROMOTED,
+        Reason.PROMOTED_BY_HAND,
+        Reason.AWAITING_PROMOTION,
+        Reason.PAUSED,
     }
 )
 # Said by the condition alone: an Event of each would bury the others.
@@ -52,3 +58,22 @@ def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> tupl
         severity = "Normal" if condition.reason in _NORMAL else "Warning"
         told.setdefault(condition.reason, Event(severity, condition.reason, condition.message))
     return tuple(told.values())
+
+
+def rollout_transition(
+    before: RolloutStatus | None, after: RolloutStatus | None, told: Sequence[Event]
+) -> tuple[Event, ...]:
+    """The Event of a rollout's step, unless the conditions tell it. A first deployment is no rollout."""
+    if after is None or not after.from_revision or _place(before) == _place(after):
+        return ()
+    reason = after.reason or after.state
+    if reason in _QUIET or reason in {event.reason for event in told}:
+        return ()
+    wrong = after.state is RolloutState.ROLLED_BACK or reason not in _NORMAL
+    return (Event("Warning" if wrong else "Normal", reason, after.message),)
+
+
+def _place(rollout: RolloutStatus | None) -> tuple[object, ...]:
+    if rollout is None:
+        return ()
+    return (rollout.revision, rollout.state, rollout.reason, rollout.step)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import Observed
 from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
+from tailbound.rollout.polls import Answers
 
 __all__ = [
     "Apply",
@@ -88,6 +89,8 @@ class Observation:
     gateways: Mapping[str, Observed | Unread]
     settings: Settings
     obstacles: tuple[Obstacle, ...] = ()
+    readings: Answers | None = None
+    """The newest round of counters from every Ready gateway pod; None while nobody has asked for one."""
 
 
 @dataclass(frozen=True)
@@ -147,3 +150,5 @@ class Plan:
     """The decision in words, for the log: one line per transition."""
     watch_gateways: bool = False
     """Read /observed of every Ready gateway pod soon and reconcile again: an acknowledgement is awaited."""
+    poll_counters: bool = False
+    """Read the counters of every Ready gateway pod regularly, and reconcile with each round."""

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from tailbound.api.conditions import Reason
 from tailbound.api.runtime_contract import FETCH_CONTAINER, Termination, TerminationReason
 from tailbound.reconcile.model import Object
+from tailbound.reconcile.world import FINISHED
 
 _LONGEST_QUOTE: Final = 600
 _IMAGE_REASONS: Final = frozenset(
@@ -24,7 +25,6 @@ _IMAGE_REASONS: Final = frozenset(
 _START_REASONS: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 # The kubelet alternates between an error and the same error behind this prefix.
 _BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*"(?:: \w+: )?')
-_FINISHED: Final = frozenset({"Failed", "Succeeded"})
 # What a container says itself goes before what is seen from outside.
 _MOST_TELLING: Final = (
     *(Reason(reason.value) for reason in TerminationReason if reason is not TerminationReason.FETCHED),
@@ -74,9 +74,21 @@ class PodsReport:
         return next((finding for finding in self.findings if finding.reason in reasons), None)
 
 
+def most_restarts(pods: Sequence[Object]) -> int:
+    """Restarts of the container that was restarted most. Fetching anew is no restart."""
+    return max(
+        (
+            int(container.get("restartCount", 0))
+            for pod in pods
+            for container in pod.get("status", {}).get("containerStatuses") or ()
+        ),
+        default=0,
+    )
+
+
 def report(pods: Sequence[Object], deployment: Object | None) -> PodsReport:
     """Read the pods of one revision, in order of their names, and the conditions of its Deployment."""
-    active = [pod for pod in pods if pod.get("status", {}).get("phase") not in _FINISHED]
+    active = [pod for pod in pods if pod.get("status", {}).get("phase") not in FINISHED]
     findings = [*(finding for pod in active for finding in _findings(pod)), *_refused_pods(deployment)]
     return PodsReport(
         count=len(active),

@@ -7,7 +7,6 @@ from tailbound.api.conditions import ConditionType
 from tailbound.api.inferenceservice import InferenceServiceStatus, RevisionStatus
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.reconcile.model import Object
-from tailbound.reconcile.rollover import Rollover
 from tailbound.reconcile.world import World
 
 _OUR_CONDITIONS = frozenset(ConditionType)
@@ -35,24 +34,6 @@ def selector(world: World) -> str:
 def total_replicas(deployments: Iterable[Object]) -> int:
     """Pods that exist, of all revisions."""
     return sum(_pods(deployment)[0] for deployment in deployments)
-
-
-def stable_and_next(
-    marked: str | None, desired: str | None, rollover: Rollover
-) -> tuple[str | None, str | None]:
-    """Which revision serves, and which one is to replace it; `marked` has the stable mark.
-
-    | desired is promoted | stable mark | requests go to | stable | next |
-    |---|---|---|---|---|
-    | yes | any | desired | desired | - |
-    | no | on desired | any | desired | - |
-    | no | on another | any | the other | desired |
-    | no | lost or none yet | another | the other | desired |
-    | no | none yet | desired | - | desired |
-    """
-    other = rollover.target if rollover.target != desired else None
-    stable = desired if rollover.promoted else marked or other
-    return stable, desired if desired != stable else None
 
 
 def to_write(stored: InferenceServiceStatus, wanted: InferenceServiceStatus) -> dict[str, Any] | None:

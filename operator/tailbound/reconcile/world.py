@@ -14,6 +14,8 @@ from tailbound.revisions.identity import number_in
 from tailbound.revisions.record import Marks, marks_of, spec_hash_of
 
 SERVICE_KIND: Final = "InferenceService"
+FINISHED: Final = frozenset({"Failed", "Succeeded"})
+"""Phases of pods that hold nothing any more."""
 
 
 class Ownership(Enum):
@@ -141,7 +143,11 @@ class World:
     @cached_property
     def stable(self) -> str | None:
         """The revision marked as the last that was fully promoted; of several, the one promoted last."""
-        marked = [(marks.promoted_at or "", name) for name, marks in self.marks.items() if marks.stable]
+        marked = [
+            (marks.promoted_at or "", name)
+            for name, marks in self.marks.items()
+            if marks.stable and marks.rejected is None
+        ]
         return max(marked)[1] if marked else None
 
     @cached_property
@@ -163,6 +169,16 @@ class World:
             if revision is not None and not terminating(pod):
                 pods.setdefault(revision, []).append(pod)
         return pods
+
+    @cached_property
+    def pod_counts(self) -> dict[str, int]:
+        """Pods by revision that may hold a device: those that are ending included."""
+        counts: dict[str, int] = {}
+        for pod in self.observation.pods:
+            revision, phase = revision_of(pod), pod.get("status", {}).get("phase")
+            if revision is not None and phase not in FINISHED:
+                counts[revision] = counts.get(revision, 0) + 1
+        return counts
 
     @property
     def traffic(self) -> TrafficStatus | None:

@@ -5,7 +5,7 @@ The template is kept as a JSON string, byte for byte: nested, the API server wou
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -14,6 +14,12 @@ from tailbound.api.names import (
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
     PROMOTED_AT_ANNOTATION,
+    PROMOTED_BY_ANNOTATION,
+    REJECTED_AT_ANNOTATION,
+    REJECTED_BY_ANNOTATION,
+    REJECTED_MESSAGE_ANNOTATION,
+    REJECTED_REASON_ANNOTATION,
+    RETRIED_ANNOTATION,
     REVISION_LABEL,
     SERVICE_LABEL,
     SPEC_HASH_ANNOTATION,
@@ -66,27 +72,79 @@ class Revision:
 
 
 @dataclass(frozen=True)
+class Rejected:
+    """Why a revision is not tried again until somebody asks for it."""
+
+    at: str
+    reason: str
+    message: str
+    by: str | None = None
+    """The user whose hand it was; None after a verdict."""
+
+
+@dataclass(frozen=True)
 class Marks:
     """What is known about a revision beyond its content; annotations, so that it outlives the status."""
 
     stable: bool = False
     promoted_at: str | None = None
+    promoted_by: str | None = None
+    """The user whose hand it was; None after a verdict."""
+    rejected: Rejected | None = None
+    retried: str | None = None
+    """The value of the hand `retry` that was last acted on."""
 
-    def promoted(self, now: datetime) -> "Marks":
+    def promoted(self, now: datetime, by: str | None = None) -> "Marks":
         """Stable from now on; the first promotion's time stays."""
-        return Marks(stable=True, promoted_at=self.promoted_at or utc_seconds(now))
+        if self.stable and self.rejected is None:
+            return self
+        promoted_at = self.promoted_at or utc_seconds(now)
+        return replace(self, stable=True, promoted_at=promoted_at, promoted_by=by, rejected=None)
 
     def retired(self) -> "Marks":
         """No longer the stable one."""
-        return Marks(stable=False, promoted_at=self.promoted_at)
+        return replace(self, stable=False)
+
+    def condemned(self, rejected: Rejected) -> "Marks":
+        """Not to be tried again."""
+        return replace(self, stable=False, rejected=rejected)
+
+    def forgiven(self, retried: str) -> "Marks":
+        """To be tried again; `retried` is the value of the hand that asked for it."""
+        return replace(self, rejected=None, retried=retried)
+
+    def annotations(self) -> dict[str, str]:
+        """As they are stored."""
+        rejected = self.rejected
+        stored = {
+            STABLE_ANNOTATION: "true" if self.stable else None,
+            PROMOTED_AT_ANNOTATION: self.promoted_at,
+            PROMOTED_BY_ANNOTATION: self.promoted_by,
+            REJECTED_AT_ANNOTATION: rejected.at if rejected else None,
+            REJECTED_REASON_ANNOTATION: rejected.reason if rejected else None,
+            REJECTED_MESSAGE_ANNOTATION: rejected.message if rejected else None,
+            REJECTED_BY_ANNOTATION: rejected.by if rejected else None,
+            RETRIED_ANNOTATION: self.retried,
+        }
+        return {name: value for name, value in stored.items() if value is not None}
 
 
 def marks_of(stored: Mapping[str, Any]) -> Marks:
     """The marks on a stored ControllerRevision."""
     annotations = stored["metadata"].get("annotations", {})
+    rejected_at = annotations.get(REJECTED_AT_ANNOTATION)
+    rejected = Rejected(
+        at=str(rejected_at),
+        reason=annotations.get(REJECTED_REASON_ANNOTATION, "Rejected"),
+        message=annotations.get(REJECTED_MESSAGE_ANNOTATION, "nothing is known about why"),
+        by=annotations.get(REJECTED_BY_ANNOTATION),
+    )
     return Marks(
         stable=annotations.get(STABLE_ANNOTATION) == "true",
         promoted_at=annotations.get(PROMOTED_AT_ANNOTATION),
+        promoted_by=annotations.get(PROMOTED_BY_ANNOTATION),
+        rejected=rejected if rejected_at is not None else None,
+        retried=annotations.get(RETRIED_ANNOTATION),
     )
 
 
@@ -108,11 +166,7 @@ def to_object(
     revision: Revision, marks: Marks, *, service: str, namespace: str, owner: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The ControllerRevision to write."""
-    annotations = {SPEC_HASH_ANNOTATION: revision.spec_hash}
-    if marks.stable:
-        annotations[STABLE_ANNOTATION] = "true"
-    if marks.promoted_at is not None:
-        annotations[PROMOTED_AT_ANNOTATION] = marks.promoted_at
+    annotations = {SPEC_HASH_ANNOTATION: revision.spec_hash, **marks.annotations()}
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",

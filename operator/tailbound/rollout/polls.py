@@ -15,6 +15,14 @@ class Arms:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """One round of asking: every gateway that must be read, and all gateway pods that there are, by UID."""
+
+    by_pod: Mapping[str, Reading | Unknown]
+    existing: Set[str]
+
+
+@dataclass(frozen=True)
 class Readings:
     """The last complete poll: what every gateway process had counted then, by the UID of its pod.
 

@@ -1,8 +1,9 @@
-"""What is known before and during a rollout, as plain JSON documents for status."""
+"""What is known during a rollout, as a plain JSON document for status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeVar
+from datetime import datetime
+from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -15,16 +16,6 @@ _CONFIG: Final = ConfigDict(alias_generator=to_camel, extra="forbid")
 
 
 @dataclass(frozen=True)
-class History:
-    """What stable showed while no rollout ran."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
-
-    readings: Readings
-    dispersion: Mapping[Measure, Dispersion]
-
-
-@dataclass(frozen=True)
 class Record:
     """The last complete poll of a rollout, and all evidence up to it and no further. Written in one piece."""
 
@@ -33,37 +24,41 @@ class Record:
     readings: Readings
     evidence: Mapping[Measure, Evidence]
     dispersion: Mapping[Measure, Dispersion]
-    """Of stable: its history, continued during the rollout only until bursts are measured."""
+    """Of stable, taken in until bursts are measured."""
 
 
-_HISTORY: Final = TypeAdapter(History)
-_RECORD: Final = TypeAdapter(Record)
+@dataclass(frozen=True)
+class Memory:
+    """What one decision about a rollout leaves to the next."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    record: Record | None = None
+    """None until every gateway was read once: nothing that was counted before is judged."""
+    unread_since: datetime | None = None
+    """The first poll in a row that said nothing."""
+    unread_why: str = ""
+    passed_at: datetime | None = None
+    """The first poll in a row at which everything had passed."""
 
 
-def to_document(known: History | Record) -> dict[str, Any]:
+_MEMORY: Final = TypeAdapter(Memory)
+
+
+def to_document(memory: Memory) -> dict[str, Any]:
     """The document: maps, lists, strings, numbers and booleans only, keys in camelCase."""
-    adapter: TypeAdapter[Any] = _HISTORY if isinstance(known, History) else _RECORD
-    document: dict[str, Any] = adapter.dump_python(known, mode="json", by_alias=True)
+    document: dict[str, Any] = _MEMORY.dump_python(memory, mode="json", by_alias=True)
     return document
 
 
-def history_of(document: Mapping[str, Any]) -> History:
-    """The history of a document. Raises ValueError naming the field that does not fit."""
-    return _parsed(_HISTORY, document, "remove the history: bursts are then measured anew")
-
-
-def record_of(document: Mapping[str, Any]) -> Record:
-    """The record of a document. Raises ValueError naming the field that does not fit."""
-    return _parsed(_RECORD, document, "remove the evidence: the rollout is then judged anew")
-
-
-_Known = TypeVar("_Known", History, Record)
-
-
-def _parsed(adapter: TypeAdapter[_Known], document: Mapping[str, Any], remedy: str) -> _Known:
+def memory_of(document: Mapping[str, Any]) -> Memory:
+    """What the last decision left. Raises ValueError naming the field that does not fit."""
     try:
-        return adapter.validate_python(document)
+        return _MEMORY.validate_python(document)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise ValueError(f"{field} is {first['input']!r}: {first['msg']}; {remedy}") from error
+        raise ValueError(
+            f"{field} is {first['input']!r}: {first['msg']}; "
+            "remove the evidence: the rollout is then judged anew"
+        ) from error

@@ -143,9 +143,20 @@ def _stand_in(service: ServiceKey, owned: Ownership) -> Route:
 def route_of(
     intent: Intent, owned: Ownership, found: Mapping[str, RevisionEndpoints], before: Route | None
 ) -> Route:
-    """The route of one valid service. `before` is its route so far: see `_is_held`."""
+    """The route of one valid service. `before` is its route so far.
+
+    | status.traffic | a route before             | weights                        |
+    |----------------|----------------------------|--------------------------------|
+    | there          | and `_is_held`             | the former ones                |
+    | there          |                            | those of status.traffic        |
+    | lost           | of the same object         | the former ones, until rewritten |
+    | lost           | none, or of a former object | none                           |
+    """
     traffic = intent.traffic
-    held = traffic is not None and before is not None and _is_held(traffic, before, found)
+    if traffic is None:
+        held = before is not None and before.created == intent.created
+    else:
+        held = before is not None and _is_held(traffic, before, found)
     if held and before is not None:
         generation, weights = before.traffic_generation, _weights(before)
     elif traffic is not None:

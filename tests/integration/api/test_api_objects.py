@@ -30,6 +30,8 @@ STATUS = {
     "url": "http://churn.default.svc.cluster.local",
     "traffic": {"generation": 1, "backends": [{"revision": "churn-r1-4k2p", "weight": 100}]},
     "stable": {"revision": "churn-r1-4k2p", "replicas": 2, "ready": 0},
+    "canary": {"revision": "churn-r2-9xq1", "replicas": 1, "ready": 1},
+    "rollout": {"state": "Analysing", "revision": "churn-r2-9xq1", "weight": 5},
     "replicas": 2,
     "selector": "tailbound.dev/service=churn",
     "conditions": [READY],
@@ -41,6 +43,18 @@ def test_defaults_of_a_service_are_stored(create: Create) -> None:
         **SERVICE["spec"],
         "resources": {"cpu": "1", "memory": "2Gi"},
         "scaling": {"min": 1},
+        "rollout": {
+            "strategy": "blueGreen",
+            "promotion": "automatic",
+            "onInconclusive": "pause",
+            "minStepTime": "30s",
+            "maxStepTime": "30m",
+            "progressDeadline": "10m",
+            "restartLimit": 3,
+            "scaleDownDelay": "30s",
+            "historyLimit": 10,
+            "analysis": {"policy": "both", "warmupRequests": 10, "minErrorRate": "1%", "dataTimeout": "1m"},
+        },
         "stopped": False,
     }
 
@@ -102,7 +116,10 @@ def test_columns_of_a_service(api: Api, create: Create) -> None:
         "P99": "100ms",
         "Replicas": 2,
         "Runtime": None,
+        "Rollout": "Analysing",
         "Revision": "churn-r1-4k2p",
+        "Canary": "churn-r2-9xq1",
+        "Weight": 5,
         "Message": "0 of 2 pods are ready",
     }
 
@@ -135,7 +152,7 @@ def test_kubectl_shows_a_service_by_short_name_and_by_category(
     create(changed(SERVICE, "spec.sla", {"latency": {"p99": "100ms"}}))
     assert api.patch(SERVICE, {"status": STATUS}, "/status").code == 200
     header, row = control_plane.kubectl("get", "infs", "-n", "default").splitlines()
-    assert header.split() == ["NAME", "READY", "REASON", "URL", "P99", "REPLICAS", "AGE"]
+    assert header.split() == ["NAME", "READY", "REASON", "URL", "P99", "REPLICAS", "ROLLOUT", "AGE"]
     assert row.split()[:6] == ["churn", "False", "Starting", STATUS["url"], "100ms", "2"]
     names = control_plane.kubectl("get", "tailbound", "-n", "default", "-o", "name").split()
     assert "inferenceservice.tailbound.dev/churn" in names

@@ -15,7 +15,7 @@ VALUE_SETS: list[tuple[str, ...]] = [
     (),
     ("watchNamespaces={risk,ads}", "crds.keep=false", "aggregateRoles=false"),
     ("operator.replicas=1", "gateway.replicas=1", "gateway.service.type=LoadBalancer"),
-    ("image.pullSecrets[0].name=registry", "image.tag=1.2.3", "image.pullPolicy=Always"),
+    ("image.pullSecrets[0].name=registry", "image.tag=1.2.3", "admission.enabled=false"),
     (
         "gateway.tolerations[0].operator=Exists",
         "gateway.nodeSelector.pool=edge",
@@ -23,7 +23,13 @@ VALUE_SETS: list[tuple[str, ...]] = [
     ),
     ("fetch.allowedHosts={models.svc}", "fetch.deniedCIDRs={10.0.0.0/8}", "defaults.runtimes=false"),
 ]
-CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+CLUSTER_WIDE = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 SERVICE = {
     "apiVersion": "tailbound.dev/v1alpha1",
     "kind": "InferenceService",

@@ -100,6 +100,27 @@ class FakeGateway:
         self.acknowledges = True
         self.reads = 0
         self.frozen: dict[str, Any] = {}
+        # By a revision's number, the requests that it gets with each weight that this gateway applies.
+        self.answers: dict[str, dict[str, int]] = {}
+        self.counters: dict[str, dict[str, dict[str, int]]] = {}
+
+    def _apply(self, service: Object) -> dict[str, Any]:
+        """Take over what the service says now, and let requests come with every change of the weights."""
+        name = "/".join(key_of(service))
+        traffic = (service.get("status") or {}).get("traffic") or {}
+        applied = {
+            "generation": service["metadata"]["generation"],
+            "trafficGeneration": traffic.get("generation", 0),
+        }
+        counters = self.counters.setdefault(name, {})
+        before = self.frozen.get(name, {}).get("applied", {})
+        if before.get("trafficGeneration", 0) != applied["trafficGeneration"]:
+            for backend in traffic.get("backends", ()):
+                revision = backend["revision"]
+                counted = counters.setdefault(revision, {})
+                for kind, requests in self.answers.get(revision.split("-")[-2], {}).items():
+                    counted[kind] = counted.get(kind, 0) + requests
+        return {"applied": applied, "counters": counters}
 
     async def serve(self, port: int) -> web.AppRunner:
         application = web.Application()
@@ -113,17 +134,7 @@ class FakeGateway:
         self.reads += 1
         if self.acknowledges:
             listing = await self.cluster.list(INFERENCE_SERVICES)
-            self.frozen = {
-                "/".join(key_of(service)): {
-                    "applied": {
-                        "generation": service["metadata"]["generation"],
-                        "trafficGeneration": ((service.get("status") or {}).get("traffic") or {}).get(
-                            "generation", 0
-                        ),
-                    }
-                }
-                for service in listing.items
-            }
+            self.frozen = {"/".join(key_of(service)): self._apply(service) for service in listing.items}
         asked = request.query.getall("service", [])
         services = {name: seen for name, seen in self.frozen.items() if not asked or name in asked}
         return web.json_response(

@@ -45,7 +45,8 @@ async def end_state(environment: Environment, name: str) -> dict[str, Any]:
         ],
         "traffic": [(called[each["revision"]], each["weight"]) for each in status["traffic"]["backends"]],
         "stable": called[status["stable"]["revision"]],
-        "next": status.get("next"),
+        "canary": status.get("canary"),
+        "rollout": {field: status["rollout"][field] for field in ("state", "reason", "step", "weight")},
         "conditions": sorted((each["type"], each["status"], each["reason"]) for each in status["conditions"]),
     }
 
@@ -91,7 +92,7 @@ async def test_every_kill_ends_where_no_kill_ends(environment: Environment, phas
         ends: list[dict[str, Any]] = []
         for writes in range(MOST_WRITES):
             name = f"churn-{writes}"
-            await environment.create(name, scaling={"min": 2})
+            await environment.create(name, scaling={"min": 2}, rollout={"scaleDownDelay": "1s"})
             if phase == "rollover":
                 await finish(environment, name)
                 await environment.edit(name, **EDIT)

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -103,9 +104,11 @@ class Live:
 
     async def serve(self) -> None:
         """To the fixed point, with pods and gateways simulated."""
-        for _ in range(6):
+        for _ in range(8):
             await self.refresh()
-            await self.execute(self.simulator.plan())
+            plan = self.simulator.plan()
+            await self.execute(plan)
+            self.simulator.now += plan.requeue_after or timedelta()
             self.simulator.run_controllers()
             for pod in self.simulator.pods:
                 self.simulator.make_ready(pod)

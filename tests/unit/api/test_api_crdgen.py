@@ -10,7 +10,7 @@ from pydantic import Field, StrictInt, StringConstraints
 from tailbound.api.crdgen import RESOURCES, crd, main
 from tailbound.api.crdgen_schema import NotStructuralError, structural
 from tailbound.api.meta import ObjectMeta
-from tailbound.api.schema import ATOMIC, SET, InOrder, Model, Rule, list_map, matches
+from tailbound.api.schema import ATOMIC, PRESERVE_UNKNOWN, SET, InOrder, Model, Rule, list_map, matches
 
 ROOT = Path(__file__).parents[3]
 
@@ -180,7 +180,26 @@ def test_status_gets_nothing_from_the_api_server() -> None:
 def test_empty_defaults_are_not_stored() -> None:
     spec = schema_of("InferenceService")["properties"]["spec"]["properties"]
     defaults = {name: child["default"] for name, child in spec.items() if "default" in child}
+    assert defaults.pop("rollout") == {
+        "strategy": "blueGreen",
+        "promotion": "automatic",
+        "onInconclusive": "pause",
+        "minStepTime": "30s",
+        "maxStepTime": "30m",
+        "progressDeadline": "10m",
+        "restartLimit": 3,
+        "scaleDownDelay": "30s",
+        "historyLimit": 10,
+        "analysis": {"policy": "both", "warmupRequests": 10, "minErrorRate": "1%", "dataTimeout": "1m"},
+    }
     assert defaults == {"resources": {"cpu": "1", "memory": "2Gi"}, "scaling": {"min": 1}, "stopped": False}
+
+
+def test_only_a_place_for_anything_keeps_what_is_unknown() -> None:
+    status = schema_of("InferenceService")["properties"]["status"]
+    evidence = status["properties"]["rollout"]["properties"]["evidence"]
+    assert (evidence["type"], evidence[PRESERVE_UNKNOWN]) == ("object", True)
+    assert [node for node in nodes(status) if PRESERVE_UNKNOWN in node] == [evidence]
 
 
 def test_names_are_told_apart() -> None:

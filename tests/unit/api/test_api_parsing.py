@@ -212,7 +212,7 @@ def test_status_is_read_with_what_a_newer_operator_added() -> None:
         {
             "observedGeneration": 2,
             "traffic": {"generation": 3, "backends": [{"revision": "churn-r1-a", "weight": 100}]},
-            "rollout": {"state": "Analysing"},
+            "shadow": {"revision": "churn-r2-b"},
             "conditions": [ready],
         },
     ).status
@@ -224,6 +224,64 @@ def test_status_is_read_with_what_a_newer_operator_added() -> None:
     assert condition is not None
     assert condition.status is ConditionStatus.TRUE
     assert status.condition(ConditionType.STALLED) is None
+
+
+@pytest.mark.parametrize(
+    "rollout", ["broken", {"state": "Analysing"}, {"state": "Mirroring", "revision": "churn-r2-b"}]
+)
+def test_a_rollout_that_cannot_be_read_takes_no_traffic_away(rollout: Any) -> None:
+    traffic = {"generation": 3, "backends": [{"revision": "churn-r1-a", "weight": 100}]}
+    status = service("status", {"traffic": traffic, "rollout": rollout}).status
+    assert status.traffic is not None
+    assert status.traffic.generation == 3
+    assert status.rollout is None
+
+
+def test_a_rollout_is_read_as_it_is_written() -> None:
+    rollout = {
+        "state": "Analysing",
+        "revision": "churn-r2-b",
+        "from": "churn-r1-a",
+        "step": 1,
+        "weight": 25,
+        "reason": "Analysing",
+        "message": "",
+        "startedAt": "2026-01-02T03:04:05Z",
+        "highWater": 1,
+        "findings": [
+            {
+                "measure": "latency",
+                "outcome": "Wait",
+                "allowed": 0.01,
+                "unacceptable": 0.02,
+                "requests": 412.0,
+                "bad": 9.0,
+                "absolute": {"value": 1.5, "threshold": 5.3},
+                "late": {"value": 0.5, "threshold": 6.7},
+                "relative": {"value": -0.2, "threshold": 5.3},
+                "passing": {"value": 0.1, "threshold": 3.0},
+                "improvesBreach": False,
+            }
+        ],
+        "evidence": {"readings": {"byPod": {}}},
+        "handled": ["promote=churn-r1-a"],
+    }
+    status = service("status", {"rollout": rollout}).status
+    assert status.rollout is not None
+    assert status.rollout.model_dump(mode="json", by_alias=True, exclude_none=True) == rollout
+
+
+@pytest.mark.parametrize(
+    ("rollout", "weights"),
+    [
+        ({}, ()),
+        ({"strategy": "recreate"}, ()),
+        ({"strategy": "canary"}, (5, 25, 50)),
+        ({"strategy": "canary", "steps": [{"weight": 1}, {"weight": 99}]}, (1, 99)),
+    ],
+)
+def test_weights_of_a_rollout(rollout: dict[str, Any], weights: tuple[int, ...]) -> None:
+    assert service("spec.rollout", rollout).spec.rollout.weights == weights
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ from tailbound.reconcile.model import (
     Write,
 )
 from tailbound.revisions.template import expand
+from tailbound.rollout.counters import Classes, Reading, Unknown
+from tailbound.rollout.polls import Answers
 
 NAME, NAMESPACE, UID = "churn", "risk", "uid-of-churn"
 SETTINGS = Settings(
@@ -99,6 +101,10 @@ class Gateway:
     route: dict[str, Any] | None = None
     generation: int = 0
     readable: bool = True
+    started: int = 0
+    """How often its Envoy was restarted."""
+    counted: dict[str, Classes] = field(default_factory=dict)
+    """Requests by revision since Envoy started."""
 
     @property
     def backends(self) -> set[str]:
@@ -106,6 +112,30 @@ class Gateway:
         return {
             backend["revision"] for backend in (self.route or {}).get("backends", []) if backend["weight"]
         }
+
+    def serve(self, requests: int, slow: Mapping[str, float], ready: set[str]) -> None:
+        """Share requests out as the weights say; `slow` is the fraction of slow ones by revision."""
+        shares = {
+            backend["revision"]: backend["weight"]
+            for backend in (self.route or {}).get("backends", [])
+            if backend["revision"] in ready
+        }
+        for revision, weight in shares.items():
+            judged = round(requests * weight / sum(shares.values()))
+            late = round(judged * slow.get(revision, 0.0))
+            before = self.counted.get(revision, Classes())
+            self.counted[revision] = before + Classes(good=judged - late, slow=late)
+
+    def restart(self) -> None:
+        """Envoy begins to count anew."""
+        self.started += 1
+        self.counted = {}
+
+    def reading(self) -> Reading | Unknown:
+        """Its counters."""
+        if not self.readable or self.route is None:
+            return Unknown.UNKNOWN
+        return Reading(str(self.started), dict(self.counted))
 
     def report(self, key: str) -> Observed | Unread:
         """Its /observed for the service NAMESPACE/NAME."""
@@ -138,6 +168,8 @@ class Simulator:
     now: datetime = START
     versions: int = 1
     pod_count: int = 0
+    polls: bool = False
+    """The last plan asks for counters."""
 
     # The operator.
 
@@ -158,7 +190,13 @@ class Simulator:
             gateways={name: gateway.report(key) for name, gateway in self.gateways.items()},
             settings=SETTINGS,
             obstacles=self.obstacles,
+            readings=self.readings() if self.polls else None,
         )
+
+    def readings(self) -> Answers:
+        """A round of counters."""
+        by_pod = {name: gateway.reading() for name, gateway in self.gateways.items()}
+        return Answers(by_pod, frozenset(by_pod))
 
     def plan(self) -> Plan:
         """The decision on what is, with every input left as it was."""
@@ -174,6 +212,7 @@ class Simulator:
     def reconcile(self, *, crash_after: int | None = None) -> Plan:
         """Decide and execute; `crash_after` writes the operator dies."""
         plan = self.plan()
+        self.polls = plan.poll_counters
         self.now += timedelta(seconds=1)
         for done, write in enumerate(plan.writes):
             if done == crash_after:
@@ -185,8 +224,8 @@ class Simulator:
             self.touch(self.service)
         return plan
 
-    def settle(self, rounds: int = 40) -> None:
-        """Everything works: pods become ready, gateways follow, until a decision changes nothing."""
+    def settle(self, rounds: int = 60) -> None:
+        """Everything works: pods get ready, gateways follow, time passes, until nothing changes any more."""
         for gateway in self.gateways.values():
             gateway.readable = True
         for _ in range(rounds):
@@ -196,8 +235,11 @@ class Simulator:
             for name in self.gateways:
                 self.sync(name)
             plan = self.reconcile()
-            if not plan.writes and plan.status is None:
+            if plan.writes or plan.status is not None:
+                continue
+            if plan.requeue_after is None:
                 return
+            self.now += plan.requeue_after
         raise AssertionError(f"no fixed point after {rounds} rounds: {plan}")
 
     # The API server.
@@ -235,6 +277,7 @@ class Simulator:
             assert (stored["data"], stored["revision"]) == (old["data"], old["revision"]), "data is immutable"
         if key[0] == "Deployment":
             assert stored["spec"]["selector"] == old["spec"]["selector"]
+            self.check_stable(key[1], stored["spec"]["replicas"])
             if stored["spec"]["replicas"] < old["spec"]["replicas"] and stored["spec"]["replicas"] == 0:
                 self.check_unused(key[1])
         if "status" in old:
@@ -251,6 +294,7 @@ class Simulator:
         if write.kind in ("Deployment", "Service"):
             self.check_unused(write.name)
         if write.kind == "Deployment":
+            self.check_stable(write.name, 0)
             stored["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             self.touch(stored)
         else:
@@ -260,6 +304,12 @@ class Simulator:
         """The user edits the spec."""
         self.service["spec"].update(fields)
         self.service["metadata"]["generation"] += 1
+        self.touch(self.service)
+
+    def annotate(self, **values: str) -> None:
+        """Somebody sets an annotation: `rollback_to` stands for tailbound.dev/rollback-to."""
+        annotations = self.service["metadata"].setdefault("annotations", {})
+        annotations |= {f"tailbound.dev/{name.replace('_', '-')}": value for name, value in values.items()}
         self.touch(self.service)
 
     # Controllers, kubelet, gateways.
@@ -296,6 +346,15 @@ class Simulator:
         body = copy.deepcopy(self.pods[pod])
         body["status"] = ready_status() if ready else {**ready_status(), "phase": "Running"}
         body["status"]["ready"] = ready
+        self.pods[pod] = body
+        self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
+
+    def crash(self, pod: str, restarts: int) -> None:
+        """The pod's server has ended again, and waits for another try."""
+        ended = {"terminated": {"exitCode": 1, "message": "no such operator"}}
+        server = {"name": "server", "ready": False, "restartCount": restarts, "state": {}, "lastState": ended}
+        body = copy.deepcopy(self.pods[pod])
+        body["status"] = {"phase": "Running", "containerStatuses": [server], "ready": False}
         self.pods[pod] = body
         self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
 
@@ -338,6 +397,16 @@ class Simulator:
             )
         return tuple(slices)
 
+    def traffic(self, requests: int = 1000, **slow: float) -> None:
+        """Every gateway shares out requests; `slow` by the revision's number, as in r2=0.1."""
+        fractions = {
+            name: slow[number]
+            for name in self.names("ControllerRevision")
+            if (number := name.split("-")[1]) in slow
+        }
+        for gateway in self.gateways.values():
+            gateway.serve(requests, fractions, self.ready_revisions())
+
     def sync(self, name: str) -> None:
         """A gateway applies what the service says now; without a status it keeps what it has."""
         traffic = self.service.get("status", {}).get("traffic")
@@ -354,11 +423,35 @@ class Simulator:
             raise Unsafe(f"{revision} is taken away while {users} send requests to it")
 
     def check_weight(self, status: Object) -> None:
-        """Weight is on a revision with a ready endpoint, unless none is ready anywhere."""
-        ready = self.ready_revisions()
-        for backend in (status.get("traffic") or {}).get("backends", []):
-            if ready and backend["revision"] not in ready:
-                raise Unsafe(f"weight on {backend['revision']}, while {ready} are ready")
+        """Weight is on ready endpoints unless none is ready anywhere, and no rejected revision gets any."""
+        ready, rejected = self.ready_revisions(), self.marked("rejected-at")
+        recreates = self.service["spec"].get("rollout", {}).get("strategy") == "recreate"
+        before = weights_in(self.service.get("status") or {})
+        for name, weight in weights_in(status).items():
+            others = ready - rejected - {name}
+            if name not in ready and others and not recreates:
+                raise Unsafe(f"weight on {name}, while {others} are ready")
+            if name in rejected and weight > before.get(name, 0) and self.marked("stable") - {name}:
+                raise Unsafe(f"{name} was rejected, and gets {weight} percent")
+
+    def check_stable(self, name: str, replicas: int) -> None:
+        """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up."""
+        wanted = self.service["spec"]
+        gives_up = wanted.get("stopped") or wanted.get("rollout", {}).get("strategy") == "recreate"
+        if (
+            name in self.marked("stable")
+            and replicas < wanted.get("scaling", {}).get("min", 1)
+            and not gives_up
+        ):
+            raise Unsafe(f"stable {name} is to have {replicas} pods")
+
+    def marked(self, mark: str) -> set[str]:
+        """Revisions with this mark."""
+        return {
+            stored["metadata"]["name"]
+            for stored in self.of("ControllerRevision")
+            if f"tailbound.dev/{mark}" in stored["metadata"].get("annotations", {})
+        }
 
     # Questions.
 
@@ -376,9 +469,27 @@ class Simulator:
         """Names of the stored objects of a kind, oldest first."""
         return [name for stored_kind, name in self.objects if stored_kind == kind]
 
+    @property
+    def rollout(self) -> dict[str, Any]:
+        """status.rollout."""
+        found: dict[str, Any] = self.service["status"]["rollout"]
+        return found
+
+    def weights(self) -> dict[str, int]:
+        """status.traffic by the number of the revision."""
+        backends = self.service["status"]["traffic"]["backends"]
+        return {backend["revision"].split("-")[1]: backend["weight"] for backend in backends}
+
     def serving(self) -> list[str]:
         """Where status.traffic points."""
         return [backend["revision"] for backend in self.service["status"]["traffic"]["backends"]]
+
+
+def weights_in(status: Object) -> dict[str, int]:
+    """status.traffic by revision; nothing where somebody broke it."""
+    traffic = status.get("traffic")
+    backends = traffic.get("backends", []) if isinstance(traffic, dict) else []
+    return {backend["revision"]: backend["weight"] for backend in backends}
 
 
 def ready_status() -> dict[str, Any]:

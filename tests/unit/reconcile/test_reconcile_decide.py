@@ -2,6 +2,8 @@
 
 import copy
 import json
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -97,7 +99,7 @@ def test_status_document() -> None:
     assert status["selector"] == "tailbound.dev/service=churn"
     assert status["replicas"] == 2
     assert status["stable"] == {"revision": name, "replicas": 2, "ready": 2}
-    assert "next" not in status
+    assert "canary" not in status
     assert status["observedGeneration"] == 1
     assert [c["type"] for c in status["conditions"]] == [
         "Ready",
@@ -107,6 +109,7 @@ def test_status_document() -> None:
         "ModelVerified",
         "TrafficApplied",
         "RuntimeOutdated",
+        "Promoted",
     ]
 
 
@@ -143,7 +146,7 @@ def test_an_edit_rolls_over_in_order() -> None:
     assert simulator.message("Ready") == f"{new} is starting; {old} still serves"
     assert (
         simulator.service["status"]["stable"]["revision"],
-        simulator.service["status"]["next"]["revision"],
+        simulator.service["status"]["canary"]["revision"],
     ) == (old, new)
 
     simulator.run_controllers()
@@ -163,6 +166,15 @@ def test_an_edit_rolls_over_in_order() -> None:
     simulator.sync("gateway-b")
     pods = {name for name in simulator.pods if name.startswith(new)}
     plan = simulator.reconcile()
+    assert plan.writes == ()
+    assert plan.requeue_after == timedelta(seconds=30)
+    assert simulator.condition("Ready") == ("True", "Serving")
+    assert simulator.condition("Promoted") == ("Unknown", "RollingOut")
+    assert simulator.objects["Deployment", old]["spec"]["replicas"] == 2, "a return takes no start"
+
+    simulator.now += plan.requeue_after
+    plan = simulator.reconcile()
+    assert simulator.condition("Promoted") == ("True", "Promoted")
     assert [described(write) for write in plan.writes] == [
         ("Apply", "ControllerRevision", old),
         ("Apply", "ControllerRevision", new),
@@ -765,7 +777,9 @@ def test_a_new_revision_that_cannot_start_leaves_the_old_one_serving_and_says_so
     assert simulator.condition("Reconciling") == ("True", "DigestMismatch")
     assert simulator.condition("Stalled") == ("False", "NotStalled")
     assert [(event.type, event.reason) for event in plan.events] == [("Warning", "DigestMismatch")]
-    assert simulator.plan() == Plan(watch_gateways=True)
+    again = simulator.plan()
+    assert again.requeue_after is not None, "the deadline"
+    assert replace(again, requeue_after=None) == Plan(watch_gateways=True)
     simulator.settle()
     assert simulator.condition("Ready") == ("True", "Serving")
 

@@ -1,7 +1,9 @@
-"""Random interleavings of edits, readiness, gateway lag, crashes and lost state end where they should."""
+"""Random interleavings of edits, hands, verdicts, lag, crashes and lost state end where they should."""
 
 import copy
 import json
+from datetime import timedelta
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -10,6 +12,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.reconcile.simulator import Gateway, Simulator, runtime, spec
 
 IMAGES = ("a", "b", "c")
+ROLLOUTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"promotion": "manual"},
+    {"strategy": "canary"},
+    {"strategy": "canary", "steps": [{"weight": 50}], "promotion": "manual"},
+    {"strategy": "canary", "onInconclusive": "rollback", "maxStepTime": "1m"},
+    {"strategy": "canary", "onInconclusive": "promote", "maxStepTime": "1m"},
+    {"strategy": "recreate"},
+)
+SLAS: tuple[dict[str, Any], ...] = ({}, {"latency": {"p99": "100ms"}, "errorRate": "1%"})
+HANDS = ("promote", "abort", "retry", "rollback_to", "pause")
 
 
 class Rollovers(RuleBasedStateMachine):
@@ -32,6 +45,50 @@ class Rollovers(RuleBasedStateMachine):
     @rule(stopped=st.booleans())
     def stop_or_resume(self, stopped: bool) -> None:
         self.simulator.edit(stopped=stopped)
+
+    @rule(rollout=st.sampled_from(ROLLOUTS), sla=st.sampled_from(SLAS))
+    def edit_rollout(self, rollout: dict[str, Any], sla: dict[str, Any]) -> None:
+        self.simulator.edit(rollout=rollout, sla=sla)
+
+    @rule(hand=st.sampled_from(HANDS), index=st.integers(0, 3), again=st.sampled_from(("", "/1")))
+    def hand(self, hand: str, index: int, again: str) -> None:
+        names = self.simulator.names("ControllerRevision")
+        if names:
+            self.simulator.annotate(**{hand: names[index % len(names)] + again})
+
+    @rule()
+    def hands_off(self) -> None:
+        self.simulator.service["metadata"].pop("annotations", None)
+        self.simulator.touch(self.simulator.service)
+
+    @rule(slow=st.sampled_from((0.0, 0.0, 0.3)), number=st.sampled_from(("r1", "r2", "r3")))
+    def requests(self, slow: float, number: str) -> None:
+        self.simulator.traffic(400, **{number: slow})
+
+    @rule(seconds=st.sampled_from((2, 31, 61, 601)))
+    def time_passes(self, seconds: int) -> None:
+        self.simulator.now += timedelta(seconds=seconds)
+
+    @rule()
+    def all_is_well(self) -> None:
+        """A while in a cluster where everything works."""
+        for _ in range(3):
+            self.controllers()
+            self.all_pods_ready()
+            for name in self.simulator.gateways:
+                self.simulator.sync(name)
+            self.simulator.reconcile()
+
+    @rule(index=st.integers(0, 5))
+    def a_container_restarts(self, index: int) -> None:
+        pods = sorted(self.simulator.pods)
+        if pods:
+            self.simulator.crash(pods[index % len(pods)], restarts=3)
+
+    @rule(name=st.sampled_from(("gateway-a", "gateway-b")))
+    def envoy_restarts(self, name: str) -> None:
+        if name in self.simulator.gateways:
+            self.simulator.gateways[name].restart()
 
     @rule(hosts=st.sampled_from(([], ["churn.example.com"])))
     def edit_hosts(self, hosts: list[str]) -> None:
@@ -122,32 +179,56 @@ class Rollovers(RuleBasedStateMachine):
         simulator = self.simulator
         simulator.cluster_runtimes = {"onnxruntime": runtime(image=IMAGES[0])}
         simulator.gateways = simulator.gateways or {"gateway-a": Gateway()}
+        simulator.service["metadata"].pop("annotations", None)
+        strategy = simulator.service["spec"].get("rollout", {}).get("strategy", "blueGreen")
+        simulator.edit(sla={}, rollout={"strategy": strategy})
         simulator.settle()
         before = copy.deepcopy(simulator.objects)
         plan = simulator.reconcile()
         assert (plan.writes, plan.status, plan.events) == ((), None, ())
         assert simulator.objects == before
-        self.ends_as_the_spec_wants()
+        self.one_revision_serves()
 
-    def ends_as_the_spec_wants(self) -> None:
+    def one_revision_serves(self) -> None:
         simulator, wanted = self.simulator, self.simulator.service["spec"]
-        assert len(simulator.names("Deployment")) == 1
-        name = simulator.names("Deployment")[0]
-        stored = next(r for r in simulator.of("ControllerRevision") if r["metadata"]["name"] == name)
-        assert json.loads(stored["data"]["spec"])["model"]["sha256"] == wanted["model"]["sha256"]
-        assert sorted(simulator.names("Service")) == sorted(["churn", name])
-        stopped = wanted.get("stopped", False)
+        (name,) = simulator.names("Deployment")
+        stopped, rejected = (
+            wanted.get("stopped", False),
+            name_wanted(simulator) in simulator.marked("rejected-at"),
+        )
         replicas = 0 if stopped else wanted["scaling"]["min"]
+        assert sorted(simulator.names("Service")) == sorted(["churn", name])
         assert simulator.objects["Deployment", name]["spec"]["replicas"] == replicas
         assert simulator.names("PodDisruptionBudget") == ([name] if replicas > 1 else [])
         assert simulator.serving() == ([] if stopped else [name])
-        assert simulator.condition("Ready") == (("False", "Stopped") if stopped else ("True", "Serving"))
-        assert simulator.condition("Reconciling") == ("False", "Reconciled")
-        assert simulator.condition("Stalled") == ("False", "NotStalled")
         assert simulator.condition("TrafficApplied") == ("True", "Acknowledged")
+        if rejected and not stopped:
+            assert simulator.marked("stable") == {name}
+            assert name not in simulator.marked("rejected-at")
+            assert simulator.condition("Ready") == ("False", "RolledBack")
+            assert simulator.condition("Promoted") == ("False", "RolledBack")
+            return
+        assert name == name_wanted(simulator)
+        assert simulator.condition("Ready") == (("False", "Stopped") if stopped else ("True", "Serving"))
+        if not stopped:
+            assert simulator.condition("Promoted")[0] == "True"
+            assert simulator.marked("stable") == {name}
+            assert simulator.condition("Reconciling") == ("False", "Reconciled")
+            assert simulator.condition("Stalled") == ("False", "NotStalled")
+
+
+def name_wanted(simulator: Simulator) -> str:
+    """The newest revision of the model that the spec names."""
+    names: list[str] = [
+        stored["metadata"]["name"]
+        for stored in simulator.of("ControllerRevision")
+        if json.loads(stored["data"]["spec"])["model"]["sha256"]
+        == simulator.service["spec"]["model"]["sha256"]
+    ]
+    return names[-1]
 
 
 Rollovers.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestRollovers = Rollovers.TestCase

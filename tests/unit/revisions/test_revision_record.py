@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tailbound.revisions.history import HISTORY_LIMIT, to_prune
+from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import canonical_json, text_hash
 from tailbound.revisions.record import (
     CorruptRevisionError,
@@ -124,8 +124,8 @@ def test_tells_a_corrupt_revision(path: tuple[str, ...], value: Any, words: str)
 def test_history_keeps_the_newest_and_what_is_in_use(numbers: set[int], data: st.DataObject) -> None:
     revisions = {f"r{number}": number for number in numbers}
     in_use = data.draw(st.sets(st.sampled_from(sorted(revisions)))) if revisions else set()
-    doomed = to_prune(revisions, in_use)
+    doomed = to_prune(revisions, in_use, 10)
     kept = revisions.keys() - set(doomed)
-    newest = sorted(revisions, key=lambda name: -revisions[name])[:HISTORY_LIMIT]
+    newest = sorted(revisions, key=lambda name: -revisions[name])[:10]
     assert kept == {*newest, *in_use}
     assert list(doomed) == sorted(doomed, key=lambda name: revisions[name])

@@ -1,7 +1,7 @@
 """What is written to status is plain JSON, comes back as it was, and says what does not fit."""
 
 import json
-from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.counters import Classes, Reading
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.polls import Readings
-from tailbound.rollout.record import History, Record, history_of, record_of, to_document
+from tailbound.rollout.record import Memory, Record, memory_of, to_document
 from tailbound.rollout.verdict import Evidence, Measure
 
 READINGS = Readings({"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})})
@@ -18,16 +18,22 @@ RECORD = Record(
     {Measure.LATENCY: Evidence().after(Tally(10, 1), Tally(90, 2)).next_step()},
     {Measure.LATENCY: Dispersion().after(Tally(90, 2))},
 )
-HISTORY = History(READINGS, {Measure.ERRORS: Dispersion().after(Tally(70, 3))})
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("known", "parsed"), [(RECORD, record_of), (HISTORY, history_of)])
-def test_document_is_plain_json_and_comes_back_bit_by_bit(
-    known: History | Record, parsed: Callable[[Mapping[str, Any]], History | Record]
-) -> None:
-    text = json.dumps(to_document(known), allow_nan=False)
-    assert parsed(json.loads(text)) == known
-    assert '"timedOut": 3' in text
+@pytest.mark.parametrize(
+    "memory",
+    [
+        Memory(),
+        Memory(RECORD),
+        Memory(RECORD, unread_since=NOON, unread_why="gateway a"),
+        Memory(RECORD, passed_at=NOON),
+    ],
+)
+def test_document_is_plain_json_and_comes_back_bit_by_bit(memory: Memory) -> None:
+    text = json.dumps(to_document(memory), allow_nan=False)
+    assert memory_of(json.loads(text)) == memory
+    assert ('"timedOut": 3' in text) == (memory.record is not None)
 
 
 EMPTY: dict[str, Any] = {"readings": {"byPod": {}}, "evidence": {}, "dispersion": {}}
@@ -36,15 +42,15 @@ EMPTY: dict[str, Any] = {"readings": {"byPod": {}}, "evidence": {}, "dispersion"
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({}, "readings is {}: Field required; remove the evidence"),
-        (EMPTY | {"evidence": {"latency": {"canary": 3}}}, "evidence.latency.canary is 3: "),
-        (EMPTY | {"evidence": {"mood": {}}}, "evidence.mood"),
-        (EMPTY | {"more": 1}, "more is 1: "),
+        ({}, "record.readings is {}: Field required; remove the evidence"),
+        (EMPTY | {"evidence": {"latency": {"canary": 3}}}, "record.evidence.latency.canary is 3: "),
+        (EMPTY | {"evidence": {"mood": {}}}, "record.evidence.mood"),
+        (EMPTY | {"more": 1}, "record.more is 1: "),
     ],
 )
 def test_record_that_cannot_be_read_names_field_value_and_remedy(
     document: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ValueError, match="remove the evidence") as refusal:
-        record_of(document)
+        memory_of({"record": document})
     assert str(refusal.value).startswith(problem)

@@ -104,6 +104,41 @@ class TestHolding:
         assert (shares(later), later.traffic_generation) == ({"r2": 100}, 2)
 
 
+class TestLostTraffic:
+    """status.traffic is gone: a restored backup, or somebody's hand. The operator will write it again."""
+
+    def lost(self, **object_: Any) -> tuple[World, Route]:
+        world = World()
+        world.slices[CHURN] = [endpoints("r1", ["ready"]), endpoints("r2", ["ready"])]
+        world.see(service("churn", {"r1": 95, "r2": 5}, traffic_generation=7))
+        return world, route(world.see(service("churn", **object_)))
+
+    def test_keeps_the_former_share(self) -> None:
+        _, held = self.lost(generation=2)
+        assert (shares(held), held.traffic_generation) == ({"r1": 95, "r2": 5}, 7)
+        assert (held.unavailable, held.generation) == (None, 2)
+
+    def test_keeps_its_endpoints_up_to_date(self) -> None:
+        world, _ = self.lost()
+        assert shares(route(world.pods(CHURN, endpoints("r1", ["ready"])))) == {"r1": 95, "r2": 0}
+
+    def test_keeps_the_share_of_a_former_life(self) -> None:
+        _, held = self.lost()
+        world = World(held)
+        world.slices[CHURN] = [endpoints("r1", ["ready"])]
+        assert shares(route(world.see(service("churn")))) == {"r1": 95, "r2": 0}
+
+    @pytest.mark.parametrize("generation", [1, 7, 8])
+    def test_ends_with_the_next_share(self, generation: int) -> None:
+        world, _ = self.lost()
+        found = route(world.see(service("churn", {"r2": 100}, traffic_generation=generation)))
+        assert (shares(found), found.traffic_generation) == ({"r2": 100}, generation)
+
+    def test_is_not_for_a_service_that_was_made_anew(self) -> None:
+        _, found = self.lost(created="2026-02-01T00:00:00Z")
+        assert (found.unavailable, found.backends) == (Unavailable.NOT_STARTED, ())
+
+
 @pytest.mark.parametrize(
     ("obj", "why"),
     [

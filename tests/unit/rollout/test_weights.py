@@ -1,33 +1,14 @@
-"""Where requests go: the truth table, row by row, and the generation that tells gateways about it."""
+"""Where requests go: the truth table, row by row, and the generation that tells gateways about it.
+
+Here are the rows that every strategy shares: a base that serves, or is to, and revisions beside it.
+"""
 
 import pytest
-from tailbound.api.traffic import Backend, TrafficStatus
-from tailbound.reconcile.rollover import RevisionState, Situation, roll
+from tailbound.api.traffic import Backend
+from tailbound.rollout.situation import Situation
 
+from tests.unit.rollout.situations import GONE, rollout, situation, state, step_of, to
 
-def to(*names: str, generation: int = 5) -> TrafficStatus:
-    return TrafficStatus(
-        generation=generation, backends=tuple(Backend(revision=name, weight=100) for name in names)
-    )
-
-
-def state(ready: int = 0, *, deployed: bool = True, stable: bool = False, number: int = 1) -> RevisionState:
-    return RevisionState(number=number, deployed=deployed, ready=ready, stable=stable)
-
-
-def situation(
-    revisions: dict[str, RevisionState],
-    traffic: TrafficStatus | None = None,
-    *,
-    desired: str | None = "new",
-    replicas: int = 2,
-    stopped: bool = False,
-    acknowledged: bool = False,
-) -> Situation:
-    return Situation(desired, replicas, stopped, traffic, acknowledged, revisions, first_generation=1)
-
-
-GONE = state(deployed=False)
 TARGETS: dict[str, tuple[Situation, str | None]] = {
     "stopped: nobody": (situation({"new": state(2)}, to("new"), stopped=True), None),
     "first deployment: at once, so that its first endpoint serves": (situation({}), "new"),
@@ -37,17 +18,24 @@ TARGETS: dict[str, tuple[Situation, str | None]] = {
     "none ready while old serves: old": (situation({"old": state(1), "new": state()}, to("old")), "old"),
     "some ready and old is down: desired": (situation({"old": state(), "new": state(1)}, to("old")), "new"),
     "none ready anywhere: stays": (situation({"old": state(), "new": state()}, to("old")), "old"),
-    "none ready and old is gone: desired": (situation({"old": GONE, "new": state()}, to("old")), "new"),
-    "weight moved and some still ready: stays": (
-        situation({"old": state(2), "new": state(1)}, to("new")),
+    "none ready, and old is gone and was never promoted: desired": (
+        situation({"old": GONE, "new": state()}, to("old"), stable=None),
         "new",
     ),
+    "weight moved and some still ready: stays": (
+        situation({"old": state(2), "new": state(1)}, to("new"), stored=rollout("Promoting", weight=100)),
+        "new",
+    ),
+    "weight moved, some still ready, and the rollout is lost with the status: back": (
+        situation({"old": state(2), "new": state(1)}, to("new")),
+        "old",
+    ),
     "weight moved and none ready any more: back": (
-        situation({"old": state(2), "new": state()}, to("new")),
+        situation({"old": state(2), "new": state()}, to("new"), stored=rollout("Promoting", weight=100)),
         "old",
     ),
     "back to the stable one of several": (
-        situation({"a": state(1, number=9), "b": state(1, stable=True, number=2), "new": state()}, to("new")),
+        situation({"a": state(1, number=9), "b": state(1, number=2), "new": state()}, to("new"), stable="b"),
         "b",
     ),
     "back to the newest of several": (
@@ -58,10 +46,25 @@ TARGETS: dict[str, tuple[Situation, str | None]] = {
         situation({"old": state(2), "middle": state(1), "new": state()}, to("old")),
         "old",
     ),
-    "status lost: stable serves on": (situation({"old": state(2, stable=True), "new": state(1)}), "old"),
-    "status lost, all ready: desired": (situation({"old": state(2, stable=True), "new": state(2)}), "new"),
-    "status and marks lost: what is ready": (situation({"old": state(2), "new": state()}), "old"),
-    "resumed with an edit: desired": (situation({"old": state(deployed=False, stable=True)}, to()), "new"),
+    "status lost: stable serves on": (situation({"old": state(2), "new": state(1)}), "old"),
+    "status lost, all ready: desired": (situation({"old": state(2), "new": state(2)}), "new"),
+    "status and marks lost: what is ready": (
+        situation({"old": state(2), "new": state()}, stable=None),
+        "old",
+    ),
+    "resumed with an edit: what was judged comes back first": (situation({"old": GONE}, to()), "old"),
+    "the rejected one has the weight, and one of stable is ready: back": (
+        situation({"old": state(1), "new": state(2, rejected=True)}, to("new")),
+        "old",
+    ),
+    "the rejected one has the weight, and none of stable is ready: better than nothing": (
+        situation({"old": state(), "new": state(2, rejected=True)}, to("new")),
+        "new",
+    ),
+    "the rejected one is the only ready one: it gets nothing that it has not": (
+        situation({"old": state(), "new": state(2, rejected=True)}, to("old")),
+        "old",
+    ),
     "no desired revision: what serves": (situation({"old": state(1)}, to("old"), desired=None), "old"),
     "no desired revision, none ready: as it is": (
         situation({"old": state()}, to("old"), desired=None),
@@ -71,10 +74,8 @@ TARGETS: dict[str, tuple[Situation, str | None]] = {
     "several weights of another release: the heaviest": (
         situation(
             {"old": state(1), "other": state(1), "new": state()},
-            TrafficStatus(
-                generation=5,
-                backends=(Backend(revision="other", weight=5), Backend(revision="old", weight=95)),
-            ),
+            to(other=5, old=95),
+            stable=None,
         ),
         "old",
     ),
@@ -83,10 +84,10 @@ TARGETS: dict[str, tuple[Situation, str | None]] = {
 
 @pytest.mark.parametrize(("now", "target"), TARGETS.values(), ids=TARGETS)
 def test_target(now: Situation, target: str | None) -> None:
-    step = roll(now)
-    assert step.target == target
-    if step.traffic is not None:
-        assert step.traffic.backends == ((Backend(revision=target, weight=100),) if target else ())
+    where = step_of(now).flow
+    assert where.target == target
+    if where.traffic is not None:
+        assert where.traffic.backends == ((Backend(revision=target, weight=100),) if target else ())
 
 
 GENERATIONS: dict[str, tuple[Situation, int | None]] = {
@@ -102,7 +103,7 @@ GENERATIONS: dict[str, tuple[Situation, int | None]] = {
 
 @pytest.mark.parametrize(("now", "generation"), GENERATIONS.values(), ids=GENERATIONS)
 def test_generation_rises_with_every_change_and_only_then(now: Situation, generation: int | None) -> None:
-    traffic = roll(now).traffic
+    traffic = step_of(now).flow.traffic
     assert (traffic.generation if traffic is not None else None) == generation
 
 
@@ -138,5 +139,5 @@ STEPS: dict[str, tuple[Situation, tuple[bool, bool, bool]]] = {
 def test_shrink_and_promotion_wait_for_the_acknowledgement(
     now: Situation, holds: tuple[bool, bool, bool]
 ) -> None:
-    step = roll(now)
-    assert (step.settled, step.promoted, step.shrink) == holds
+    step = step_of(now)
+    assert (step.flow.settled, step.promoted, step.shrink) == holds

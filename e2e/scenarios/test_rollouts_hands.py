@@ -1,0 +1,219 @@
+"""People, pipelines and their manifests act on a rollout."""
+
+import json
+
+from e2e.scenarios.library.api import Object
+from e2e.scenarios.library.rollouts import ERRORS, PREFIX, Rollout, canary, quick
+from e2e.scenarios.library.scene import Scene
+from e2e.scenarios.library.waiting import Unmet, stays
+
+ENOUGH_FOR_A_VERDICT_SECONDS = 15
+
+
+def test_abort_wins_and_a_retry_begins_again(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "aborted", canary(50))
+    stable = rollout.stable()
+    with rollout.load() as load:
+        revision = rollout.introduce("second")
+        rollout.analysed(revision)
+        rollout.hand("abort", revision)
+        rollout.rolled_back(revision, "AbortedByHand", stable=stable)
+        scene.gone("Deployment", revision)
+        rollout.hand("retry", f"{revision}/first")
+        rollout.analysed(revision)
+        rollout.hand("promote", revision)
+        rollout.promoted(revision)
+    load.assert_flawless(at_least=50)
+    record = scene.api.need("ControllerRevision", revision, scene.namespace)
+    assert f"{PREFIX}rejected-reason" not in record["metadata"]["annotations"]
+
+
+def test_pause_keeps_the_weight_and_its_end_goes_on(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "paused", canary(50, 60), sla={"errorRate": "10%"})
+    with rollout.load() as load:
+        revision = rollout.introduce("second")
+        rollout.hand("pause", revision)
+        rollout.reaches("Paused", "Paused", revision=revision)
+        stays("the pause", lambda: _paused(rollout), ENOUGH_FOR_A_VERDICT_SECONDS)
+        rollout.hand("pause", None)
+        rollout.promoted(revision)
+    load.assert_flawless(at_least=100)
+
+
+def _paused(rollout: Rollout) -> bool | Unmet:
+    status = rollout.status()
+    return status["state"] == "Paused" or Unmet(str(status))
+
+
+def test_verdict_acts_during_a_manual_wait(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "manual", canary(50, promotion="manual"), sla={"errorRate": "5%"})
+    stable = rollout.stable()
+    with rollout.load(rate=20):
+        revision = rollout.introduce("second")
+        rollout.reaches("Paused", "AwaitingPromotion", revision=revision, weight=50)
+        rollout.afflict(revision, ERRORS)
+        rollout.rolled_back(revision, "Failing", stable=stable)
+    rollout.assert_untouched(stable)
+
+
+def test_new_spec_in_the_middle_starts_anew_from_the_last_promoted_revision(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "overtaken", canary(50), sla={"errorRate": "10%"})
+    stable = rollout.stable()
+    with rollout.load() as load:
+        second = rollout.introduce("second")
+        rollout.analysed(second)
+        third = rollout.introduce("third")
+        assert third != second
+        status = rollout.analysed(third)
+        assert status["from"] == stable
+        scene.gone("Deployment", second)
+        rollout.promoted(third)
+    load.assert_flawless(at_least=50)
+
+
+def test_return_to_the_old_spec_in_the_middle_ends_the_rollout_at_once(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "undone", canary(50))
+    stable = rollout.stable()
+    with rollout.load() as load:
+        revision = rollout.introduce("second")
+        rollout.analysed(revision)
+        rollout.change("first")
+        rollout.reaches("Promoted", revision=stable, within=30)
+        scene.ready("undone")
+        scene.gone("Deployment", revision)
+    load.assert_flawless(at_least=30)
+    record = scene.api.need("ControllerRevision", revision, scene.namespace)
+    assert f"{PREFIX}rejected-reason" not in record["metadata"]["annotations"], "nobody condemned it"
+
+
+def test_rollback_restores_the_pods_byte_for_byte(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "restored", quick(scaleDownDelay="0s"), sla={})
+    first = rollout.stable()
+    (old,) = rollout.pods(first)
+    second = rollout.introduce("second")
+    rollout.promoted(second)
+    scene.gone("Deployment", first)
+    with rollout.load() as load:
+        rollout.hand("rollback-to", first)
+        rollout.rolled_back(second, "RolledBackByHand")
+        scene.wait("the first revision", lambda: rollout.stable() == first or Unmet(rollout.stable()), 60)
+        scene.gone("Deployment", second)
+    load.assert_flawless(at_least=20)
+    (new,) = rollout.pods(first)
+    assert _bytes(new) == _bytes(old)
+
+
+def _bytes(pod: Object) -> str:
+    """What the operator wrote into a pod, without what the API server and the node made of it."""
+    metadata = {key: pod["metadata"].get(key) for key in ("labels", "annotations")}
+    return json.dumps({"metadata": metadata, "spec": pod["spec"]}, sort_keys=True)
+
+
+def test_manifest_applied_again_does_not_undo_a_rollback(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "gitops", canary(50), sla={"errorRate": "5%"})
+    stable, kubectl = rollout.stable(), scene.world.kubectl
+    with rollout.load():
+        revision = rollout.introduce("second", ERRORS)
+        rollout.rolled_back(revision, "Failing", stable=stable)
+    wanted = json.dumps(rollout.manifest("second", ERRORS))
+    scene.gone("Deployment", revision)
+    # Argo CD applies client-side, or server-side with its own field manager; Flux server-side and forced.
+    kubectl.run("apply", "-f", "-", text=wanted)
+    kubectl.run(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=argocd-controller",
+        "-f",
+        "-",
+        text=wanted,
+    )
+    kubectl.run(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=kustomize-controller",
+        "-f",
+        "-",
+        text=wanted,
+    )
+
+    def left_alone() -> bool | Unmet:
+        status = rollout.status()
+        calm = status["state"] == "RolledBack" and not rollout.pods(revision) and rollout.stable() == stable
+        return True if calm else Unmet(str(status))
+
+    with rollout.load() as load:
+        stays("the rollback", left_alone, 8)
+    load.assert_flawless(at_least=50)
+
+
+def test_lost_status_in_the_middle_is_not_a_first_deployment(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "forgotten", canary(50), sla={"errorRate": "10%"})
+    stable = rollout.stable()
+    with rollout.load() as load:
+        revision = rollout.introduce("second")
+        rollout.analysed(revision)
+        scene.api.patch(
+            "InferenceService", "forgotten", scene.namespace, {"status": None}, subresource="status"
+        )
+        status = rollout.analysed(revision)
+        assert (status["from"], status["weight"], rollout.stable()) == (stable, 50, stable)
+        rollout.promoted(revision)
+    load.assert_flawless(at_least=50)
+
+
+def test_hands_and_specs_need_their_own_permissions_and_say_who_acted(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "governed", canary(50, promotion="manual"), sla={})
+    _bind(scene, "pat", ["promote"])
+    _bind(scene, "eve", ["edit-spec"])
+    revision = rollout.introduce("second")
+    rollout.reaches("Paused", "AwaitingPromotion", revision=revision)
+    promote = {"metadata": {"annotations": {f"{PREFIX}promote": revision}}}
+    edit = {"spec": {"rollout": {"maxStepTime": "6m"}}}  # makes no revision
+    assert "promote" in _refused(scene, "eve", promote)
+    assert "edit-spec" in _refused(scene, "pat", edit)
+    _patched(scene, "eve", edit)
+    _patched(scene, "pat", promote)
+    rollout.promoted(revision)
+    record = scene.api.need("ControllerRevision", revision, scene.namespace)
+    assert record["metadata"]["annotations"].get(f"{PREFIX}promoted-by") == "pat", record["metadata"]
+
+
+def _bind(scene: Scene, user: str, verbs: list[str]) -> None:
+    rules = [
+        {
+            "apiGroups": ["tailbound.dev"],
+            "resources": ["inferenceservices"],
+            "verbs": ["get", "patch", *verbs],
+        }
+    ]
+    meta = {"name": user, "namespace": scene.namespace}
+    rbac = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": rules}
+    binding = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "RoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
+    }
+    for made in (role, binding):
+        scene.world.kubectl.run("apply", "-f", "-", text=json.dumps(made))
+
+
+def _patch(scene: Scene, user: str, body: Object) -> tuple[str, ...]:
+    return (
+        *("patch", "infs/governed", "-n", scene.namespace, f"--as={user}"),
+        *("--type=merge", "-p", json.dumps(body)),
+    )
+
+
+def _refused(scene: Scene, user: str, body: Object) -> str:
+    outcome = scene.world.kubectl.attempt(*_patch(scene, user, body))
+    assert outcome.code != 0, f"{user} may do {body}"
+    return outcome.err
+
+
+def _patched(scene: Scene, user: str, body: Object) -> None:
+    scene.world.kubectl.run(*_patch(scene, user, body))

@@ -1,0 +1,289 @@
+"""How a new revision takes over: what is wanted, and what was observed on its way."""
+
+from decimal import Decimal
+from enum import StrEnum
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import AwareDatetime, Field, StrictBool, StrictInt, StringConstraints
+
+from tailbound.api.quantities import (
+    DURATION_PATTERN,
+    Duration,
+    Percentage,
+    duration_between,
+    percentage_within,
+)
+from tailbound.api.schema import ATOMIC, FREE_FORM, Model, Rule, list_map
+
+_MOST_STEPS: Final = 16
+RevisionName = Annotated[str, StringConstraints(max_length=63)]
+
+
+class Strategy(StrEnum):
+    """How the requests move to a new revision."""
+
+    BLUE_GREEN = "blueGreen"
+    CANARY = "canary"
+    RECREATE = "recreate"
+
+
+class Promotion(StrEnum):
+    """Who decides that a revision that has passed takes over."""
+
+    AUTOMATIC = "automatic"
+    MANUAL = "manual"
+
+
+class OnInconclusive(StrEnum):
+    """What follows if a step ends without a verdict."""
+
+    PAUSE = "pause"
+    ROLLBACK = "rollback"
+    PROMOTE = "promote"
+
+
+class AnalysisPolicy(StrEnum):
+    """What a new revision is compared with."""
+
+    BOTH = "both"
+    ABSOLUTE = "absolute"
+    RELATIVE = "relative"
+
+
+def _whole_number(field: str, lowest: int, highest: int, what: str) -> Rule:
+    return Rule(
+        cel=f"self >= {lowest} && self <= {highest}",
+        holds=lambda value: lowest <= value <= highest,
+        message=f"{field} is {{value}}: write {what} from {lowest} to {highest}",
+    )
+
+
+class Step(Model):
+    """One stage of a canary."""
+
+    weight: Annotated[StrictInt, _whole_number("weight", 1, 99, "a percentage of the requests")]
+    """Percent of the requests that the new revision gets."""
+
+
+def _rising(steps: tuple[Step, ...]) -> bool:
+    return all(earlier.weight < later.weight for earlier, later in pairwise(steps))
+
+
+_STEPS_RISE: Final = Rule(
+    cel="self.map(step, step.weight).isSorted() "
+    "&& self.all(step, self.exists_one(other, other.weight == step.weight))",
+    holds=_rising,
+    message="the weights {value} do not rise from step to step: write each one greater than the one before, "
+    "for example 5, 25, 50",
+    value_cel="self.map(step, step.weight)",
+    value=lambda steps: [step.weight for step in steps],
+)
+
+
+class Analysis(Model):
+    """How a new revision is judged."""
+
+    policy: AnalysisPolicy = AnalysisPolicy.BOTH
+    """What it takes to reject a revision: absolute, that it breaches the SLA; relative, that it is worse than
+    the stable one; both, that it does both."""
+
+    warmup_requests: Annotated[
+        StrictInt, _whole_number("warmupRequests", 0, 100_000, "a number of requests")
+    ] = 10
+    """The first requests of a new revision, which are not judged."""
+
+    min_error_rate: Annotated[
+        Percentage, percentage_within("0%", "50%", "that a new revision is proven to stay below")
+    ] = Percentage(Decimal(1))
+    """The smallest error rate that a passing revision is proven to stay below: proving a smaller one takes
+    more requests than most services get."""
+
+    data_timeout: Annotated[
+        Duration, duration_between("10s", "1h", "after which missing counters are told")
+    ] = Duration(60_000)
+    """After so long without counters of every gateway the rollout says so. It is not judged meanwhile."""
+
+
+class RolloutSpec(Model):
+    """How a new revision takes over, and when it does not."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.steps) || self.steps.size() == 0 || self.strategy == 'canary'",
+            holds=lambda rollout: not rollout.steps or rollout.strategy is Strategy.CANARY,
+            message="steps have no meaning with strategy {value}: remove them, or write strategy canary",
+            value_cel="self.strategy",
+            value=lambda rollout: rollout.strategy,
+        ),
+        Rule(
+            cel=f"!self.minStepTime.matches('^{DURATION_PATTERN}$') "
+            f"|| !self.maxStepTime.matches('^{DURATION_PATTERN}$') "
+            "|| duration(self.minStepTime) <= duration(self.maxStepTime)",
+            holds=lambda rollout: rollout.min_step_time <= rollout.max_step_time,
+            message="minStepTime '{value}' is longer than maxStepTime: a step would end before it may pass, "
+            "shorten minStepTime or lengthen maxStepTime",
+            value_cel="self.minStepTime",
+            value=lambda rollout: rollout.min_step_time,
+        ),
+    )
+
+    strategy: Strategy = Strategy.BLUE_GREEN
+    """blueGreen: all requests move at once, and return at once if the new revision fails. canary: they move
+    step by step. recreate: the old pods go before the new ones come; for clusters without spare devices."""
+
+    steps: Annotated[tuple[Step, ...], Field(max_length=_MOST_STEPS), ATOMIC, _STEPS_RISE] = ()
+    """Stages of a canary. Without them: 5, 25 and 50 percent."""
+
+    promotion: Promotion = Promotion.AUTOMATIC
+    """manual: a revision that has passed its last step waits for kubectl tailbound promote."""
+
+    on_inconclusive: OnInconclusive = OnInconclusive.PAUSE
+    """What follows if maxStepTime is over without a verdict."""
+
+    min_step_time: Annotated[Duration, duration_between("1s", "24h", "which a step lasts at least")] = (
+        Duration(30_000)
+    )
+    """What a step lasts at least."""
+
+    max_step_time: Annotated[
+        Duration, duration_between("1s", "168h", "after which a step is inconclusive")
+    ] = Duration(1_800_000)
+    """What a step lasts at most; onInconclusive says what follows."""
+
+    progress_deadline: Annotated[
+        Duration, duration_between("10s", "24h", "within which one more pod must get ready")
+    ] = Duration(600_000)
+    """Time in which one more pod of the new revision must get ready, or else it is rejected."""
+
+    restart_limit: Annotated[StrictInt, _whole_number("restartLimit", 1, 100, "a number of restarts")] = 3
+    """So many restarts of one container of the new revision reject it."""
+
+    scale_down_delay: Annotated[
+        Duration, duration_between("0s", "24h", "for which the old pods stay after a promotion")
+    ] = Duration(30_000)
+    """How long the old pods stay after a promotion, so that a return takes no start."""
+
+    history_limit: Annotated[StrictInt, _whole_number("historyLimit", 1, 100, "a number of revisions")] = 10
+    """So many revisions are kept to return to."""
+
+    analysis: Analysis = Analysis()
+    """How a new revision is judged."""
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Percent of the requests at each step before all of them; none but for a canary."""
+        if self.strategy is not Strategy.CANARY:
+            return ()
+        return tuple(step.weight for step in self.steps) or DEFAULT_WEIGHTS
+
+
+DEFAULT_WEIGHTS: Final = (5, 25, 50)
+"""Of a canary without steps."""
+
+
+class RolloutState(StrEnum):
+    """Where a rollout stands."""
+
+    PENDING = "Pending"
+    STARTING = "Starting"
+    ANALYSING = "Analysing"
+    PROMOTING = "Promoting"
+    PROMOTED = "Promoted"
+    ROLLED_BACK = "RolledBack"
+    PAUSED = "Paused"
+
+
+class Evidence(Model):
+    """What speaks against or for a revision, as the natural logarithm of an e-value, and when it decides."""
+
+    value: float
+    """The evidence now."""
+
+    threshold: float
+    """The evidence that decides."""
+
+
+class Finding(Model):
+    """One objective at the last complete poll, with the numbers behind it."""
+
+    measure: Annotated[str, StringConstraints(max_length=32)]
+    """latency or errors."""
+
+    outcome: Annotated[str, StringConstraints(max_length=32)]
+    """RollBack, Hold, Pass or Wait."""
+
+    allowed: float
+    """The fraction of bad requests that the SLA allows."""
+
+    unacceptable: float
+    """The fraction of bad requests that a passing revision is proven to stay below."""
+
+    requests: float
+    """Requests of the new revision that were judged; fractional where bursts are deflated."""
+
+    bad: float
+    """Those of them that were slow, or failed."""
+
+    absolute: Evidence
+    """That the revision breaches the SLA."""
+
+    late: Evidence
+    """That it breaches the SLA since a later step began."""
+
+    relative: Evidence
+    """That it is worse than the stable revision."""
+
+    passing: Evidence
+    """That it is good enough; this step alone."""
+
+    improves_breach: StrictBool = False
+    """It passes only because it is proven better than a stable revision that breaches the SLA."""
+
+
+class RolloutStatus(Model):
+    """The last rollout: under way, or how it ended."""
+
+    state: RolloutState
+    """Where it stands."""
+
+    revision: RevisionName
+    """The revision that is to take over."""
+
+    from_revision: Annotated[RevisionName, Field(alias="from")] = ""
+    """The stable revision when it began; empty for the first one."""
+
+    step: Annotated[StrictInt, Field(ge=0)] = 0
+    """Number of the present step, from 0; behind the last one while all requests go to the new revision."""
+
+    weight: Annotated[StrictInt, Field(ge=0, le=100)] = 0
+    """Percent of the requests that the new revision is to get."""
+
+    reason: Annotated[str, StringConstraints(max_length=64)] = ""
+    """Why it stands where it stands, in one word for programs."""
+
+    message: Annotated[str, StringConstraints(max_length=4096)] = ""
+    """Why it stands where it stands, in a sentence for people."""
+
+    started_at: AwareDatetime | None = None
+    """When it began."""
+
+    step_started_at: AwareDatetime | None = None
+    """When every gateway was first seen to apply the present step's weight."""
+
+    progress_at: AwareDatetime | None = None
+    """When one more pod last got ready."""
+
+    high_water: Annotated[StrictInt, Field(ge=0)] = 0
+    """The most pods of the new revision that were ever ready."""
+
+    findings: Annotated[tuple[Finding, ...], Field(max_length=8), list_map("measure")] = ()
+    """The verdict on each objective at the last complete poll."""
+
+    evidence: Annotated[dict[str, Any] | None, FREE_FORM] = None
+    """Counters, and all that was computed from them; read by the operator alone."""
+
+    handled: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=512)], ...], Field(max_length=16), ATOMIC
+    ] = ()
+    """Annotations of people that were acted on, as NAME=VALUE."""

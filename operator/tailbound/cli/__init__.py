@@ -1,0 +1,1 @@
+"""`kubectl tailbound`: rollouts seen and steered by people and pipelines."""

@@ -1,0 +1,105 @@
+"""The API server, as whoever runs the command."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kubernetes.client import ApiClient, AppsV1Api, CustomObjectsApi
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException, list_kube_config_contexts, new_client_from_config
+from urllib3.exceptions import HTTPError
+
+from tailbound.api.inferenceservice import InferenceService
+from tailbound.api.names import GROUP, SERVICE_LABEL, VERSION
+from tailbound.cli.subject import CommandError, Entry, Subject, entry_of, service_of, subject_of
+
+_PLURAL: Final = "inferenceservices"
+_SECONDS: Final = 30
+_CONFLICT: Final = 409
+
+
+class ConflictError(Exception):
+    """Somebody else wrote the object since it was read."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Requests to one API server. Every method raises CommandError with the server's words if it refuses."""
+
+    client: ApiClient
+    namespace: str
+    """Where to look if the command names no namespace."""
+
+    @classmethod
+    def connect(cls, kubeconfig: Path | None, context: str | None) -> "Cluster":
+        """Through a kubeconfig, as kubectl finds it. Raises CommandError."""
+        path = str(kubeconfig) if kubeconfig is not None else None
+        try:
+            contexts, active = list_kube_config_contexts(config_file=path)
+            chosen = next((each for each in contexts if each["name"] == context), None) if context else active
+            if chosen is None:
+                raise CommandError(
+                    f"context {context} is not in the kubeconfig: see kubectl config get-contexts"
+                )
+            client = new_client_from_config(config_file=path, context=chosen["name"])
+        except (ConfigException, OSError) as error:
+            raise CommandError(f"no usable kubeconfig: {error}") from error
+        return cls(client, chosen["context"].get("namespace") or "default")
+
+    def subject(self, namespace: str, name: str) -> Subject:
+        """One service with its history."""
+        raw = self._asked(
+            CustomObjectsApi(self.client).get_namespaced_custom_object,
+            *(GROUP, VERSION, namespace, _PLURAL, name),
+        )
+        revisions = self._asked(
+            AppsV1Api(self.client).list_namespaced_controller_revision,
+            namespace,
+            label_selector=f"{SERVICE_LABEL}={name}",
+        )
+        items = self.client.sanitize_for_serialization(revisions)["items"]
+        return subject_of(raw, items)
+
+    def revision(self, namespace: str, name: str) -> Entry:
+        """One revision of any service."""
+        found = self._asked(AppsV1Api(self.client).read_namespaced_controller_revision, name, namespace)
+        return entry_of(self.client.sanitize_for_serialization(found))
+
+    def services(self, namespace: str | None) -> list[InferenceService]:
+        """All services of a namespace; None: of all of them."""
+        api = CustomObjectsApi(self.client)
+        if namespace is None:
+            found = self._asked(api.list_cluster_custom_object, GROUP, VERSION, _PLURAL)
+        else:
+            found = self._asked(api.list_namespaced_custom_object, GROUP, VERSION, namespace, _PLURAL)
+        return [service_of(item) for item in found["items"]]
+
+    def annotate(self, service: InferenceService, changes: Mapping[str, str | None]) -> None:
+        """Set annotations, remove those of None. Raises ConflictError if the service was written since."""
+        metadata = service.metadata
+        patch = {"metadata": {"resourceVersion": metadata.resource_version, "annotations": dict(changes)}}
+        self._asked(
+            CustomObjectsApi(self.client).patch_namespaced_custom_object,
+            *(GROUP, VERSION, metadata.namespace, _PLURAL, metadata.name, patch),
+            _content_type="application/merge-patch+json",
+        )
+
+    def _asked(self, request: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return request(*arguments, **options, _request_timeout=_SECONDS)
+        except ApiException as error:
+            if error.status == _CONFLICT:
+                raise ConflictError from error
+            raise CommandError(_words(error)) from error
+        except HTTPError as error:
+            raise CommandError(f"the API server does not answer: {error}") from error
+
+
+def _words(error: ApiException) -> str:
+    """What the API server said."""
+    try:
+        return str(json.loads(error.body or "")["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"the API server answered {error.status} {error.reason}"

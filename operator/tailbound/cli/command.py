@@ -1,0 +1,188 @@
+"""The command line of `kubectl tailbound`. Exit status 1 if a command fails; `wait` has more."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, NoReturn
+
+from tailbound.api.quantities import Duration
+from tailbound.cli import hands, outcome
+from tailbound.cli.cluster import Cluster, ConflictError
+from tailbound.cli.hands import Hand
+from tailbound.cli.history import diff, history
+from tailbound.cli.status import overview, status
+from tailbound.cli.subject import CommandError, Entry
+from tailbound.cli.why import why
+
+_POLL_SECONDS: Final = 1.0
+_TRIES: Final = 10
+_CLEAR: Final = "\x1b[H\x1b[2J"
+_DEFAULT_TIMEOUT: Final = Duration.parse("1h")
+_HANDS: Final = {
+    Hand.PROMOTE: "give all requests to the revision on its way",
+    Hand.ABORT: "roll the revision on its way back at once",
+    Hand.PAUSE: "keep the share of the revision on its way",
+    Hand.RESUME: "end a pause",
+    Hand.RETRY: "try the rejected revision again",
+    Hand.ROLLBACK: "return to an older revision",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is 1, as in kubectl: 2 says that a rollout was rolled back."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(1, f"error: {message}\n")
+
+
+class Session:
+    """One call of the command: where it looks, and where it writes."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._cluster = Cluster.connect(options.kubeconfig, options.context)
+        self._namespace: str = options.namespace or self._cluster.namespace
+
+    def status(self) -> int:
+        """Show it, once or until interrupted."""
+        while True:
+            text = self._seen()
+            if not self._options.watch:
+                _print(text)
+                return 0
+            _print((_CLEAR if sys.stdout.isatty() else "") + text)
+            time.sleep(_POLL_SECONDS)
+
+    def _seen(self) -> str:
+        if self._options.name is not None:
+            return status(self._cluster.subject(self._namespace, self._options.name), datetime.now(UTC))
+        everywhere = self._options.all_namespaces
+        services = self._cluster.services(None if everywhere else self._namespace)
+        if not services:
+            where = "any namespace" if everywhere else f"namespace {self._namespace}"
+            return f"no inference services in {where}"
+        return overview(services, namespaces=everywhere)
+
+    def history(self) -> int:
+        """Show every revision."""
+        _print(history(self._cluster.subject(self._namespace, self._options.name)))
+        return 0
+
+    def why(self) -> int:
+        """Explain the last decision."""
+        _print(why(self._cluster.subject(self._namespace, self._options.name)))
+        return 0
+
+    def diff(self) -> int:
+        """Show how two revisions differ."""
+        older, newer = self._revision(self._options.older), self._revision(self._options.newer)
+        _print(diff(older, newer) or f"{older.name} and {newer.name} do not differ")
+        return 0
+
+    def _revision(self, name: str) -> Entry:
+        return self._cluster.revision(self._namespace, name)
+
+    def hand(self) -> int:
+        """Ask the operator for something. Where it writes in between, look again."""
+        hand, first = Hand(self._options.command), None
+        for _ in range(_TRIES):
+            subject = self._cluster.subject(self._namespace, self._options.name)
+            revision = hands.target(hand, subject, getattr(self._options, "to", None))
+            if first is not None and revision != first:
+                raise CommandError(
+                    f"{subject.title} went from {first} to {revision} meanwhile: look and ask again"
+                )
+            first = revision
+            try:
+                self._cluster.annotate(subject.service, hands.changes(hand, revision, datetime.now(UTC)))
+            except ConflictError:
+                continue
+            _print(hands.said(hand, revision))
+            return 0
+        raise CommandError(f"{self._options.name} is being written all the time: try again")
+
+    def wait(self) -> int:
+        """Wait until the newest spec is promoted, rolled back or paused."""
+        until = time.monotonic() + self._options.timeout.timedelta / timedelta(seconds=1)
+        while True:
+            subject = self._cluster.subject(self._namespace, self._options.name)
+            ended = outcome.outcome(subject)
+            if ended is not None:
+                _print(ended.message)
+                return ended.code
+            if time.monotonic() >= until:
+                raise CommandError(f"{subject.title}: no end within {self._options.timeout}. {why(subject)}")
+            time.sleep(_POLL_SECONDS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is the process's."""
+    options = _parser().parse_args(arguments)
+    try:
+        run: Callable[[Session], int] = options.run
+        return run(Session(options))
+    except CommandError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="kubectl tailbound", description="See and steer rollouts of inference services.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    def add(
+        name: str, run: Callable[[Session], int], text: str, *, named: bool = True
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        if named:
+            command.add_argument("name", metavar="NAME", help="name of the InferenceService")
+        command.add_argument("-n", "--namespace", help="its namespace; otherwise that of the context")
+        command.add_argument("--context", help="context of the kubeconfig")
+        command.add_argument(
+            "--kubeconfig", type=Path, help="path of the kubeconfig; otherwise as kubectl does"
+        )
+        command.set_defaults(run=run)
+        return command
+
+    shown = add("status", Session.status, "show who serves, who is on the way, and the evidence", named=False)
+    shown.add_argument("name", nargs="?", metavar="NAME", help="name of the InferenceService; otherwise all")
+    shown.add_argument("-A", "--all-namespaces", action="store_true", help="services of every namespace")
+    shown.add_argument("-w", "--watch", action="store_true", help="show it again every second")
+    add("history", Session.history, "list the revisions and what became of them")
+    add("why", Session.why, "explain the last decision and the numbers behind it")
+    compared = add("diff", Session.diff, "show how two revisions differ", named=False)
+    compared.add_argument("older", metavar="REVISION")
+    compared.add_argument("newer", metavar="REVISION")
+    for hand, text in _HANDS.items():
+        command = add(hand, Session.hand, text)
+        if hand is Hand.ROLLBACK:
+            command.add_argument("--to", metavar="REVISION", help="otherwise the one that served before")
+    waiting = add(
+        "wait", Session.wait, "wait for the end: exit status 0 promoted, 2 rolled back, 3 paused, 1 otherwise"
+    )
+    waiting.add_argument(
+        "--timeout", type=_duration, default=_DEFAULT_TIMEOUT, help="for example 10m; default 1h"
+    )
+    return parser
+
+
+def _duration(text: str) -> Duration:
+    try:
+        return Duration.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""From a command to the annotations that ask the operator for it. Pure.
+
+| command | annotation | names | refused if |
+|---|---|---|---|
+| promote | promote | the revision on its way | no rollout is under way |
+| abort | abort | the revision on its way | no rollout is under way |
+| pause | pause | the revision on its way | no rollout is under way, or it is paused already |
+| these three | - | - | it is the first revision, or an older one that comes back: nothing is judged |
+| resume | pause, removed | - | nobody paused it |
+| retry | retry | the rejected revision | the newest revision was not rejected |
+| rollback | rollback-to | the given one, else the one that served before | it never served, or is newest |
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+from tailbound.api.conditions import Reason
+from tailbound.api.names import (
+    ABORT_ANNOTATION,
+    PAUSE_ANNOTATION,
+    PROMOTE_ANNOTATION,
+    RETRY_ANNOTATION,
+    ROLLBACK_ANNOTATION,
+)
+from tailbound.api.rollout import RolloutState, RolloutStatus
+from tailbound.api.traffic import utc_seconds
+from tailbound.cli.subject import CommandError, Entry, Subject
+
+
+class Hand(StrEnum):
+    """What people may ask for."""
+
+    PROMOTE = "promote"
+    ABORT = "abort"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETRY = "retry"
+    ROLLBACK = "rollback"
+
+
+_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
+_ANNOTATIONS = {
+    Hand.PROMOTE: PROMOTE_ANNOTATION,
+    Hand.ABORT: ABORT_ANNOTATION,
+    Hand.PAUSE: PAUSE_ANNOTATION,
+    Hand.RESUME: PAUSE_ANNOTATION,
+    Hand.RETRY: RETRY_ANNOTATION,
+    Hand.ROLLBACK: ROLLBACK_ANNOTATION,
+}
+
+
+def target(hand: Hand, subject: Subject, revision: str | None = None) -> str:
+    """The revision that the command is about. Raises CommandError where it makes no sense."""
+    if hand is Hand.ROLLBACK:
+        return _older(subject, revision)
+    if hand is Hand.RETRY:
+        return _rejected(subject)
+    rollout = subject.under_way
+    if rollout is None:
+        raise CommandError(
+            f"{subject.title} has no rollout under way: see kubectl tailbound status "
+            f"{subject.service.metadata.name}"
+        )
+    if hand is not Hand.RESUME:
+        _demand_a_choice(hand, rollout)
+    paused = _paused(subject) == rollout.revision
+    if hand is Hand.PAUSE and paused:
+        raise CommandError(f"{rollout.revision} is paused already: kubectl tailbound resume lets it go on")
+    if hand is Hand.RESUME and not paused:
+        raise CommandError(
+            f"nobody paused {rollout.revision}: kubectl tailbound why {subject.service.metadata.name} tells "
+            "what it waits for"
+        )
+    return rollout.revision
+
+
+def changes(hand: Hand, revision: str, now: datetime) -> Mapping[str, str | None]:
+    """The annotations to set, and with None to remove. The time tells a repeated request from the first."""
+    if hand is Hand.RESUME:
+        return {_ANNOTATIONS[hand]: None}
+    return {_ANNOTATIONS[hand]: f"{revision}/{utc_seconds(now)}"}
+
+
+def said(hand: Hand, revision: str) -> str:
+    """What is told once the annotation is there."""
+    sentences = {
+        Hand.PROMOTE: f"{revision} gets all requests as soon as all its pods are ready",
+        Hand.ABORT: f"{revision} is being rolled back",
+        Hand.PAUSE: f"{revision} keeps its share of the requests until kubectl tailbound resume",
+        Hand.RESUME: f"{revision} goes on",
+        Hand.RETRY: f"{revision} is tried again",
+        Hand.ROLLBACK: f"{revision} takes over again, once its pods are ready",
+    }
+    return sentences[hand]
+
+
+def _demand_a_choice(hand: Hand, rollout: RolloutStatus) -> None:
+    """The operator acts on these hands only where one revision is to replace another."""
+    if not rollout.from_revision:
+        raise CommandError(f"{rollout.revision} is the first revision: there is nothing to {hand}")
+    if rollout.reason in _RETURNS:
+        raise CommandError(f"{rollout.revision} takes over again by itself: there is nothing to {hand}")
+
+
+def _paused(subject: Subject) -> str | None:
+    value = subject.service.metadata.annotations.get(PAUSE_ANNOTATION)
+    return value.partition("/")[0] if value is not None else None
+
+
+def _rejected(subject: Subject) -> str:
+    rollout = subject.rollout
+    if rollout is None or rollout.state is not RolloutState.ROLLED_BACK:
+        raise CommandError(
+            f"the newest revision of {subject.title} was not rejected: there is nothing to retry"
+        )
+    return rollout.revision
+
+
+def _newest(subject: Subject) -> str | None:
+    """The revision of the spec as it is: the one that there is no returning to."""
+    status = subject.service.status
+    if subject.rollout is not None:
+        return subject.rollout.revision
+    return status.stable.revision if status.stable is not None else None
+
+
+def _older(subject: Subject, wanted: str | None) -> str:
+    newest = _newest(subject)
+    served = [entry for entry in subject.history if entry.marks.promoted_at and entry.name != newest]
+    if wanted is None:
+        fit = [entry for entry in served if entry.marks.rejected is None]
+        if not fit:
+            raise CommandError(
+                f"{subject.title} has no older revision that served: see kubectl tailbound history "
+                f"{subject.service.metadata.name}"
+            )
+        return _before(subject, fit).name
+    if wanted in {entry.name for entry in served}:
+        return wanted
+    if wanted == newest:
+        raise CommandError(f"{wanted} is the newest revision: there is nothing to return to")
+    names = ", ".join(entry.name for entry in served) or "none"
+    raise CommandError(f"{wanted} is no revision of {subject.title} that served: choose one of {names}")
+
+
+def _before(subject: Subject, fit: list[Entry]) -> Entry:
+    """The one that served before the newest, else the one that was promoted last."""
+    from_revision = subject.rollout.from_revision if subject.rollout is not None else ""
+    last = max(fit, key=lambda entry: (entry.marks.promoted_at or "", entry.number))
+    return next((entry for entry in fit if entry.name == from_revision), last)

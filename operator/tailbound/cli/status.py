@@ -1,0 +1,119 @@
+"""`kubectl tailbound status`: who serves, who is on the way, and the evidence against its threshold. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from tailbound.api.conditions import ConditionType
+from tailbound.api.inferenceservice import InferenceService, RevisionStatus
+from tailbound.api.rollout import Evidence, Finding, RolloutState, RolloutStatus
+from tailbound.cli.subject import OVER, Subject
+from tailbound.cli.table import indented, table
+
+_NONE = "-"
+_BAR = 8
+
+
+def overview(services: Sequence[InferenceService], *, namespaces: bool) -> str:
+    """One line for each service."""
+    heading = ["NAME", "PROMOTED", "STABLE", "CANARY", "WEIGHT", "STATE", "REASON"]
+    rows = [["NAMESPACE", *heading] if namespaces else heading]
+    for service in sorted(services, key=lambda each: (each.metadata.namespace, each.metadata.name)):
+        metadata, status = service.metadata, service.status
+        promoted = status.condition(ConditionType.PROMOTED)
+        rollout = status.rollout
+        cells = [
+            metadata.name,
+            promoted.status if promoted is not None else _NONE,
+            status.stable.revision if status.stable is not None else _NONE,
+            status.canary.revision if status.canary is not None else _NONE,
+            f"{rollout.weight}%" if rollout is not None and rollout.state not in OVER else _NONE,
+            rollout.state if rollout is not None else _NONE,
+            (rollout.reason or _NONE) if rollout is not None else _NONE,
+        ]
+        rows.append([metadata.namespace, *cells] if namespaces else cells)
+    return table(rows)
+
+
+def status(subject: Subject, now: datetime) -> str:
+    """All that is known about one service now."""
+    service = subject.service
+    parts = [f"{subject.title}  {service.status.url}".rstrip(), indented(_conditions(subject))]
+    parts += ["", indented(_revisions(subject))]
+    if subject.rollout is not None:
+        parts += ["", indented(_rollout(subject, subject.rollout, now))]
+        if subject.rollout.findings:
+            parts += ["", indented(_findings(subject.rollout.findings))]
+    return "\n".join(parts)
+
+
+def _conditions(subject: Subject) -> str:
+    shown = (ConditionType.READY, ConditionType.PROMOTED)
+    found = [subject.service.status.condition(kind) for kind in shown]
+    lines = [
+        f"{each.type} is {each.status} ({each.reason}): {each.message}" for each in found if each is not None
+    ]
+    return "\n".join(lines) or "the operator has not seen this service yet"
+
+
+def _revisions(subject: Subject) -> str:
+    rows = [["ROLE", "REVISION", "REQUESTS", "READY"]]
+    for role, each in (("stable", subject.service.status.stable), ("canary", subject.service.status.canary)):
+        rows.append([role, *_revision(subject, each)])
+    return table(rows)
+
+
+def _revision(subject: Subject, revision: RevisionStatus | None) -> list[str]:
+    if revision is None:
+        return [_NONE, _NONE, _NONE]
+    weight = f"{subject.weight(revision.revision)}%"
+    return [revision.revision, weight, f"{revision.ready} of {revision.replicas}"]
+
+
+def _rollout(subject: Subject, rollout: RolloutStatus, now: datetime) -> str:
+    weights = subject.service.spec.rollout.weights
+    analysing = rollout.state not in OVER and rollout.step < len(weights)
+    step = f", step {rollout.step + 1} of {len(weights)} ({weights[rollout.step]}%)" if analysing else ""
+    since = rollout.step_started_at
+    lasts = f" for {age(now, since)}" if since is not None and analysing else ""
+    reason = f" ({rollout.reason})" if rollout.reason and rollout.reason != rollout.state else ""
+    head = f"rollout of {rollout.revision}: {_state(rollout.state)}{reason}{step}{lasts}"
+    return f"{head}\n{rollout.message}" if rollout.message else head
+
+
+def _state(state: RolloutState) -> str:
+    return {RolloutState.ROLLED_BACK: "rolled back"}.get(state, state.lower())
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    rows = [["OBJECTIVE", "BAD", "ALLOWED", "BEYOND SLA", "WORSE", "PASSES", "OUTCOME"]]
+    for each in findings:
+        beyond = max(each.absolute, each.late, key=lambda evidence: evidence.value - evidence.threshold)
+        rows.append(
+            [
+                each.measure,
+                f"{each.bad:.5g} of {each.requests:.5g}",
+                f"{each.allowed:.4g}",
+                _against(beyond),
+                _against(each.relative),
+                _against(each.passing),
+                each.outcome,
+            ]
+        )
+    return table(rows)
+
+
+def _against(evidence: Evidence) -> str:
+    """The evidence, its threshold, and how far it is on the way there."""
+    share = max(0.0, min(1.0, evidence.value / evidence.threshold)) if evidence.threshold > 0 else 0.0
+    full = int(share * _BAR)
+    return f"{'#' * full}{'.' * (_BAR - full)} {evidence.value:.1f} of {evidence.threshold:.1f}"
+
+
+def age(now: datetime, then: datetime) -> str:
+    """How long ago, as kubectl writes it."""
+    seconds = max(0, int((now - then).total_seconds()))
+    if seconds < 120:
+        return f"{seconds}s"
+    if seconds < 2 * 3600:
+        return f"{seconds // 60}m"
+    return f"{seconds // 3600}h" if seconds < 48 * 3600 else f"{seconds // 86400}d"

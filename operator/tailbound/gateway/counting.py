@@ -1,0 +1,153 @@
+"""Counting requests by class, in Envoy: what is counted, and how each request finds its one class.
+
+One access logger adds 1 to one counter when a request ends. The class is a tag of that counter, and the tag
+is one CEL expression in which the first true condition decides: no request can be in two classes, and each
+costs one evaluation. The latency bound is in the metadata of the route, so that a changed SLA is a changed
+route and never a changed listener. First match wins:
+
+| how the request ended                                            | in time   | late     |
+|------------------------------------------------------------------|-----------|----------|
+| answered by a pod with 5xx, or with gRPC status 2, 4, 13, 14, 15 | failed    | failed   |
+| answered by a pod in any other way                               | good      | slow     |
+| the service's timeout passed, or the answer stood still          | timed out | timed out |
+| 5xx was begun or made up: no pod, refused, reset                 | failed    | failed   |
+| the answer broke off                                             | failed    | failed   |
+| the client left, or its own gRPC deadline passed                 | abandoned | slow     |
+| the same, before any pod had been given the request              | abandoned | abandoned |
+| the gateway refused it: the body too large or never complete     | not counted          |
+
+What has no revision is not counted either: an unknown host, a stopped service, one without a gRPC port.
+A request belongs to the revision whose cluster was drawn, whether or not a pod of it was reached.
+
+The time of a request runs from the arrival of its headers to the last byte of its response; that of a gRPC
+stream to its end, and it is counted once, then. Late is what took longer than spec.sla.latency.p99, or
+without one than the service's timeout. A slow client makes its requests slow.
+
+Counters start from zero with Envoy and live as long as it does, those of removed revisions too, at about
+0.3 KiB for each class that a revision ever had: 100 MiB are some 100,000 revisions. They are not evicted,
+as an evicted counter that comes back is told apart from a stale reading by nothing.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+from tailbound.api.traffic import RequestClasses
+from tailbound.traffic.model import ServiceKey
+
+STATS_PREFIX: Final = "tailbound"
+NAMESPACE_FIELD: Final = "namespace"
+SERVICE_FIELD: Final = "service"
+REVISION_FIELD: Final = "revision"
+LATENCY_FIELD: Final = "sla"
+"""Of the route's metadata: later than this is late."""
+DEADLINE_FIELD: Final = "deadline"
+"""Of the route's metadata: a stream that was cut earlier than this was cut by its client's own deadline."""
+
+Counters: TypeAlias = dict[ServiceKey, dict[str, RequestClasses]]
+"""By service and revision."""
+
+_EXTENSIONS: Final = "type.googleapis.com/envoy.extensions"
+_NOT_COUNTED: Final = "none"
+
+_ROUTE = "xds.route_metadata.filter_metadata['tailbound']"
+_DETAILS = "response.code_details"
+_LATE = f"request.duration > duration({_ROUTE}['{LATENCY_FIELD}'])"
+_GRPC = "'content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc')"
+# Envoy makes up a gRPC status for every response: it means something in answers to gRPC requests only.
+_FAILURE = f"response.code >= 500 || ({_GRPC} && response.grpc_status in [2, 4, 13, 14, 15])"
+_SERVER_ERROR = "has(response.code) && response.code >= 500"
+_TIMED_OUT = (
+    f"{_DETAILS} == 'response_timeout'"
+    # 408: it was the request that stood still.
+    f" || ({_DETAILS} == 'stream_idle_timeout' && response.code != 408)"
+    f" || ({_DETAILS} == 'max_duration_timeout'"
+    f" && request.duration >= duration({_ROUTE}['{DEADLINE_FIELD}']))"
+)
+_BROKE_OFF = f"{_DETAILS}.startsWith('upstream_')"
+_CLIENT_LEFT = (
+    f"{_DETAILS}.startsWith('downstream_') || {_DETAILS}.startsWith('http2.')"
+    f" || {_DETAILS} == 'max_duration_timeout'"
+)
+_REACHED_A_POD = "has(upstream.address)"
+
+CLASS_EXPRESSION: Final = (
+    f"{_DETAILS} == 'via_upstream'"
+    f" ? (({_FAILURE}) ? 'failed' : {_LATE} ? 'slow' : 'good')"
+    f" : ({_TIMED_OUT}) ? 'timed_out'"
+    f" : ({_SERVER_ERROR}) || {_BROKE_OFF} ? 'failed'"
+    f" : ({_CLIENT_LEFT}) ? ({_REACHED_A_POD} && {_LATE} ? 'slow' : 'abandoned')"
+    f" : '{_NOT_COUNTED}'"
+)
+
+
+def counting_log() -> dict[str, Any]:
+    """The access logger that counts."""
+    tags = [
+        _tag(NAMESPACE_FIELD, f"%METADATA(ROUTE:tailbound:{NAMESPACE_FIELD})%"),
+        _tag(SERVICE_FIELD, f"%METADATA(ROUTE:tailbound:{SERVICE_FIELD})%"),
+        _tag(REVISION_FIELD, f"%METADATA(CLUSTER:tailbound:{REVISION_FIELD})%", dropped=""),
+        _tag("class", f"%CEL({CLASS_EXPRESSION})%", dropped=_NOT_COUNTED),
+    ]
+    return {
+        "name": "envoy.access_loggers.stats",
+        "typed_config": {
+            "@type": f"{_EXTENSIONS}.access_loggers.stats.v3.Config",
+            "stats_scope": {"prefix": STATS_PREFIX},
+            "counters": [{"stat": {"name": "requests", "tags": tags}, "value_fixed": 1}],
+        },
+    }
+
+
+def _tag(name: str, value: str, *, dropped: str | None = None) -> dict[str, Any]:
+    """A tag; a request for which it has the value `dropped` is not counted."""
+    tag: dict[str, Any] = {"name": name, "value_format": value}
+    if dropped is not None:
+        tag["rules"] = _drop(dropped)
+    return tag
+
+
+def _drop(value: str) -> dict[str, Any]:
+    action = {"@type": f"{_EXTENSIONS}.matching.actions.transform_stat.v3.TransformStat", "drop_stat": {}}
+    tag_value = {"@type": f"{_EXTENSIONS}.matching.common_inputs.stats.v3.StatTagValueInput"}
+    return {
+        "matcher_tree": {
+            "input": {"name": "value", "typed_config": tag_value},
+            "exact_match_map": {"map": {value: {"action": {"name": "drop", "typed_config": action}}}},
+        }
+    }
+
+
+_LINE = re.compile(
+    rf"^{STATS_PREFIX}\.requests\.namespace\.([^.]+)\.service\.([^.]+)"
+    r"\.revision\.([^.]+)\.class\.(\w+): (\d+)$",
+    re.MULTILINE,
+)
+_OF_ENVOY = f"envoy_{STATS_PREFIX}_requests"
+_METRIC = f"{STATS_PREFIX}_requests_total"
+
+
+def counters_pattern(services: Iterable[ServiceKey]) -> str:
+    """A regular expression over the names of Envoy's counters, for those of some services."""
+    wanted = "|".join(
+        rf"{re.escape(service.namespace)}\.service\.{re.escape(service.name)}" for service in sorted(services)
+    )
+    return rf"^{STATS_PREFIX}\.requests\.namespace\.({wanted})\."
+
+
+def read_counters(text: str) -> Counters:
+    """By service and revision, from Envoy's plain list of counters. Passes over what is not one of ours."""
+    found: dict[ServiceKey, dict[str, dict[str, int]]] = {}
+    for namespace, name, revision, class_, count in _LINE.findall(text):
+        if class_ in RequestClasses.model_fields:
+            of_service = found.setdefault(ServiceKey(namespace, name), {})
+            of_service.setdefault(revision, {})[class_] = int(count)
+    return {
+        service: {revision: RequestClasses(**classes) for revision, classes in revisions.items()}
+        for service, revisions in found.items()
+    }
+
+
+def name_metric(text: str) -> str:
+    """Envoy's metrics, with the name that ours has outside."""
+    return text.replace(_OF_ENVOY, _METRIC)

@@ -1,0 +1,152 @@
+"""The rollout of one service: from what exists to one step of the machine, with the verdict in between."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from tailbound.api.rollout import Evidence as ApiEvidence
+from tailbound.api.rollout import Finding as ApiFinding
+from tailbound.api.rollout import RolloutState, RolloutStatus
+from tailbound.reconcile.pods import most_restarts, report
+from tailbound.reconcile.world import World
+from tailbound.revisions.record import CorruptRevisionError, from_object
+from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
+from tailbound.rollout.hands import read_hands
+from tailbound.rollout.machine import advance, begin
+from tailbound.rollout.record import Memory, memory_of, to_document
+from tailbound.rollout.situation import Rejection, RevisionState, Situation, Step, Trouble
+from tailbound.rollout.verdict import Finding, Policy, error_objective, latency_objective
+from tailbound.rollout.weights import weight_of
+
+_OVER: Final = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
+_P99: Final = 0.99
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the caller knows beside what exists."""
+
+    desired: str | None
+    """The desired revision, if it can ever have a pod."""
+    acknowledged: bool
+    """Every Ready gateway has applied status.traffic."""
+    first_generation: int
+    """Generation of a traffic that is written where none is stored."""
+
+
+def roll(world: World, known: Known, now: datetime) -> Step:
+    """One step, with findings and evidence in its status."""
+    situation = _situation(world, known, now.replace(microsecond=0))
+    who, rollout = begin(situation)
+    if rollout is None:
+        return advance(situation, who, rollout, Verdict(None))
+    terms = _terms(world)
+    memory = _memory(rollout)
+    pair = Pair(
+        candidate=rollout.revision,
+        stable=rollout.from_revision,
+        stable_serves=weight_of(situation.traffic, rollout.from_revision) > 0,
+    )
+    memory = take_in(memory, world.observation.readings, terms, pair, situation.now)
+    memory, verdict = judged(memory, terms, pair, situation.now)
+    step = advance(situation, who, rollout, verdict)
+    return _with_evidence(step, next_step(memory) if step.next_step else memory, verdict)
+
+
+def _situation(world: World, known: Known, now: datetime) -> Situation:
+    service, spec = world.service, world.service.spec
+    stored = service.status.rollout
+    names = {*world.deployments, *world.stored_revisions, *world.ready_endpoints, *world.pod_counts}
+    names |= {known.desired} if known.desired is not None else set()
+    return Situation(
+        desired=known.desired,
+        stable=world.stable,
+        revisions={name: _state(world, name, known.desired) for name in sorted(names)},
+        replicas=spec.scaling.min,
+        stopped=spec.stopped,
+        traffic=world.traffic,
+        acknowledged=known.acknowledged,
+        first_generation=known.first_generation,
+        spec=spec.rollout,
+        stored=stored,
+        hands=read_hands(service.metadata.annotations, stored.handled if stored is not None else ()),
+        judged=bool(_terms(world).objectives),
+        timeout=spec.effective_timeout().timedelta,
+        now=now,
+    )
+
+
+def _state(world: World, name: str, desired: str | None) -> RevisionState:
+    live, pods, marks = world.deployments.get(name), world.live_pods.get(name, ()), world.marks.get(name)
+    # Most revisions of a history have nothing left to report on.
+    obstacle = report(pods, live).obstacle if pods or live is not None else None
+    rejected = marks.rejected if marks is not None else None
+    return RevisionState(
+        number=world.numbers.get(name, 0),
+        restorable=name == desired or _readable(world, name),
+        deployed=live is not None,
+        replicas=int(live["spec"].get("replicas", 0)) if live is not None else 0,
+        pods=world.pod_counts.get(name, 0),
+        ready=world.ready_endpoints.get(name, 0),
+        restarts=most_restarts(pods),
+        trouble=Trouble(obstacle.reason, obstacle.message) if obstacle is not None else None,
+        promoted_at=marks.promoted_at if marks is not None else None,
+        rejection=Rejection(name, rejected.reason, rejected.message, rejected.by) if rejected else None,
+        retried=marks.retried if marks is not None else None,
+    )
+
+
+def _readable(world: World, name: str) -> bool:
+    stored = world.stored_revisions.get(name)
+    try:
+        return stored is not None and bool(from_object(stored))
+    except CorruptRevisionError:
+        return False
+
+
+def _terms(world: World) -> Terms:
+    sla, analysis = world.service.spec.sla, world.service.spec.rollout.analysis
+    latency = () if sla.latency is None else (latency_objective(_P99),)
+    errors = (
+        ()
+        if sla.error_rate is None
+        else (error_objective(float(sla.error_rate.fraction), float(analysis.min_error_rate.fraction)),)
+    )
+    return Terms((*latency, *errors), Policy(analysis.policy), analysis.warmup_requests)
+
+
+def _memory(rollout: RolloutStatus) -> Memory:
+    """What the last decision left. What cannot be read is begun anew: no request counts twice."""
+    try:
+        return memory_of(rollout.evidence) if rollout.evidence is not None else Memory()
+    except ValueError:
+        return Memory()
+
+
+def _with_evidence(step: Step, memory: Memory, verdict: Verdict) -> Step:
+    if step.rollout is None:
+        return step
+    over = step.rollout.state in _OVER
+    update = {
+        "findings": tuple(_told(finding, verdict) for finding in verdict.findings),
+        "evidence": None if over or memory == Memory() else to_document(memory),
+    }
+    return replace(step, rollout=step.rollout.model_copy(update=update))
+
+
+def _told(finding: Finding, verdict: Verdict) -> ApiFinding:
+    objective, limits = finding.objective, finding.limits
+    counted = verdict.counted(objective.measure)
+    return ApiFinding(
+        measure=objective.measure,
+        outcome=finding.outcome,
+        allowed=objective.allowed,
+        unacceptable=objective.unacceptable,
+        requests=counted.judged,
+        bad=counted.bad,
+        absolute=ApiEvidence(value=finding.absolute, threshold=limits.absolute),
+        late=ApiEvidence(value=finding.late, threshold=limits.late),
+        relative=ApiEvidence(value=finding.relative, threshold=limits.relative),
+        passing=ApiEvidence(value=finding.passing, threshold=limits.passing),
+        improves_breach=finding.improves_breach,
+    )

@@ -1,0 +1,168 @@
+"""From one round of readings to a verdict: what is counted, what is remembered, what it says. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tailbound.rollout.bursts import Dispersion, Factor
+from tailbound.rollout.evidence import Tally
+from tailbound.rollout.polls import Answers, Counted, Frozen, Readings, baseline, poll
+from tailbound.rollout.record import Memory, Record
+from tailbound.rollout.verdict import (
+    Evidence,
+    Finding,
+    Measure,
+    Objective,
+    Outcome,
+    Policy,
+    combine,
+    judge,
+    thresholds,
+)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a candidate is judged by."""
+
+    objectives: tuple[Objective, ...]
+    policy: Policy
+    warmup: int
+    """The candidate's first requests, which are not judged."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the evidence says now."""
+
+    outcome: Outcome | None
+    """None: there is nothing to judge by."""
+    findings: tuple[Finding, ...] = ()
+    tallies: Mapping[Measure, Tally] | None = None
+    """What was counted of the candidate, deflated for bursts."""
+    unread_since: datetime | None = None
+    unread_why: str = ""
+    passed_at: datetime | None = None
+    counting: bool = True
+    """Every gateway was read once, so that what is served from now on counts."""
+
+    def passes(self, now: datetime, timeout: timedelta) -> bool:
+        """Passed, and every request that hung when it did has been counted since."""
+        if self.outcome is None:
+            return True
+        passed = self.outcome is Outcome.PASS and self.passed_at is not None and self.unread_since is None
+        return passed and self.passed_at is not None and now >= self.passed_at + timeout
+
+    def counted(self, measure: Measure) -> Tally:
+        """What was counted of the candidate."""
+        return (self.tallies or {}).get(measure, Tally())
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two arms, and how they stand."""
+
+    candidate: str
+    stable: str
+    stable_serves: bool
+
+
+def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, now: datetime) -> Memory:
+    """What is known after a round of readings. Taking in the same round twice changes nothing.
+
+    | readings stored | answers | what becomes of them |
+    |---|---|---|
+    | any | none yet | nothing |
+    | any | some are missing | they are as they were, and missing since now, or since they are |
+    | none | complete | they are what counting starts from |
+    | some | complete | what came since then is evidence |
+    """
+    if answers is None or not terms.objectives:
+        return memory
+    before = memory.record
+    if before is None:
+        first = baseline(answers.by_pod)
+        record = first if isinstance(first, Frozen) else Record(_of_both(first, pair), {}, {})
+    else:
+        new = poll(before.readings, answers.by_pod, answers.existing, pair.candidate, pair.stable)
+        record = new if isinstance(new, Frozen) else _with(before, new, terms, pair)
+    if isinstance(record, Frozen):
+        return replace(memory, unread_since=memory.unread_since or now, unread_why=record.reason)
+    return replace(memory, record=record, unread_since=None, unread_why="")
+
+
+def _of_both(readings: Readings, pair: Pair) -> Readings:
+    """Without the counters of other revisions: a status is no archive."""
+    names = {pair.candidate, pair.stable}
+    return Readings(
+        {
+            pod: replace(
+                reading, classes={name: held for name, held in reading.classes.items() if name in names}
+            )
+            for pod, reading in readings.by_pod.items()
+        }
+    )
+
+
+def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
+    evidence, dispersion = dict(record.evidence), dict(record.dispersion)
+    for objective in terms.objectives:
+        measure = objective.measure
+        candidate, stable = measure.tally(counted.arms.canary), measure.tally(counted.arms.stable)
+        if not _factor(record, measure).measured:
+            dispersion[measure] = dispersion.get(measure, Dispersion()).after(stable)
+        known = evidence.get(measure, Evidence())
+        evidence[measure] = known.after(candidate, stable, warmup=terms.warmup)
+    return Record(_of_both(counted.readings, pair), evidence, dispersion)
+
+
+def _factor(record: Record, measure: Measure) -> Factor:
+    return record.dispersion.get(measure, Dispersion()).factor()
+
+
+def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Memory, Verdict]:
+    """What the evidence says, and the memory with the time since which it says so."""
+    if not terms.objectives:
+        return memory, Verdict(None)
+    record = memory.record or Record(Readings({}), {}, {})
+    deflated = {
+        objective.measure: record.evidence.get(objective.measure, Evidence()).deflated(
+            _factor(record, objective.measure).value
+        )
+        for objective in terms.objectives
+    }
+    findings = tuple(
+        judge(
+            objective,
+            deflated[objective.measure],
+            terms.policy,
+            thresholds(
+                objective,
+                len(terms.objectives),
+                independent=_factor(record, objective.measure).independent,
+            ),
+            stable_serves=pair.stable_serves,
+        )
+        for objective in terms.objectives
+    )
+    outcome = combine(findings)
+    memory = replace(memory, passed_at=(memory.passed_at or now) if outcome is Outcome.PASS else None)
+    verdict = Verdict(
+        outcome,
+        findings,
+        {measure: evidence.canary for measure, evidence in deflated.items()},
+        memory.unread_since,
+        memory.unread_why,
+        memory.passed_at,
+        counting=memory.record is not None,
+    )
+    return memory, verdict
+
+
+def next_step(memory: Memory) -> Memory:
+    """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
+    record = memory.record
+    if record is not None:
+        evidence = {measure: known.next_step() for measure, known in record.evidence.items()}
+        record = replace(record, evidence=evidence)
+    return replace(memory, record=record, passed_at=None)

@@ -1,0 +1,161 @@
+"""One step of a rollout: from what is to weights, pods, marks and words. Pure.
+
+Order everywhere: ready endpoints, then weight, then shrink. The states of a rollout from a base to a
+candidate:
+
+| state | weight of the candidate | goes on when | to |
+|---|---|---|---|
+| Pending | 0 | no other canary is left | Starting |
+| Starting | 0 | its first pods are ready, and its requests will be counted | Analysing, or Promoting |
+| Analysing | that of the step | the step has passed (`steps.py`) | the next step; behind the last Promoting |
+| Promoting | 100, once all its pods are ready | every gateway applies it since `scaleDownDelay` | Promoted |
+| Paused | as it was | the pause ends, or the hand `promote` is there | what it was |
+| any of these | 0 | a rule of `rejections.py` holds | RolledBack |
+
+The base keeps all its pods until Promoted: until then a return takes no start. What ends a rollout at once: a
+new spec (a new rollout begins, its candidate Pending until the old one has gone), the base's own spec
+(Promoted), `stopped`.
+"""
+
+from dataclasses import replace
+
+from tailbound.api.conditions import Reason
+from tailbound.api.names import ABORT_ANNOTATION, PROMOTE_ANNOTATION
+from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
+from tailbound.rollout import rest, steps, words
+from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.recreate import exchange
+from tailbound.rollout.rejections import rejection_of
+from tailbound.rollout.roles import Roles, roles
+from tailbound.rollout.situation import Flow, Rejection, Situation, Step
+from tailbound.rollout.weights import ALL, direct, flow, weight_of
+
+
+def begin(now: Situation) -> tuple[Roles, RolloutStatus | None]:
+    """Who is who, and the rollout between them: the stored one if it is between the same, else a new one."""
+    who = roles(now)
+    if who.candidate is None or who.base is None or now.stopped:
+        return who, None
+    stored = now.stored
+    over = {RolloutState.PROMOTED, RolloutState.ROLLED_BACK}
+    if (
+        stored is not None
+        and (stored.revision, stored.from_revision) == (who.candidate, who.base)
+        and stored.state not in over
+    ):
+        return who, stored
+    return who, RolloutStatus(
+        state=RolloutState.PENDING,
+        revision=who.candidate,
+        from_revision=who.base,
+        started_at=now.now,
+    )
+
+
+def advance(now: Situation, who: Roles, rollout: RolloutStatus | None, verdict: Verdict) -> Step:
+    """The next step; `who` and `rollout` come from `begin`."""
+    if now.stopped:
+        step = rest.stopped(now, who)
+    elif who.back is not None:
+        step = rest.returning(now, who.back)
+    elif rollout is None or who.base is None or who.candidate is None:
+        step = rest.serving(now, who)
+    else:
+        step = _roll(now, who, rollout, verdict)
+    return _complete(now, step)
+
+
+def _complete(now: Situation, step: Step) -> Step:
+    """What holds for every step: what was acted on is remembered, and what has the weight keeps its pods."""
+    fleet, target = dict(step.fleet), step.flow.target
+    if target is not None and target not in fleet:
+        fleet[target] = now.replicas
+    serves = now.ready(target) > 0 or not any(state.ready for state in now.revisions.values())
+    shrink = step.flow.settled and now.desired is not None and (serves or now.stopped or target is None)
+    rollout = step.rollout
+    if rollout is not None:
+        handled = now.hands.handled if step.handled is None else step.handled
+        rollout = rollout.model_copy(update={"handled": handled})
+    return replace(step, fleet=fleet, shrink=shrink, rollout=rollout)
+
+
+def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) -> Step:
+    candidate, hands = rollout.revision, now.hands
+    if hands.revision(ABORT_ANNOTATION) == candidate:
+        aborted = Rejection(candidate, Reason.ABORTED_BY_HAND, words.aborted(hands.by), hands.by)
+        step = _roll_back(now, who, rollout, aborted)
+        return replace(step, handled=hands.after(ABORT_ANNOTATION).handled)
+    if rollout.progress_at is not None:
+        rollout = steps.pods_counted(now, rollout)
+    rejected = rejection_of(now, rollout, verdict)
+    if rejected is not None:
+        return _roll_back(now, who, rollout, rejected)
+    if hands.revision(PROMOTE_ANNOTATION) == candidate:
+        hands = hands.after(PROMOTE_ANNOTATION)
+        rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
+    if now.spec.strategy is Strategy.RECREATE:
+        step = _recreate(now, rollout)
+    else:
+        step = _share(now, rollout, counting=verdict.counting)
+    step = steps.judge(now, steps.observed(now, step), verdict)
+    marking = replace(step.marking, retried=candidate if who.retried else None)
+    return replace(step, marking=marking, wake=steps.wake(now, step, verdict), handled=hands.handled)
+
+
+def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
+    """The candidate's pods and weight beside a base that keeps all its pods.
+
+    It gets its first requests only once they will be counted, unless somebody promotes it all the same.
+    """
+    base, candidate = rollout.from_revision, rollout.revision
+    without = flow(now, base, candidate, 0, ())
+    if not now.of(candidate).deployed and _others_linger(now, rollout, without):
+        waiting = words.told(rollout, RolloutState.PENDING, Reason.PENDING, words.pending(rollout))
+        return Step(without, waiting, base, candidate, {base: now.replicas}, shrink=False)
+    rollout = steps.pods_counted(now, rollout)
+    wanted, pods = steps.wanted(now, rollout)
+    unseen = not counting and rollout.weight == 0 and rollout.reason != Reason.PROMOTED_BY_HAND
+    share = 0 if unseen else steps.share(now, rollout, wanted, pods)
+    lost = share == 0 and rollout.weight > 0
+    progress_at = now.now if lost else rollout.progress_at
+    rollout = rollout.model_copy(update={"weight": share, "progress_at": progress_at})
+    where = flow(now, base, candidate, share, ())
+    alone = where.target == candidate and share < ALL
+    fleet = {base: now.replicas, candidate: now.replicas if alone else pods}
+    return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
+
+
+def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> bool:
+    """An earlier canary is there that a gateway may still send requests to."""
+    own = {rollout.revision, rollout.from_revision}
+    others = [name for name, state in now.revisions.items() if state.deployed and name not in own]
+    weighted = any(weight_of(now.traffic, name) for name in others)
+    return bool(others) and (weighted or not without.settled)
+
+
+def _recreate(now: Situation, rollout: RolloutStatus) -> Step:
+    """The base's pods end before those of the candidate start: there is no device for both."""
+    base, candidate = rollout.from_revision, rollout.revision
+    begun = now.of(candidate).deployed or (now.of(base).deployed and not now.of(base).replicas)
+    if not begun and steps.held(now, rollout):
+        where = flow(now, base, candidate, 0, ())
+        holding = rollout.model_copy(update={"state": RolloutState.STARTING})
+        return Step(where, holding, base, candidate, {base: now.replicas}, shrink=False)
+    clearing = exchange(now, candidate)
+    if clearing is not None:
+        where, fleet = clearing
+        waiting = words.told(rollout, RolloutState.PENDING, Reason.ROLLING_OUT, words.clearing(rollout))
+        return Step(where, waiting, base, candidate, fleet, shrink=False)
+    rollout = steps.pods_counted(now, rollout).model_copy(update={"weight": ALL})
+    fleet = {candidate: now.replicas} | ({base: 0} if now.of(base).deployed else {})
+    where = direct(now, candidate, {candidate: ALL})
+    return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
+
+
+def _roll_back(now: Situation, who: Roles, rollout: RolloutStatus, rejection: Rejection) -> Step:
+    """The candidate's weight goes to the base, and the candidate is not tried again until somebody asks."""
+    step = rest.without(now, who.base, frozenset({rollout.revision}))
+    ended = words.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
+    ended = ended.model_copy(update={"weight": 0, "progress_at": None})
+    marking = replace(step.marking, rejection=rejection)
+    return replace(step, rollout=ended, marking=marking, rejection=rejection)

@@ -1,0 +1,67 @@
+"""When a candidate is condemned. The first rule that holds:
+
+| what holds | reason |
+|---|---|
+| a container was restarted `restartLimit` times | what its pods are stuck at, or CrashLoop |
+| it had all requests, observed, and now not one ready endpoint | Lost |
+| no further pod got ready for `progressDeadline` | what its pods are stuck at, or DeadlineExceeded |
+| the evidence says so | Slow or Failing |
+| `maxStepTime` is over and `onInconclusive` is rollback | Inconclusive |
+
+They hold during pauses and manual waits as well. The hand `abort` comes before all of them.
+"""
+
+from collections.abc import Iterator
+
+from tailbound.api.conditions import Reason
+from tailbound.api.rollout import OnInconclusive, RolloutStatus, Strategy
+from tailbound.rollout import steps, words
+from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.situation import Rejection, Situation
+from tailbound.rollout.verdict import Measure, Outcome
+from tailbound.rollout.weights import ALL
+
+_WORDS = {Measure.LATENCY: Reason.SLOW, Measure.ERRORS: Reason.FAILING}
+
+
+def rejection_of(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Rejection | None:
+    """Why the candidate is rejected, if it is."""
+    return next(_rules(now, rollout, verdict), None)
+
+
+def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator[Rejection]:
+    name, spec = rollout.revision, now.spec
+    state = now.of(name)
+    trouble = state.trouble
+    if state.restarts >= spec.restart_limit:
+        reason = trouble.reason if trouble is not None else Reason.CRASH_LOOP
+        yield Rejection(name, reason, words.restarts(state.restarts, trouble))
+    all_of_it = rollout.weight == ALL and rollout.step_started_at is not None
+    if all_of_it and not state.ready and spec.strategy is not Strategy.RECREATE:
+        yield Rejection(name, Reason.LOST, words.lost())
+    overdue = (
+        rollout.progress_at is not None
+        and now.now >= rollout.progress_at + spec.progress_deadline.timedelta
+        and steps.short(now, rollout)
+    )
+    if overdue:
+        reason = trouble.reason if trouble is not None else Reason.DEADLINE_EXCEEDED
+        yield Rejection(name, reason, words.overdue(spec.progress_deadline, trouble))
+    for finding in verdict.findings:
+        if finding.outcome is Outcome.ROLL_BACK:
+            message = words.condemned(finding, verdict.counted(finding.objective.measure))
+            yield Rejection(name, _WORDS[finding.objective.measure], message)
+    if _inconclusive(now, rollout, verdict):
+        yield Rejection(name, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec))
+
+
+def _inconclusive(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> bool:
+    began = rollout.step_started_at
+    return (
+        now.spec.on_inconclusive is OnInconclusive.ROLLBACK
+        and began is not None
+        and not steps.is_last(now, rollout)
+        and not steps.paused(now, rollout)
+        and now.now >= began + now.spec.max_step_time.timedelta
+        and (verdict.unread_since is not None or not verdict.passes(now.now, now.timeout))
+    )

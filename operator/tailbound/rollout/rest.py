@@ -1,0 +1,148 @@
+"""Steps without a rollout: one revision serves, comes back, or nothing is to serve.
+
+| what holds | status.rollout |
+|---|---|
+| spec.stopped | the last one, if it is over |
+| an older revision comes back | Promoting the older one; then RolledBack |
+| the desired revision is the first | Starting; Promoted once it has all requests, observed |
+| the desired revision is the base | Promoted |
+| the desired revision was rejected | RolledBack |
+| there is no desired revision | as it was, without weight |
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from tailbound.api.conditions import Reason
+from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
+from tailbound.rollout import words
+from tailbound.rollout.recreate import exchange
+from tailbound.rollout.roles import Return, Roles, before
+from tailbound.rollout.situation import Marking, Situation, Step
+from tailbound.rollout.weights import ALL, direct, flow
+
+_OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
+
+
+def without(now: Situation, base: str | None, rejected: Collection[str] = ()) -> Step:
+    """The base has all requests as soon as it can take them."""
+    clearing = None
+    if base is not None and now.spec.strategy is Strategy.RECREATE and not now.ready(base):
+        clearing = exchange(now, base)
+    if clearing is not None:
+        return Step(clearing[0], None, base, None, clearing[1], shrink=False)
+    where = flow(now, base, None, 0, rejected)
+    fleet = {base: now.replicas} if base is not None else {}
+    step = Step(where, None, base, None, fleet, shrink=False)
+    unmarked = _serves(now, step, base) and now.stable != base and now.of(base).restorable
+    return replace(step, marking=Marking(base if unmarked else None))
+
+
+def _serves(now: Situation, step: Step, name: str | None) -> bool:
+    """It has all requests, and every gateway sends them to a ready endpoint of it."""
+    return step.flow.settled and name is not None and step.flow.target == name and now.ready(name) > 0
+
+
+def stopped(now: Situation, who: Roles) -> Step:
+    """Weight off first, observed, then no pods."""
+    where = direct(now, None, {})
+    names = [now.desired] if now.desired is not None else sorted(now.revisions)
+    fleet = {
+        name: 0 if where.settled else now.of(name).replicas
+        for name in names
+        if name == now.desired or (now.of(name).deployed and where.settled)
+    }
+    over = now.stored is not None and now.stored.state in _OVER
+    base = who.base if who.back is None else now.stable
+    return Step(where, now.stored if over else None, base, who.candidate, fleet, shrink=False)
+
+
+def serving(now: Situation, who: Roles) -> Step:
+    """No rollout is under way."""
+    base, desired = who.base, now.desired
+    if base is None:
+        return _first(now)
+    if desired is None:
+        stored = now.stored
+        idle = stored.model_copy(update={"weight": 0}) if stored and stored.state not in _OVER else stored
+        return replace(without(now, base), rollout=idle)
+    if desired == base:
+        return _promoted(now, without(now, base), desired)
+    rejection = now.of(desired).rejection
+    assert rejection is not None, "neither base nor candidate"
+    step = without(now, base, frozenset({desired}))
+    return replace(step, rollout=_rolled_back(now, desired, base), rejection=rejection)
+
+
+def _first(now: Situation) -> Step:
+    """There is nothing to return to: it serves as soon as it can, and nothing is judged."""
+    name = now.desired
+    step = without(now, name)
+    if name is None:
+        return replace(step, rollout=now.stored)
+    done = _serves(now, step, name)
+    stored, begun = now.stored, RolloutState.STARTING
+    if stored is None or (stored.revision, stored.from_revision, stored.state) != (name, "", begun):
+        stored = RolloutStatus(state=begun, revision=name, weight=ALL, started_at=now.now)
+        stored = words.told(stored, begun, Reason.STARTING, words.first(name))
+    if done:
+        stored = words.told(stored, RolloutState.PROMOTED, Reason.PROMOTED, words.serves(name))
+    stable, candidate = (name, None) if done else (None, name)
+    marking = Marking(name if done else None)
+    return replace(step, rollout=stored, stable=stable, candidate=candidate, marking=marking, promoted=done)
+
+
+def _promoted(now: Situation, step: Step, name: str) -> Step:
+    stored = now.stored
+    if stored is None or (stored.revision, stored.state) != (name, RolloutState.PROMOTED):
+        stored = RolloutStatus(state=RolloutState.PROMOTED, revision=name, weight=ALL)
+        stored = words.told(stored, RolloutState.PROMOTED, Reason.PROMOTED, words.serves(name))
+    lost = not now.ready(name) and before(now, stored.from_revision) is not None
+    since = (stored.progress_at or now.now) if lost else None
+    deadline = now.spec.progress_deadline.timedelta
+    wake = since + deadline - now.now if since is not None else None
+    serves = _serves(now, step, name)
+    return replace(
+        step,
+        rollout=stored.model_copy(update={"progress_at": since}),
+        marking=Marking(name if serves else None),
+        promoted=serves,
+        wake=wake,
+    )
+
+
+def _rolled_back(now: Situation, name: str, base: str) -> RolloutStatus:
+    stored, rejection = now.stored, now.of(name).rejection
+    assert rejection is not None, "called for a rejected revision"
+    if stored is not None and (stored.revision, stored.state) == (name, RolloutState.ROLLED_BACK):
+        return stored
+    ended = RolloutStatus(state=RolloutState.ROLLED_BACK, revision=name, from_revision=base)
+    return words.told(ended, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
+
+
+def returning(now: Situation, back: Return) -> Step:
+    """An older revision is scaled up, gets the weight, and then it is the stable one."""
+    step, rejection = without(now, back.to), back.rejection
+    if _serves(now, step, back.to):
+        ended = RolloutStatus(
+            state=RolloutState.ROLLED_BACK, revision=rejection.revision, from_revision=back.to
+        )
+        ended = words.told(ended, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
+        hands = now.hands.after(back.annotation) if back.annotation is not None else now.hands
+        return replace(
+            step,
+            rollout=ended,
+            marking=Marking(stable=back.to, rejection=rejection),
+            rejection=rejection,
+            handled=hands.handled,
+        )
+    stored, before_it = now.stored, now.stable or rejection.revision
+    begun = (RolloutState.PROMOTING, back.to, before_it, rejection.reason)
+    if stored is None or (stored.state, stored.revision, stored.from_revision, stored.reason) != begun:
+        stored = RolloutStatus(
+            state=RolloutState.PROMOTING, revision=back.to, from_revision=before_it, started_at=now.now
+        )
+    returns = words.told(
+        stored, RolloutState.PROMOTING, rejection.reason, words.returning(back.to, rejection)
+    )
+    return replace(step, rollout=returns, marking=Marking(), stable=now.stable, candidate=back.to)

@@ -1,0 +1,133 @@
+"""Which revision requests return to, and which one is on its way.
+
+The base (first row that fits):
+
+| what there is | base |
+|---|---|
+| somebody asks for a return to an older revision, or the promoted one is lost | that one |
+| a revision marked stable, and not rejected | that one |
+| another than the desired one has the weight, and ready endpoints | that one |
+| no weights are known, and another than the desired one has ready endpoints | the newest of them |
+| revisions that were promoted once, and not rejected since | the one promoted last |
+| nothing | none: the desired revision is the first |
+
+The candidate is the desired revision, unless it is the base, is to make way for an older one, or was
+rejected. A rejection counts only while there is a base.
+"""
+
+from dataclasses import dataclass
+
+from tailbound.api.conditions import Reason
+from tailbound.api.names import RETRY_ANNOTATION, ROLLBACK_ANNOTATION
+from tailbound.api.rollout import RolloutState
+from tailbound.rollout.situation import Rejection, Situation
+from tailbound.rollout.weights import current
+
+
+@dataclass(frozen=True)
+class Return:
+    """An older revision becomes the stable one again: scaled up first, then weight, then the rest goes."""
+
+    to: str
+    rejection: Rejection
+    """Of the desired revision, once the older one has taken over."""
+    annotation: str | None
+    """The hand that asked for it."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Who is who."""
+
+    base: str | None
+    candidate: str | None
+    back: Return | None = None
+    retried: bool = False
+    """The candidate was rejected, and somebody asks to try it again."""
+
+
+def roles(now: Situation) -> Roles:
+    """Who is who in this situation."""
+    back = _asked_for(now) or _lost(now)
+    if back is not None:
+        return Roles(base=back.to, candidate=None, back=back)
+    base, desired = _base(now), now.desired
+    if desired is None or desired == base:
+        return Roles(base, None)
+    state = now.of(desired)
+    if state.rejection is None or base is None:
+        return Roles(base, desired)
+    return Roles(base, desired, retried=True) if _retried(now, desired) else Roles(base, None)
+
+
+def _retried(now: Situation, name: str) -> bool:
+    """Whether a retry is asked for that was not acted on. The record remembers it: a status may be lost."""
+    value = now.hands.values.get(RETRY_ANNOTATION)
+    return value is not None and value.partition("/")[0] == name and value != now.of(name).retried
+
+
+def _base(now: Situation) -> str | None:
+    fit = {name: state for name, state in now.revisions.items() if state.rejection is None}
+    if now.stable in fit:
+        return now.stable
+    present = current(now, None)
+    others = {name: state for name, state in fit.items() if name != now.desired and state.ready}
+    if present in others:
+        return present
+    if now.traffic is None and others:
+        return max(others, key=lambda name: (others[name].number, name))
+    promoted = [
+        (state.promoted_at, name) for name, state in fit.items() if state.promoted_at and state.restorable
+    ]
+    return max(promoted)[1] if promoted else None
+
+
+def _asked_for(now: Situation) -> Return | None:
+    """The hand `rollback-to`. It names a revision that served once, or it is no return."""
+    to = now.hands.revision(ROLLBACK_ANNOTATION)
+    if to is None or now.desired is None or now.stopped or not _can_serve(now, to):
+        return None
+    message = f"somebody asked for a return to {to}"
+    rejection = Rejection(now.desired, Reason.ROLLED_BACK_BY_HAND, message, now.hands.by)
+    return Return(to, rejection, ROLLBACK_ANNOTATION)
+
+
+def _can_serve(now: Situation, name: str) -> bool:
+    state = now.of(name)
+    return name != now.desired and state.restorable and state.promoted_at is not None
+
+
+def _lost(now: Situation) -> Return | None:
+    """The promoted revision has had no ready endpoint for longer than its deadline: the one before serves.
+
+    Once that one has the weight, the lost one gets it back only by a `retry`.
+    """
+    stored, stable = now.stored, now.stable
+    if stored is None or stable is None or stable != now.desired or now.stopped:
+        return None
+    to = stored.revision if stored.state is RolloutState.PROMOTING else before(now, stored.from_revision)
+    if to is None or not _can_serve(now, to):
+        return None
+    gone = f"none of its endpoints has been ready for {now.spec.progress_deadline}"
+    back = Return(to, Rejection(stable, Reason.LOST, gone), None)
+    if stored.state is RolloutState.PROMOTING:
+        taken_over = stored.reason == Reason.LOST and current(now, None) == to and now.ready(to) > 0
+        return back if taken_over or (stored.reason == Reason.LOST and not now.ready(stable)) else None
+    overdue = (
+        stored.state is RolloutState.PROMOTED
+        and stored.progress_at is not None
+        and now.now >= stored.progress_at + now.spec.progress_deadline.timedelta
+    )
+    return back if overdue and not now.ready(stable) else None
+
+
+def before(now: Situation, before: str) -> str | None:
+    """The revision that served before the stable one, or else the one promoted last of all others."""
+    if before and _can_serve(now, before) and now.of(before).rejection is None:
+        return before
+    promoted = [
+        (state.promoted_at, name)
+        for name, state in now.revisions.items()
+        if state.promoted_at and state.rejection is None and _can_serve(now, name)
+    ]
+    return max(promoted)[1] if promoted else None

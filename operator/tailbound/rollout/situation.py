@@ -1,0 +1,141 @@
+"""What a step of a rollout rests on, and what it decides. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tailbound.api.conditions import Reason
+from tailbound.api.rollout import RolloutSpec, RolloutStatus
+from tailbound.api.traffic import TrafficStatus
+from tailbound.rollout.hands import Hands
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What pods are stuck at."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Why a revision is not tried again until somebody asks for it."""
+
+    revision: str
+    reason: str
+    message: str
+    by: str | None = None
+    """The user whose hand it was, where that is known."""
+
+
+@dataclass(frozen=True)
+class RevisionState:
+    """One revision as far as a rollout is concerned."""
+
+    number: int = 0
+    restorable: bool = True
+    """Its record can be read, so that its children can be made."""
+    deployed: bool = False
+    replicas: int = 0
+    """As its Deployment is written."""
+    pods: int = 0
+    """Those that are ending included."""
+    ready: int = 0
+    """Ready endpoints."""
+    restarts: int = 0
+    """Most of any container of any pod."""
+    trouble: Trouble | None = None
+    promoted_at: str | None = None
+    rejection: Rejection | None = None
+    retried: str | None = None
+    """The value of the `retry` annotation that was last acted on."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that one step rests on, but for the verdict."""
+
+    desired: str | None
+    """The revision of the spec as it is; None while there is none and none can be made."""
+    stable: str | None
+    """The revision that is marked as the last that was fully promoted."""
+    revisions: Mapping[str, RevisionState]
+    replicas: int
+    """Of the revision that serves."""
+    stopped: bool
+    traffic: TrafficStatus | None
+    acknowledged: bool
+    """Every Ready gateway has applied `traffic`, and there is at least one."""
+    first_generation: int
+    """Generation of a `traffic` that is written where none is stored."""
+    spec: RolloutSpec
+    stored: RolloutStatus | None
+    hands: Hands
+    judged: bool
+    """There is an objective to judge by."""
+    timeout: timedelta
+    """Of one request."""
+    now: datetime
+
+    def of(self, name: str | None) -> RevisionState:
+        """The state of a revision; that of one that does not exist is all zeros."""
+        return self.revisions.get(name or "", RevisionState())
+
+    def ready(self, name: str | None) -> int:
+        """Ready endpoints of a revision."""
+        return self.of(name).ready
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Where the requests go."""
+
+    traffic: TrafficStatus | None
+    """status.traffic as it should be; None if there never was anything to serve."""
+    target: str | None
+    """The revision that gets all requests, or all but the candidate's share."""
+    settled: bool
+    """The weights are where they should be, and every gateway has acknowledged them."""
+
+
+@dataclass(frozen=True)
+class Marking:
+    """What is to be remembered on ControllerRevisions."""
+
+    stable: str | None = None
+    """The revision that is the stable one from now on; all others are not."""
+    promoted_by: str | None = None
+    rejection: Rejection | None = None
+    retried: str | None = None
+    """The revision whose rejection is forgotten, because the `retry` annotation asks for it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decision. Deciding again on what came of it ends at a fixed point."""
+
+    flow: Flow
+    rollout: RolloutStatus | None
+    """status.rollout, without findings and evidence."""
+    stable: str | None
+    """The revision that requests return to."""
+    candidate: str | None
+    """The revision that is on its way to take over."""
+    fleet: Mapping[str, int]
+    """Pods of each revision that is to exist."""
+    shrink: bool
+    """Revisions outside the fleet may be taken away."""
+    marking: Marking = field(default_factory=Marking)
+    promoted: bool = False
+    """The desired revision is the stable one, and has all requests, observed."""
+    rejection: Rejection | None = None
+    """Why the desired revision does not serve, if it was rejected."""
+    poll: bool = False
+    """Counters of both revisions are wanted."""
+    next_step: bool = False
+    """The evidence for passing starts again."""
+    wake: timedelta | None = None
+    """Look again after this time."""
+    handled: tuple[str, ...] | None = None
+    """Annotations that were acted on, if this step acted on one."""

@@ -1,0 +1,263 @@
+"""The steps of a rollout: how many pods and which weight each needs, and when the next one begins.
+
+What a step with a weight below 100 does, once every gateway was seen to apply that weight (first row that
+fits):
+
+| what holds | outcome |
+|---|---|
+| the annotation `pause` names the candidate | Paused: the weight stays |
+| a gateway's counters are missing for longer than `dataTimeout` | Paused, NoData |
+| they are missing | waits: no data is no verdict |
+| `minStepTime` is over; nothing to judge by, or passed for the time that a request may take | next step |
+| `maxStepTime` is over | `onInconclusive`: Paused (a later pass still counts), next step, or rolled back |
+| the stable revision is as bad | waits, SharedBreach |
+| otherwise | waits |
+
+Behind the last step, `promotion: manual` waits (Paused, AwaitingPromotion) for the hand `promote`; blueGreen
+and recreate have no step before it.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from math import ceil
+
+from tailbound.api.conditions import Reason
+from tailbound.api.rollout import OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
+from tailbound.rollout import words
+from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.situation import Marking, Situation, Step
+from tailbound.rollout.verdict import Outcome
+from tailbound.rollout.weights import ALL
+
+
+def level(now: Situation, rollout: RolloutStatus) -> int:
+    """The weight of the present step."""
+    weights = now.spec.weights
+    return weights[rollout.step] if rollout.step < len(weights) else ALL
+
+
+def is_last(now: Situation, rollout: RolloutStatus) -> bool:
+    """The present step is the one with all requests."""
+    return rollout.step >= len(now.spec.weights)
+
+
+def awaiting(now: Situation, rollout: RolloutStatus) -> bool:
+    """Everything is passed, and somebody has to promote it."""
+    manual = now.spec.promotion is Promotion.MANUAL
+    return manual and is_last(now, rollout) and rollout.state is not RolloutState.PROMOTING
+
+
+def paused(now: Situation, rollout: RolloutStatus) -> bool:
+    """Somebody holds the weight as it is. To promote by hand is the later word."""
+    return now.hands.pauses(rollout.revision) and rollout.reason != Reason.PROMOTED_BY_HAND
+
+
+def held(now: Situation, rollout: RolloutStatus) -> bool:
+    """The candidate gets no more than it has."""
+    return paused(now, rollout) or awaiting(now, rollout)
+
+
+def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> RolloutStatus:
+    """The rollout on its last step, which no manual promotion holds up any more."""
+    same = is_last(now, rollout) and rollout.weight == ALL
+    return rollout.model_copy(
+        update={
+            "state": RolloutState.PROMOTING,
+            "reason": reason,
+            "step": len(now.spec.weights),
+            "step_started_at": rollout.step_started_at if same else None,
+            "progress_at": now.now,
+        }
+    )
+
+
+def pods_for(now: Situation, weight: int) -> int:
+    """Pods that a candidate needs for its weight."""
+    return max(1, ceil(now.replicas * weight / ALL))
+
+
+def wanted(now: Situation, rollout: RolloutStatus) -> tuple[int, int]:
+    """The weight that the candidate should have, and the pods that it should have.
+
+    A candidate that awaits its promotion keeps the last step's weight; without steps it has all its pods, so
+    that the switch takes no start.
+    """
+    weights, present = now.spec.weights, level(now, rollout)
+    if awaiting(now, rollout):
+        return (weights[-1], pods_for(now, weights[-1])) if weights else (0, now.replicas)
+    if paused(now, rollout) and rollout.step_started_at is None:
+        return rollout.weight, pods_for(now, present)
+    return present, pods_for(now, present)
+
+
+def share(now: Situation, rollout: RolloutStatus, weight: int, pods: int) -> int:
+    """The weight that the candidate's ready endpoints can carry now.
+
+    | ready endpoints | it has that weight already | share |
+    |---|---|---|
+    | none | any | 0 |
+    | all that it needs | any | the weight |
+    | some | yes | the weight |
+    | some | no | what it had, at most the weight |
+    """
+    ready = now.ready(rollout.revision)
+    if ready == 0:
+        return 0
+    return weight if ready >= pods or rollout.weight == weight else min(rollout.weight, weight)
+
+
+def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
+    """With the time of the last progress: the first pod is wanted, or more are ready than ever."""
+    ready = now.ready(rollout.revision)
+    if rollout.state is RolloutState.PENDING or rollout.progress_at is None:
+        begun = {"state": RolloutState.STARTING, "progress_at": now.now, "high_water": ready}
+        return rollout.model_copy(update=begun)
+    if ready > rollout.high_water:
+        return rollout.model_copy(update={"progress_at": now.now, "high_water": ready})
+    return rollout
+
+
+def short(now: Situation, rollout: RolloutStatus) -> bool:
+    """Pods are missing without which the rollout cannot go on."""
+    weight, pods = wanted(now, rollout)
+    ready = now.ready(rollout.revision)
+    if now.spec.strategy is Strategy.RECREATE:
+        return ready == 0
+    return ready < pods and (rollout.weight != weight or weight == 0)
+
+
+def observed(now: Situation, step: Step) -> Step:
+    """With the time at which every gateway was first seen to apply the step's weight."""
+    rollout = step.rollout
+    if (
+        rollout is None
+        or rollout.state is RolloutState.PENDING
+        or rollout.step_started_at is not None
+        or not step.flow.settled
+        or rollout.weight != level(now, rollout)
+        or not now.ready(rollout.revision)
+    ):
+        return step
+    return replace(step, rollout=rollout.model_copy(update={"step_started_at": now.now}))
+
+
+def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
+    """The state, in words, and the next step if this one is over."""
+    rollout = step.rollout
+    if rollout is None or rollout.state is RolloutState.PENDING:
+        return step
+    if held(now, rollout):
+        return _held(now, step, rollout)
+    if rollout.weight < ALL and _without_data(now, verdict) and rollout.reason != Reason.PROMOTED_BY_HAND:
+        return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict))
+    if is_last(now, rollout):
+        return _promoting(now, step, rollout)
+    return _at_a_step(now, step, rollout, verdict)
+
+
+def _at_a_step(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
+    if rollout.weight == 0:
+        return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
+    if rollout.step_started_at is None:
+        message = words.applying(rollout, level(now, rollout))
+        return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
+    return _analysing(now, step, rollout, verdict)
+
+
+def _without_data(now: Situation, verdict: Verdict) -> bool:
+    """Counters are missing for too long."""
+    timeout = now.spec.analysis.data_timeout.timedelta
+    return verdict.unread_since is not None and now.now >= verdict.unread_since + timeout
+
+
+def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
+    if paused(now, rollout):
+        return _told(step, RolloutState.PAUSED, Reason.PAUSED, words.paused(rollout))
+    if short(now, rollout) and now.spec.strategy is not Strategy.RECREATE:
+        return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
+    return _told(step, RolloutState.PAUSED, Reason.AWAITING_PROMOTION, words.awaiting(rollout))
+
+
+def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
+    assert rollout.step_started_at is not None
+    elapsed, spec = now.now - rollout.step_started_at, now.spec
+    if elapsed >= spec.min_step_time.timedelta and verdict.passes(now.now, now.timeout):
+        return _next(now, step, rollout)
+    if elapsed >= spec.max_step_time.timedelta:
+        if spec.on_inconclusive is OnInconclusive.PROMOTE and verdict.outcome is not Outcome.HOLD:
+            return _next(now, step, rollout)
+        return _told(step, RolloutState.PAUSED, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec))
+    if verdict.outcome is Outcome.HOLD:
+        return _told(step, RolloutState.ANALYSING, Reason.SHARED_BREACH, words.shared(rollout))
+    message = words.analysing(rollout, len(spec.weights))
+    return _told(step, RolloutState.ANALYSING, Reason.ANALYSING, message)
+
+
+def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
+    following = rollout.model_copy(
+        update={"step": rollout.step + 1, "step_started_at": None, "progress_at": now.now}
+    )
+    state, reason = RolloutState.ANALYSING, Reason.ROLLING_OUT
+    message = words.passed(rollout, level(now, following))
+    if is_last(now, following):
+        if now.spec.promotion is Promotion.MANUAL:
+            state, reason, message = RolloutState.PAUSED, Reason.AWAITING_PROMOTION, words.awaiting(rollout)
+        else:
+            state = RolloutState.PROMOTING
+    return replace(step, rollout=words.told(following, state, reason, message), next_step=True)
+
+
+def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
+    """All requests: as soon as all pods are ready; promoted when the old ones have been kept long enough."""
+    by_hand = rollout.reason == Reason.PROMOTED_BY_HAND
+    reason = Reason.PROMOTED_BY_HAND if by_hand else Reason.ROLLING_OUT
+    if rollout.weight < ALL:
+        begun = rollout.state is RolloutState.PROMOTING
+        state = RolloutState.PROMOTING if begun else RolloutState.STARTING
+        return _told(step, state, reason if begun else Reason.STARTING, words.starting(rollout))
+    if rollout.step_started_at is None:
+        applying = words.applying(rollout, ALL)
+        return _told(step, RolloutState.PROMOTING, reason, applying)
+    delay = now.spec.scale_down_delay
+    ready = now.ready(rollout.revision) > 0
+    if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled or not ready:
+        return _told(step, RolloutState.PROMOTING, reason, words.promoting(rollout, delay))
+    done = words.told(
+        rollout, RolloutState.PROMOTED, reason if by_hand else Reason.PROMOTED, words.promoted(rollout)
+    )
+    return replace(
+        step,
+        rollout=done.model_copy(update={"progress_at": None}),
+        stable=rollout.revision,
+        candidate=None,
+        fleet={rollout.revision: now.replicas},
+        marking=Marking(stable=rollout.revision, promoted_by=now.hands.by if by_hand else None),
+        promoted=True,
+        poll=False,
+    )
+
+
+def _told(step: Step, state: RolloutState, reason: Reason, message: str) -> Step:
+    assert step.rollout is not None
+    return replace(step, rollout=words.told(step.rollout, state, reason, message))
+
+
+def wake(now: Situation, step: Step, verdict: Verdict) -> timedelta | None:
+    """When the next time limit passes."""
+    rollout, spec = step.rollout, now.spec
+    if rollout is None or rollout.state in (RolloutState.PENDING, RolloutState.PROMOTED):
+        return None
+    limits = []
+    if rollout.progress_at is not None and short(now, rollout):
+        limits.append(rollout.progress_at + spec.progress_deadline.timedelta)
+    began = rollout.step_started_at
+    if began is not None and is_last(now, rollout):
+        limits.append(began + spec.scale_down_delay.timedelta)
+    elif began is not None:
+        limits += [began + spec.min_step_time.timedelta, began + spec.max_step_time.timedelta]
+        if verdict.passed_at is not None:
+            limits.append(verdict.passed_at + now.timeout)
+    if verdict.unread_since is not None:
+        limits.append(verdict.unread_since + spec.analysis.data_timeout.timedelta)
+    ahead = [limit - now.now for limit in limits if limit > now.now]
+    return min(ahead, default=None)

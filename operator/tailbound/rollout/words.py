@@ -1,0 +1,153 @@
+"""What is said about a rollout. No count or time that changes by itself: an idle service writes nothing."""
+
+from tailbound.api.quantities import Duration
+from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
+from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.evidence import Tally
+from tailbound.rollout.situation import Rejection, Trouble
+from tailbound.rollout.verdict import Finding, Measure
+
+_BAD = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
+
+
+def told(rollout: RolloutStatus, state: RolloutState, reason: str, message: str) -> RolloutStatus:
+    """The rollout in this state, and why."""
+    return rollout.model_copy(update={"state": state, "reason": reason, "message": message})
+
+
+def pending(rollout: RolloutStatus) -> str:
+    """Another canary is still there."""
+    return (
+        f"{rollout.revision} starts once no gateway sends requests to the revision that it takes the place of"
+    )
+
+
+def clearing(rollout: RolloutStatus) -> str:
+    """The old pods go first."""
+    return f"{rollout.revision} starts once the pods of {rollout.from_revision} have ended"
+
+
+def starting(rollout: RolloutStatus) -> str:
+    """Pods are missing."""
+    return f"{rollout.revision} is starting; {rollout.from_revision} still serves"
+
+
+def applying(rollout: RolloutStatus, weight: int) -> str:
+    """A weight is on its way."""
+    return f"{rollout.revision} is to get {weight} percent of the requests; the gateways have to apply it"
+
+
+def analysing(rollout: RolloutStatus, steps: int) -> str:
+    """No verdict yet."""
+    step = f"step {rollout.step + 1} of {steps}"
+    return f"{rollout.revision} gets {rollout.weight} percent of the requests, {step}"
+
+
+def passed(rollout: RolloutStatus, weight: int) -> str:
+    """The next step begins."""
+    return (
+        f"{rollout.revision} passed with {rollout.weight} percent of the requests; {weight} percent is next"
+    )
+
+
+def shared(rollout: RolloutStatus) -> str:
+    """Both are bad."""
+    return (
+        f"{rollout.revision} breaches the SLA, and {rollout.from_revision} no less: a cause that both share. "
+        "The rollout holds until it is over"
+    )
+
+
+def paused(rollout: RolloutStatus) -> str:
+    """By hand."""
+    return (
+        f"the annotation tailbound.dev/pause keeps {rollout.revision} at {rollout.weight} percent of the "
+        "requests; remove it to go on"
+    )
+
+
+def awaiting(rollout: RolloutStatus) -> str:
+    """Manual promotion."""
+    return f"{rollout.revision} is good to go and spec.rollout.promotion is manual: promote or abort it"
+
+
+def no_data(verdict: Verdict) -> str:
+    """Missing counters."""
+    return f"there is no verdict without counters: {verdict.unread_why}"
+
+
+def inconclusive(rollout: RolloutStatus, spec: RolloutSpec) -> str:
+    """The step took too long."""
+    return (
+        f"{rollout.revision} got {rollout.weight} percent of the requests for {spec.max_step_time} without a "
+        "verdict: promote it, abort it, or send more requests"
+    )
+
+
+def promoting(rollout: RolloutStatus, delay: Duration) -> str:
+    """All requests, and a way back."""
+    return (
+        f"{rollout.revision} gets all requests; the pods of {rollout.from_revision} are kept for {delay} for "
+        "an instant return"
+    )
+
+
+def promoted(rollout: RolloutStatus) -> str:
+    """Done."""
+    return f"{rollout.revision} has taken over from {rollout.from_revision}"
+
+
+def first(name: str) -> str:
+    """The first one."""
+    return f"{name} is starting; it is the first revision and serves as soon as it can"
+
+
+def serves(name: str) -> str:
+    """At rest."""
+    return f"{name} has all requests"
+
+
+def returning(name: str, rejection: Rejection) -> str:
+    """An older one comes back."""
+    return f"{name} is to serve again instead of {rejection.revision}: {rejection.message}"
+
+
+def aborted(by: str | None) -> str:
+    """By hand."""
+    return f"it was aborted by {by or 'hand'}"
+
+
+def restarts(count: int, trouble: Trouble | None) -> str:
+    """Crashing."""
+    return f"a container was restarted {count} times" + _because(trouble)
+
+
+def lost() -> str:
+    """Dead with all requests."""
+    return "it had all requests, and none of its endpoints was ready any more"
+
+
+def overdue(deadline: Duration, trouble: Trouble | None) -> str:
+    """Not ready in time."""
+    return f"no further pod got ready within {deadline}" + _because(trouble)
+
+
+def condemned(finding: Finding, counted: Tally) -> str:
+    """The evidence against it."""
+    limits = finding.limits
+    tests = (
+        ("beyond the SLA", finding.absolute, limits.absolute),
+        ("beyond the SLA since a later step", finding.late, limits.late),
+        ("worse than stable", finding.relative, limits.relative),
+    )
+    numbers = ", ".join(
+        f"{what} {value:.1f} of {limit:.1f}" for what, value, limit in tests if value >= limit
+    )
+    return (
+        f"{counted.bad:g} of {counted.judged:g} requests were {_BAD[finding.objective.measure]}, and the SLA "
+        f"allows {finding.objective.allowed:.4g} of all (evidence: {numbers})"
+    )
+
+
+def _because(trouble: Trouble | None) -> str:
+    return f": {trouble.message}" if trouble is not None else ""

@@ -1,0 +1,243 @@
+"""Who may act on a rollout and who may change a spec, on a real API server with the chart's own policy."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tailbound.api.names import HANDS, HANDS_BY_ANNOTATION, PAUSE_ANNOTATION, PROMOTE_ANNOTATION
+
+from e2e.cluster import ControlPlane, binaries
+from e2e.cluster.processes import wait_for
+from tests.api_cases import SHA256
+from tests.integration.chart.helm import NAMESPACE, helm, named, of_kind, template
+
+SPEC = {"model": {"uri": "https://models.example.com/churn.onnx", "format": "onnx", "sha256": SHA256}}
+WAIT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody with a kubeconfig."""
+
+    name: str
+    kubeconfig: Path
+
+    def kubectl(self, *arguments: str, document: Any = None) -> str:
+        """What kubectl says, refusals included."""
+        result = subprocess.run(
+            [
+                binaries.program("kubectl"),
+                *("--kubeconfig", self.kubeconfig, "--namespace", "risk"),
+                *arguments,
+            ],
+            input=None if document is None else json.dumps(document),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return result.stdout + result.stderr
+
+    def annotate(self, name: str, *changes: str) -> str:
+        return self.kubectl("annotate", "--overwrite", "inferenceservice", name, *changes)
+
+    def patch(self, name: str, patch: Any, *arguments: str) -> str:
+        return self.kubectl(
+            "patch", "inferenceservice", name, "--type=merge", f"--patch={json.dumps(patch)}", *arguments
+        )
+
+    def create(self, name: str, annotations: dict[str, str] | None = None) -> str:
+        metadata = {"name": name, "namespace": "risk", "annotations": annotations or {}}
+        document = {
+            "apiVersion": "tailbound.dev/v1alpha1",
+            "kind": "InferenceService",
+            "metadata": metadata,
+            "spec": SPEC,
+        }
+        return self.kubectl("create", "--filename=-", document=document)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The API server with the chart, and the users."""
+
+    plane: ControlPlane
+    pipeline: User
+    editor: User
+    writer: User
+    admin: User
+    operator: User
+
+    def annotations(self, name: str) -> dict[str, str]:
+        text = self.plane.kubectl("get", "inferenceservice", name, "--namespace=risk", "--output=json")
+        found: dict[str, str] = json.loads(text)["metadata"].get("annotations", {})
+        return found
+
+    def stamps(self) -> bool:
+        """Whether the API server tells who acts."""
+        self.admin.create("stamp", {PROMOTE_ANNOTATION: "stamp-r1-a"})
+        try:
+            return HANDS_BY_ANNOTATION in self.annotations("stamp")
+        finally:
+            self.admin.kubectl("delete", "inferenceservice", "stamp")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("admission")
+    with ControlPlane.start(directory) as plane:
+        for namespace in (NAMESPACE, "risk"):
+            plane.kubectl("create", "namespace", namespace)
+        helm(
+            *("install", "tailbound", "charts/tailbound", "--set", "image.registry=localhost"),
+            *("--namespace", NAMESPACE, "--kubeconfig", plane.kubeconfig),
+        )
+        plane.kubectl("wait", "--for=condition=Established", "crd/inferenceservices.tailbound.dev")
+        plane.kubectl(
+            *("create", "role", "writer", "--namespace=risk", "--resource=inferenceservices.tailbound.dev"),
+            "--verb=get,list,watch,create,update,patch,delete",
+        )
+        # Nothing aggregates roles here: what the built-in role edit would get is bound itself.
+        for user, role in (
+            ("pipeline", "clusterrole=tailbound-promoter"),
+            ("editor", "clusterrole=tailbound-edit"),
+            ("editor", "clusterrole=tailbound-view"),
+            ("writer", "role=writer"),
+        ):
+            plane.kubectl(
+                *("create", "rolebinding", f"{user}-{role.partition('=')[2]}", "--namespace=risk"),
+                *(f"--user={user}", f"--{role}"),
+            )
+        plane.kubectl("create", "clusterrolebinding", "admin", "--clusterrole=cluster-admin", "--user=admin")
+        users = {
+            user: User(user, plane.kubeconfig_for(user)) for user in ("pipeline", "editor", "writer", "admin")
+        }
+        account = plane.kubeconfig_for_service_account(NAMESPACE, "tailbound-operator")
+        made = Cluster(plane, operator=User("operator", account), **users)
+        # A policy comes into force a little after it was written.
+        wait_for("the policy", lambda: "edit-spec" in made.writer.create("probe"), WAIT_SECONDS)
+        wait_for("actors to be stamped", made.stamps, WAIT_SECONDS)
+        yield made
+
+
+@pytest.fixture
+def service(cluster: Cluster) -> Iterator[str]:
+    assert "created" in cluster.editor.create("churn")
+    yield "churn"
+    cluster.admin.kubectl("delete", "inferenceservice", "churn")
+
+
+def no_verb(user: str, verb: str) -> str:
+    return (
+        f"the verb {verb} on inferenceservices.tailbound.dev, and {user} does not have it in namespace risk"
+    )
+
+
+@pytest.mark.parametrize("hand", HANDS)
+def test_a_pipeline_may_promote_and_not_edit(cluster: Cluster, service: str, hand: str) -> None:
+    assert "annotated" in cluster.pipeline.annotate(service, f"{hand}=churn-r2-b")
+    assert cluster.annotations(service) == {hand: "churn-r2-b", HANDS_BY_ANNOTATION: "pipeline"}
+    for change in ({"stopped": True}, {"model": {"sha256": "0" * 64}}, {"rollout": {"strategy": "canary"}}):
+        assert no_verb("pipeline", "edit-spec") in cluster.pipeline.patch(service, {"spec": change})
+
+
+@pytest.mark.parametrize("hand", HANDS)
+def test_who_may_only_write_objects_may_neither_act_nor_edit(
+    cluster: Cluster, service: str, hand: str
+) -> None:
+    assert no_verb("writer", "promote") in cluster.writer.annotate(service, f"{hand}=churn-r2-b")
+    assert no_verb("writer", "edit-spec") in cluster.writer.patch(service, {"spec": {"stopped": True}})
+    assert cluster.annotations(service) == {}
+    assert "annotated" in cluster.writer.annotate(service, "example.com/note=x")
+
+
+def test_who_may_only_write_objects_cannot_act_by_way_of_a_new_one(cluster: Cluster) -> None:
+    assert no_verb("writer", "edit-spec") in cluster.writer.create("other")
+    answer = cluster.writer.create("other", {PROMOTE_ANNOTATION: "other-r1-a"})
+    assert no_verb("writer", "promote") in answer
+
+
+def test_taking_a_pause_away_needs_the_verb_too(cluster: Cluster, service: str) -> None:
+    assert "annotated" in cluster.editor.annotate(service, f"{PAUSE_ANNOTATION}=churn-r2-b")
+    assert no_verb("writer", "promote") in cluster.writer.annotate(service, f"{PAUSE_ANNOTATION}-")
+    assert "annotated" in cluster.pipeline.annotate(service, f"{PAUSE_ANNOTATION}-")
+    assert cluster.annotations(service) == {HANDS_BY_ANNOTATION: "pipeline"}
+
+
+@pytest.mark.parametrize("user", ["editor", "admin"])
+def test_editors_and_administrators_may_do_both(cluster: Cluster, service: str, user: str) -> None:
+    somebody: User = getattr(cluster, user)
+    assert "patched" in somebody.patch(service, {"spec": {"stopped": True}})
+    assert "annotated" in somebody.annotate(service, f"{PROMOTE_ANNOTATION}=churn-r2-b")
+    assert cluster.annotations(service)[HANDS_BY_ANNOTATION] == user
+
+
+def test_nobody_signs_for_somebody_else(cluster: Cluster, service: str) -> None:
+    signed = (f"{PROMOTE_ANNOTATION}=churn-r2-b", f"{HANDS_BY_ANNOTATION}=admin")
+    assert "annotated" in cluster.pipeline.annotate(service, *signed)
+    assert cluster.annotations(service)[HANDS_BY_ANNOTATION] == "pipeline"
+    for user in (cluster.writer, cluster.editor):
+        user.annotate(service, f"{HANDS_BY_ANNOTATION}={user.name}")
+        user.annotate(service, f"{HANDS_BY_ANNOTATION}-")
+        assert cluster.annotations(service)[HANDS_BY_ANNOTATION] == "pipeline"
+
+
+def test_without_the_stamp_an_actor_is_told_truthfully_or_not_at_all(cluster: Cluster, service: str) -> None:
+    """As on clusters that are too old for it."""
+    kind, name = "mutatingadmissionpolicybinding", "tailbound-hands-by"
+    binding = json.loads(cluster.plane.kubectl("get", kind, name, "--output=json"))
+    cluster.plane.kubectl("delete", kind, name)
+    try:
+        wait_for("no more stamps", lambda: not cluster.stamps(), WAIT_SECONDS)
+        hand = f"{PROMOTE_ANNOTATION}=churn-r2-b"
+        answer = cluster.pipeline.annotate(service, hand, f"{HANDS_BY_ANNOTATION}=admin")
+        assert "hands-by is 'admin', which is not the user who acts: remove this annotation" in answer
+        assert "annotated" in cluster.pipeline.annotate(service, hand, f"{HANDS_BY_ANNOTATION}=pipeline")
+        assert "not the user who acts" in cluster.editor.annotate(service, f"{PAUSE_ANNOTATION}=churn-r2-b")
+    finally:
+        fresh = {**binding, "metadata": {"name": name, "labels": binding["metadata"]["labels"]}}
+        cluster.plane.kubectl("create", "--filename=-", input=json.dumps(fresh))
+        wait_for("stamps again", cluster.stamps, WAIT_SECONDS)
+
+
+def test_the_operator_writes_its_status(cluster: Cluster, service: str) -> None:
+    document = {
+        "apiVersion": "tailbound.dev/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": service, "namespace": "risk"},
+        "status": {"observedGeneration": 1},
+    }
+    answer = cluster.operator.kubectl(
+        "apply", "--server-side", "--subresource=status", "--filename=-", document=document
+    )
+    assert "serverside-applied" in answer
+
+
+def test_scaling_needs_no_right_to_edit(cluster: Cluster, service: str) -> None:
+    """Autoscalers have /scale and nothing else."""
+    cluster.plane.kubectl(
+        *("create", "role", "scaler", "--namespace=risk", "--verb=get,update,patch"),
+        "--resource=inferenceservices.tailbound.dev/scale,inferenceservices.tailbound.dev",
+    )
+    cluster.plane.kubectl(
+        "create", "rolebinding", "scaler", "--namespace=risk", "--role=scaler", "--user=scaler"
+    )
+    scaler = User("scaler", cluster.plane.kubeconfig_for("scaler"))
+    assert "scaled" in scaler.kubectl("scale", "inferenceservice", service, "--replicas=3")
+
+
+def test_an_older_cluster_gets_no_stamp_and_the_same_verbs() -> None:
+    """Helm without a cluster knows of no kind that is not stable everywhere."""
+    objects = template()
+    assert of_kind(objects, "MutatingAdmissionPolicy") == []
+    assert named(objects, "ValidatingAdmissionPolicy", "tailbound-hands")
+
+
+def test_the_policy_can_be_left_out() -> None:
+    objects = template("admission.enabled=false")
+    assert [each for each in objects if "AdmissionPolicy" in each["kind"]] == []
+    assert "tailbound-promoter" not in {each["metadata"]["name"] for each in objects}

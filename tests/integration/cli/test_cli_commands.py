@@ -1,0 +1,248 @@
+"""The commands on a real API server, with statuses as the operator writes them."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tailbound.cli.cluster import Cluster
+from tailbound.cli.command import main
+
+from e2e.cluster import ControlPlane, binaries
+from tests.integration.api.conftest import Api, all_crds
+from tests.unit.cli.cli_objects import HISTORY, R1, R2, R3, service
+
+NAMESPACE = "risk"
+REVISIONS = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Api:
+    made = Api(control_plane.kubeconfig)
+    for crd in all_crds():
+        made.install(crd)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    assert made.request("POST", "/api/v1/namespaces", namespace).code in (201, 409)
+    return made
+
+
+def written(raw: dict[str, Any]) -> dict[str, Any]:
+    """As somebody would create it."""
+    metadata = {key: raw["metadata"][key] for key in ("name", "namespace", "annotations")}
+    return {**raw, "metadata": metadata}
+
+
+def set_status(api: Api, raw: dict[str, Any]) -> None:
+    """As the operator would write it, for the generation that there is."""
+    body = json.loads(json.dumps({"status": raw["status"]}))
+    for each in body["status"]["conditions"]:
+        each["observedGeneration"] = 1
+    answer = api.patch(written(raw), body, "/status")
+    assert answer.code == 200, answer.body
+
+
+@pytest.fixture
+def churn(api: Api) -> Iterator[Api]:
+    """The service in the middle of a rollout."""
+    raw = service()
+    assert api.create(written(raw)).code == 201
+    set_status(api, raw)
+    for revision in HISTORY:
+        assert api.request("POST", REVISIONS, revision).code == 201
+    yield api
+    api.request("DELETE", f"/apis/tailbound.dev/v1alpha1/namespaces/{NAMESPACE}/inferenceservices/churn")
+    api.request("DELETE", REVISIONS)
+
+
+@pytest.fixture
+def run(control_plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str, namespace: str = NAMESPACE) -> tuple[int, str, str]:
+        code = main([*arguments, "--kubeconfig", str(control_plane.kubeconfig), "-n", namespace])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def annotations(api: Api) -> dict[str, str]:
+    path = f"/apis/tailbound.dev/v1alpha1/namespaces/{NAMESPACE}/inferenceservices/churn"
+    found: dict[str, str] = api.request("GET", path).body["metadata"].get("annotations", {})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (
+            ("status", "churn"),
+            ["canary   churn-r3-c   25%        1 of 1", "rollout of churn-r3-c: analysing"],
+        ),
+        (("status",), ["churn   Unknown    churn-r2-b   churn-r3-c   25%"]),
+        (("status", "-A"), ["risk        churn   Unknown"]),
+        (("history", "churn"), ["churn-r2-b (stable)   75%"]),
+        (("why", "churn"), ["beyond the SLA: not proven, evidence 2.5 of 5.0"]),
+        (("diff", R1, R2), [f"{R1} and {R2} do not differ"]),
+    ],
+)
+def test_what_is_shown(churn: Api, run: Run, arguments: tuple[str, ...], lines: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    assert [line for line in lines if line not in out] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "annotation", "revision"),
+    [
+        (("promote", "churn"), "tailbound.dev/promote", R3),
+        (("abort", "churn"), "tailbound.dev/abort", R3),
+        (("pause", "churn"), "tailbound.dev/pause", R3),
+        (("rollback", "churn"), "tailbound.dev/rollback-to", R2),
+        (("rollback", "churn", "--to", R1), "tailbound.dev/rollback-to", R1),
+    ],
+)
+def test_a_hand_is_written(
+    churn: Api, run: Run, arguments: tuple[str, ...], annotation: str, revision: str
+) -> None:
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{revision} ")
+    assert [(name, value.partition("/")[0]) for name, value in annotations(churn).items()] == [
+        (annotation, revision)
+    ]
+
+
+def test_a_pause_ends(churn: Api, run: Run) -> None:
+    assert run("pause", "churn")[0] == 0
+    assert run("resume", "churn")[0] == 0
+    assert annotations(churn) == {}
+
+
+def test_a_rejected_revision_is_tried_again(churn: Api, run: Run) -> None:
+    set_status(churn, service(rollout={"state": "RolledBack"}))
+    assert run("retry", "churn") == (0, f"{R3} is tried again\n", "")
+    assert annotations(churn)["tailbound.dev/retry"].startswith(f"{R3}/")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("resume", "churn"), f"nobody paused {R3}"),
+        (("status", "other"), '"other" not found'),
+        (("diff", R1, "churn-r9-z"), '"churn-r9-z" not found'),
+        (("promote", "churn", "--context", "none"), "context none is not in the kubeconfig"),
+        (("rollback", "churn", "--to", R3), "there is nothing to return to"),
+    ],
+)
+def test_what_cannot_be_done_is_told(churn: Api, run: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert annotations(churn) == {}
+
+
+def test_an_empty_namespace_is_told(churn: Api, run: Run) -> None:
+    assert run("status", namespace="default") == (0, "no inference services in namespace default\n", "")
+
+
+@pytest.mark.parametrize(
+    ("raw", "code", "text"),
+    [
+        (service(promoted=("True", "Promoted", "done")), 0, "risk/churn promoted: done"),
+        (service(promoted=("False", "RolledBack", "slow")), 2, "risk/churn rolled back: slow"),
+        (service(rollout={"state": "Paused", "message": "held"}), 3, "risk/churn paused: held"),
+    ],
+)
+def test_waiting_ends_with_its_status(
+    churn: Api, run: Run, monkeypatch: pytest.MonkeyPatch, raw: dict[str, Any], code: int, text: str
+) -> None:
+    """The end comes while somebody waits."""
+    looked = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        if not looked.is_set():
+            looked.set()
+            set_status(churn, raw)
+
+    monkeypatch.setattr("tailbound.cli.command.time.sleep", sleep)
+    assert run("wait", "churn") == (code, f"{text}\n", "")
+    assert looked.is_set()
+
+
+def test_waiting_has_an_end(churn: Api, run: Run) -> None:
+    code, out, err = run("wait", "churn", "--timeout", "0s")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: risk/churn: no end within 0s. churn-r3-c is being judged")
+
+
+def test_a_status_written_in_between_costs_no_hand(
+    churn: Api, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator writes every two seconds while it judges."""
+    read, writes = Cluster.subject, iter(range(1, 4))
+
+    def subject(cluster: Cluster, namespace: str, name: str) -> Any:
+        found = read(cluster, namespace, name)
+        for weight in writes:
+            set_status(churn, service(rollout={"weight": weight}))
+            break
+        return found
+
+    monkeypatch.setattr(Cluster, "subject", subject)
+    assert run("promote", "churn")[0] == 0
+    assert next(writes, None) is None
+    assert annotations(churn)["tailbound.dev/promote"].startswith(f"{R3}/")
+
+
+def test_a_hand_is_not_laid_on_another_revision(
+    churn: Api, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Cluster.subject
+
+    def subject(cluster: Cluster, namespace: str, name: str) -> Any:
+        found = read(cluster, namespace, name)
+        set_status(churn, service(rollout={"revision": "churn-r4-d", "weight": 5}))
+        return found
+
+    monkeypatch.setattr(Cluster, "subject", subject)
+    code, _, err = run("promote", "churn")
+    assert (code, err) == (
+        1,
+        f"error: risk/churn went from {R3} to churn-r4-d meanwhile: look and ask again\n",
+    )
+    assert annotations(churn) == {}
+
+
+def test_wrong_usage_is_not_mistaken_for_a_rollback(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["wait"], ["wait", "churn", "--timeout", "soon"], ["undo", "churn"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 1
+    assert "'soon' is not a duration" in capsys.readouterr().err
+
+
+def test_kubectl_finds_the_plugin(churn: Api, control_plane: ControlPlane, tmp_path: Path) -> None:
+    plugin = tmp_path / "kubectl-tailbound"
+    plugin.write_text(f'#!/bin/sh\nexec {sys.executable} -m tailbound.cli.command "$@"\n')
+    plugin.chmod(0o755)
+    result = subprocess.run(
+        [binaries.program("kubectl"), "tailbound", "status", "churn", "--namespace", NAMESPACE],
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "PYTHONPATH": "operator",
+            "KUBECONFIG": str(control_plane.kubeconfig),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "rollout of churn-r3-c: analysing" in result.stdout

@@ -1,0 +1,175 @@
+"""Rollouts on the real API server, judged by the counters of two gateways."""
+
+from typing import Any, cast
+
+import pytest
+from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS
+
+from tests.integration.controller.environment import (
+    SHA256,
+    Cut,
+    Environment,
+    condition,
+    is_ready,
+    kubelet,
+    service_body,
+)
+
+SLA = {"latency": {"p99": "10ms"}, "errorRate": "1%"}
+GOOD, SLOW = {"good": 400}, {"good": 300, "slow": 100}
+CANARY: dict[str, Any] = {
+    "strategy": "canary",
+    "steps": [{"weight": 20}, {"weight": 50}],
+    "minStepTime": "1s",
+    "scaleDownDelay": "1s",
+    "analysis": {"warmupRequests": 0},
+}
+NEW_MODEL = {**service_body("", "")["spec"]["model"], "sha256": "b" * len(SHA256)}
+MOST_WRITES = 30
+
+
+def rollout_of(service: Object) -> dict[str, Any]:
+    return dict((service.get("status") or {}).get("rollout") or {})
+
+
+def weights_of(service: Object) -> dict[str, int]:
+    backends = service["status"]["traffic"]["backends"]
+    return {backend["revision"].split("-")[-2]: backend["weight"] for backend in backends}
+
+
+async def serving(
+    environment: Environment, name: str, rollout: dict[str, Any], **answers: dict[str, int]
+) -> None:
+    """A service that serves; `answers` is what the gateways will count of each revision."""
+    for gateway in environment.gateways:
+        gateway.answers = answers
+    await environment.create(name, sla=SLA, rollout=rollout)
+    async with environment.running():
+        await environment.until_service(name, is_ready, "Ready")
+        await environment.until_service(name, lambda it: condition(it, "Promoted").get("status") == "True")
+
+
+async def test_a_good_canary_is_promoted_through_its_steps_by_counters(environment: Environment) -> None:
+    seen: list[dict[str, int]] = []
+
+    def promoted(service: Object) -> bool:
+        if not seen or seen[-1] != weights_of(service):
+            seen.append(weights_of(service))
+        return rollout_of(service).get("state") == "Promoted" and bool(rollout_of(service).get("from"))
+
+    async with kubelet(environment):
+        await serving(environment, "churn", CANARY, r1=GOOD, r2=GOOD)
+        await environment.edit("churn", model=NEW_MODEL)
+        async with environment.running():
+            service = await environment.until_service("churn", promoted, "the promotion", seconds=90)
+            assert seen == [{"r1": 100}, {"r1": 80, "r2": 20}, {"r1": 50, "r2": 50}, {"r2": 100}]
+            assert "evidence" not in rollout_of(service)
+            assert condition(service, "Promoted")["status"] == "True"
+
+            async def one_left() -> bool:
+                return len(await environment.children(DEPLOYMENTS, "churn")) == 1
+
+            await environment.until("the end of the old pods", one_left)
+            reads = [gateway.reads for gateway in environment.gateways]
+            await environment.until_service("churn", is_ready, "Ready")
+            assert [gateway.reads for gateway in environment.gateways] == reads, "nobody counts any more"
+
+
+async def test_a_slow_canary_is_rolled_back_by_counters(environment: Environment) -> None:
+    def rolled_back(service: Object) -> bool:
+        return rollout_of(service).get("state") == "RolledBack"
+
+    async with kubelet(environment):
+        await serving(environment, "churn", CANARY, r1=GOOD, r2=SLOW)
+        await environment.edit("churn", model=NEW_MODEL)
+        async with environment.running():
+            service = await environment.until_service("churn", rolled_back, "the rollback", seconds=90)
+            assert weights_of(service) == {"r1": 100}
+            assert rollout_of(service)["reason"] == "Slow"
+            # One gateway may have applied the weight before the other.
+            message = rollout_of(service)["message"]
+            assert message.startswith(("100 of 400 requests were slow", "200 of 800 requests were slow"))
+            marks = [
+                revision["metadata"]["annotations"].get("tailbound.dev/rejected-reason")
+                for revision in await environment.children(CONTROLLER_REVISIONS, "churn")
+            ]
+            assert sorted(marks, key=str) == [None, "Slow"]
+
+            async def one_left() -> bool:
+                return len(await environment.children(DEPLOYMENTS, "churn")) == 1
+
+            await environment.until("the end of the canary's pods", one_left)
+            service = await environment.service("churn")
+            assert condition(service, "Ready")["reason"] == "RolledBack"
+
+
+async def end_of(environment: Environment, name: str) -> dict[str, Any]:
+    """Everything that must not depend on where the operator died."""
+    service = await environment.service(name)
+    rollout = rollout_of(service)
+    # Whoever is condemned may be so before the second gateway has applied the weight.
+    condemned = rollout["state"] == "RolledBack"
+    return {
+        "weights": weights_of(service),
+        "place": [rollout[field] for field in ("state", "reason", "step", "weight")],
+        "counted": {
+            finding["measure"]: finding["requests"] for finding in rollout["findings"] if not condemned
+        },
+        "revisions": len(await environment.children(CONTROLLER_REVISIONS, name)),
+        "pods": sorted(
+            deployment["spec"]["replicas"] for deployment in await environment.children(DEPLOYMENTS, name)
+        ),
+    }
+
+
+@pytest.mark.parametrize(("answers", "reason"), [(GOOD, "AwaitingPromotion"), (SLOW, "Slow")])
+async def test_every_kill_of_a_judged_rollout_counts_every_request_once(
+    environment: Environment, answers: dict[str, int], reason: str
+) -> None:
+    rollout = {**CANARY, "steps": [{"weight": 50}], "promotion": "manual"}
+
+    async def finished(name: str) -> bool:
+        deployments = len(await environment.children(DEPLOYMENTS, name))
+        found = rollout_of(await environment.service(name)).get("reason")
+        return found == reason and deployments == (2 if reason == "AwaitingPromotion" else 1)
+
+    async def run_until_cut(name: str, writes: int) -> bool:
+        """True if the operator died before it was finished."""
+        cuts: list[Cut] = []
+
+        def wrap(inner: Cluster) -> Cluster:
+            cuts.append(Cut(inner, writes))
+            return cast(Cluster, cuts[-1])
+
+        async def over() -> bool:
+            return any(cut.dead.is_set() for cut in cuts) or await finished(name)
+
+        async with environment.killed(environment.operator(wrap=wrap)):
+            await environment.until(f"the end of {name}", over, seconds=90)
+        return any(cut.dead.is_set() for cut in cuts)
+
+    async def finish(name: str) -> None:
+        async def over() -> bool:
+            return await finished(name)
+
+        async with environment.running():
+            await environment.until(f"the end of {name}", over, seconds=90)
+
+    async with kubelet(environment):
+        ends = []
+        for writes in range(MOST_WRITES):
+            name = f"churn-{writes}"
+            await serving(environment, name, rollout, r1=GOOD, r2=answers)
+            await environment.edit(name, model=NEW_MODEL)
+            died = await run_until_cut(name, writes)
+            await finish(name)
+            ends.append(await end_of(environment, name))
+            if not died:
+                break
+        else:
+            pytest.fail(f"still writing after {MOST_WRITES} writes")
+    assert len(ends) > 5
+    for writes, end in enumerate(ends):
+        assert end == ends[-1], f"killed after {writes} writes"
+    assert ends[-1]["counted"].get("latency", 800) == 800

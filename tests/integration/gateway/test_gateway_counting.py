@@ -1,0 +1,313 @@
+"""Every way in which a request can end, through the real Envoy, and the one class that it is counted in."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+import pytest_asyncio
+
+from tests.integration.gateway.gateway_lab import (
+    Gateway,
+    endpoint_slice,
+    free_port,
+    gateway_pod,
+    inference_service,
+    until,
+)
+from tests.integration.gateway.odd_pods import OddPods, call_grpc, http1, http2
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HTTP, GRPC, NOBODY = free_port(), free_port(), free_port()
+P99, LATE, TIMEOUT = 0.6, 0.8, 1.6
+"""Seconds: the target, what is safely later, and what is given up."""
+SPEC: Mapping[str, Any] = {"sla": {"latency": {"p99": "600ms"}}, "timeout": "1600ms"}
+EARLY = 0.15
+
+Send: TypeAlias = Callable[[Gateway], Awaitable[object]]
+
+
+class Case(NamedTuple):
+    name: str
+    send: Send
+    counted: str | None
+    """None: in no class."""
+    service: str = "churn"
+
+
+def plain(path: str, service: str = "churn", leave_after: float | None = None) -> Send:
+    return lambda gateway: http1(gateway.http_port, f"{service}.risk", path, leave_after=leave_after)
+
+
+def stream(path: str, reset_after: float | None = None, complete: bool = True, **headers: str) -> Send:
+    return lambda gateway: http2(
+        gateway.http_port, "churn.risk", path, reset_after=reset_after, complete=complete, **headers
+    )
+
+
+def rpc(method: str, deadline: float | None = None, service: str = "churn") -> Send:
+    return lambda gateway: call_grpc(gateway.http_port, f"{service}.risk", method, deadline=deadline)
+
+
+def raw_rpc(method: str, **more: Any) -> Send:
+    return stream(f"test.Odd/{method}", content_type="application/grpc", te="trailers", **more)
+
+
+async def upload(gateway: Gateway) -> None:
+    await gateway.call("churn.risk", "/200", method="POST", data=b"x" * 200_000)
+
+
+ANSWERED = [
+    Case("fast 200", plain("200"), "good"),
+    Case("slow 200", plain(f"200-{LATE}"), "slow"),
+    Case("fast 400", plain("400"), "good"),
+    Case("slow 400", plain(f"400-{LATE}"), "slow"),
+    Case("429: refusing is no failure", plain("429"), "good"),
+    Case("500", plain("500"), "failed"),
+    Case("slow 500", plain(f"500-{LATE}"), "failed"),
+    Case("503 of the pod's own", plain("503"), "failed"),
+    Case("504 of the pod's own is no time-out", plain("504"), "failed"),
+    Case("HTTP/2", stream("200"), "good"),
+]
+BROKEN = [
+    Case("reset before the response", plain("reset"), "failed"),
+    Case("closed before the response", plain("close"), "failed"),
+    Case("slow reset", plain(f"reset-{LATE}"), "failed"),
+    Case("no HTTP", plain("junk"), "failed"),
+    Case("refused connection", plain("200", "refused"), "failed", "refused"),
+    Case("empty cluster", plain("200", "empty"), "failed", "empty"),
+    Case("truncated after the headers", plain("truncate"), "failed"),
+]
+TIMED_OUT = [
+    Case("timeout before the response", plain(f"200-{TIMEOUT + 1}"), "timed_out"),
+    Case("timeout amid the response", plain("stall"), "timed_out"),
+]
+ABORTED = [
+    Case("client gone early", plain(f"200-{LATE}", leave_after=EARLY), "abandoned"),
+    Case("client gone late", plain(f"200-{TIMEOUT}", leave_after=LATE), "slow"),
+    Case("client gone early amid the response", plain("stall", leave_after=EARLY), "abandoned"),
+    Case("client gone late amid the response", plain("stall", leave_after=LATE), "slow"),
+    Case("client gone after a 500 was begun", plain("stall500", leave_after=EARLY), "failed"),
+    Case("HTTP/2 reset early", stream(f"200-{LATE}", EARLY), "abandoned"),
+    Case("HTTP/2 reset late", stream(f"200-{TIMEOUT}", LATE), "slow"),
+    Case("HTTP/2 reset early amid the response", stream("stall", EARLY), "abandoned"),
+    Case("HTTP/2 reset late amid the response", stream("stall", LATE), "slow"),
+    Case("HTTP/2 reset after a 500 was begun", stream("stall500", EARLY), "failed"),
+    Case("reset late, before any pod had the request", stream("200", LATE, complete=False), "abandoned"),
+]
+GRPC_STATUS = [
+    *(Case(f"gRPC {code} in trailers", rpc(f"trailers-{code}"), "failed") for code in (2, 4, 13, 14, 15)),
+    *(Case(f"gRPC {code} in trailers", rpc(f"trailers-{code}"), "good") for code in (0, 1, 3, 5, 7, 8, 16)),
+    Case("slow gRPC 0", rpc(f"trailers-0-{LATE}"), "slow"),
+    Case("slow gRPC 3", rpc(f"trailers-3-{LATE}"), "slow"),
+    Case("slow gRPC 13", rpc(f"trailers-13-{LATE}"), "failed"),
+    Case("gRPC 13, trailers only", rpc("only-13"), "failed"),
+    Case("gRPC 5, trailers only", rpc("only-5"), "good"),
+    Case("gRPC 13 in headers", raw_rpc("headers-13"), "failed"),
+    Case("gRPC 0 in headers", raw_rpc("headers-0"), "good"),
+    Case("gRPC without any status", rpc("mute-0"), "failed"),
+    Case("gRPC reset by the pod", rpc("reset-0"), "failed"),
+    Case("gRPC to a refused connection", rpc("trailers-0", service="refused"), "failed", "refused"),
+]
+GRPC_TIME = [
+    Case("own deadline, early", raw_rpc(f"trailers-0-{LATE}", grpc_timeout="150m"), "abandoned"),
+    Case("own deadline, late", raw_rpc(f"trailers-0-{TIMEOUT}", grpc_timeout="800m"), "slow"),
+    Case("own deadline of a real client, early", rpc(f"trailers-0-{LATE}", EARLY), "abandoned"),
+    Case("own deadline of a real client, late", rpc(f"trailers-0-{TIMEOUT}", LATE), "slow"),
+    Case("a deadline beyond the timeout", raw_rpc("trailers-0-9", grpc_timeout="9S"), "timed_out"),
+    Case("no deadline", raw_rpc("trailers-0-9"), "timed_out"),
+    Case("gRPC reset early", raw_rpc(f"trailers-0-{LATE}", reset_after=EARLY), "abandoned"),
+    Case("gRPC reset late", raw_rpc(f"trailers-0-{TIMEOUT}", reset_after=LATE), "slow"),
+    Case("a stream in time", rpc("stream-0-0.1"), "good"),
+    Case("a stream whose last message is late", rpc(f"stream-0-{LATE}"), "slow"),
+    Case("a stream that ends badly", rpc("stream-13-0.1"), "failed"),
+    Case("a stream that does not end", rpc("stream-0-9"), "timed_out"),
+]
+NOT_OURS = [
+    Case("unknown host: 421", lambda gateway: gateway.call("nobody.risk"), None),
+    Case("body too large: 413", upload, None),
+    Case("stopped: 503", plain("200", "stopped"), None),
+    Case("not started: 503", plain("200", "new"), None),
+    Case("no gRPC port: 404", rpc("trailers-0", service="plain"), None),
+]
+CASES = [*ANSWERED, *BROKEN, *TIMED_OUT, *ABORTED, *GRPC_STATUS, *GRPC_TIME, *NOT_OURS]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    """One gateway with a service for each state of its pods."""
+    pods = OddPods()
+    await pods.start("127.0.0.2", HTTP, GRPC)
+    async with gateway_pod(tmp_path_factory.mktemp("gateway")) as running:
+        both, dead = {"http": HTTP, "grpc": GRPC}, {"http": NOBODY, "grpc": NOBODY}
+        for name, ports in (("churn", both), ("refused", dead), ("plain", {"http": HTTP}), ("empty", None)):
+            places = [("127.0.0.2", "ready")] if ports else []
+            running.cluster.put(
+                endpoint_slice("risk", name, f"{name}-r1", places, ports or {"http": HTTP}),
+                inference_service("risk", name, {f"{name}-r1": 100}, **SPEC),
+            )
+            await running.until_applied(f"risk/{name}", 1)
+        running.cluster.put(
+            inference_service("risk", "stopped", {}, stopped=True), inference_service("risk", "new", None)
+        )
+        await running.until_applied("risk/stopped", 1)
+        await running.until_applied("risk/new", 0)
+        yield running
+    await pods.close()
+
+
+async def counted(gateway: Gateway) -> Counter[tuple[str, str, str]]:
+    """All counters by service, revision and class, through /metrics."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    async with gateway.client.get(f"http://127.0.0.1:{gateway.observed_port}/metrics") as response:
+        for line in (await response.text()).splitlines():
+            if line.startswith("tailbound_requests_total{"):
+                labels = dict(
+                    pair.split("=") for pair in line[line.index("{") + 1 : line.index("}")].split(",")
+                )
+                assert set(labels) == {"namespace", "service", "revision", "class"}
+                name = f"{labels['namespace']}/{labels['service']}".replace('"', "")
+                key = (name, labels["revision"].strip('"'), labels["class"].strip('"'))
+                found[key] = int(line.rpartition(" ")[2])
+    return found
+
+
+def ended(gateway: Gateway) -> int:
+    return len(gateway.access_log.read_text().splitlines())
+
+
+async def until_ended(gateway: Gateway, count: int) -> None:
+    async def check() -> bool:
+        return ended(gateway) == count
+
+    await until(f"{count} requests have ended", check)
+
+
+async def served(gateway: Gateway) -> None:
+    """One more good request for risk/churn."""
+    lines = ended(gateway)
+    await http1(gateway.http_port, "churn.risk", "200")
+    await until_ended(gateway, lines + 1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_each_request_is_in_its_one_class(gateway: Gateway, case: Case) -> None:
+    before, lines = await counted(gateway), ended(gateway)
+    await case.send(gateway)
+    await until_ended(gateway, lines + 1)
+    expected = {(f"risk/{case.service}", f"{case.service}-r1", case.counted): 1} if case.counted else {}
+    assert dict(await counted(gateway) - before) == expected
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_under_mixed_load_the_classes_add_up_to_the_requests(gateway: Gateway, seed: int) -> None:
+    """Which cases, how many and in which order is drawn; the sum of each class is known all the same."""
+    drawn = random.Random(seed).choices([case for case in CASES if case.service == "churn"], k=300)
+    before, lines = await counted(gateway), ended(gateway)
+    limit = asyncio.Semaphore(24)
+
+    async def send(case: Case) -> None:
+        async with limit:
+            await case.send(gateway)
+
+    await asyncio.gather(*(send(case) for case in drawn))
+    await until_ended(gateway, lines + len(drawn))
+    rise = await counted(gateway) - before
+    wanted = Counter(case.counted for case in drawn if case.counted)
+    assert sum(rise.values()) == sum(wanted.values())
+    for name in ("failed", "timed_out"):
+        assert rise["risk/churn", "churn-r1", name] == wanted[name]
+
+
+async def test_an_unusual_spelling_of_the_host_counts_for_the_same_service(gateway: Gateway) -> None:
+    before, lines = await counted(gateway), ended(gateway)
+    status, _, _ = await gateway.call("CHURN.Risk:80", "/200")
+    await until_ended(gateway, lines + 1)
+    assert status == 200
+    assert dict(await counted(gateway) - before) == {("risk/churn", "churn-r1", "good"): 1}
+
+
+async def test_a_changed_target_holds_from_the_next_request_on(gateway: Gateway) -> None:
+    """Without a target, the timeout is the bound."""
+    outcomes = []
+    targets: list[Mapping[str, Any]] = [
+        {"sla": {"latency": {"p99": "100ms"}}, "timeout": "5s"},
+        {"sla": {"latency": {"p99": "3s"}}, "timeout": "5s"},
+        {"timeout": "5s"},
+    ]
+    gateway.cluster.put(
+        endpoint_slice("risk", "moving", "moving-r1", [("127.0.0.2", "ready")], {"http": HTTP})
+    )
+    for generation, spec in enumerate(targets, start=1):
+        gateway.cluster.put(
+            inference_service("risk", "moving", {"moving-r1": 100}, generation=generation, **spec)
+        )
+        await gateway.until_applied("risk/moving", 1, generation)
+        before, lines = await counted(gateway), ended(gateway)
+        await http1(gateway.http_port, "moving.risk", "200-0.3")
+        await until_ended(gateway, lines + 1)
+        outcomes += [name for _, _, name in await counted(gateway) - before]
+    assert outcomes == ["slow", "good", "good"]
+
+
+async def test_revisions_are_told_apart_and_ports_are_not(gateway: Gateway) -> None:
+    ports = {"http": HTTP, "grpc": GRPC}
+    for revision in ("two-r1", "two-r2"):
+        gateway.cluster.put(endpoint_slice("risk", "two", revision, [("127.0.0.2", "ready")], ports))
+    for generation, revision in enumerate(("two-r1", "two-r2"), start=1):
+        gateway.cluster.put(
+            inference_service(
+                "risk", "two", {"two-r1": 0, "two-r2": 0, revision: 100}, traffic_generation=generation
+            )
+        )
+        await gateway.until_applied("risk/two", generation)
+        lines = ended(gateway)
+        for _ in range(generation):
+            await http1(gateway.http_port, "two.risk", "200")
+        await call_grpc(gateway.http_port, "two.risk", "trailers-0")
+        await call_grpc(gateway.http_port, "two.risk", "trailers-13")
+        await until_ended(gateway, lines + generation + 2)
+    nothing = {"good": 0, "slow": 0, "timedOut": 0, "failed": 0, "abandoned": 0}
+    observed = (await gateway.observed("risk/two"))["services"]["risk/two"]
+    assert observed["counters"] == {
+        "two-r1": {**nothing, "good": 2, "failed": 1},
+        "two-r2": {**nothing, "good": 3, "failed": 1},
+    }
+
+
+async def test_counters_are_told_for_services_that_are_asked_for(gateway: Gateway) -> None:
+    await served(gateway)
+    everything = (await gateway.observed())["services"]
+    assert len(everything) > 3
+    assert [name for name, state in everything.items() if state["counters"] is not None] == []
+    asked = (await gateway.observed("risk/churn", "risk/new", "risk/nobody"))["services"]
+    assert asked["risk/churn"]["counters"]["churn-r1"]["good"] > 0
+    assert asked["risk/new"]["counters"] == {}
+    assert "risk/nobody" not in asked
+
+
+async def test_counters_are_those_of_envoy_not_of_its_sidecar(gateway: Gateway) -> None:
+    await served(gateway)
+    before = await gateway.observed("risk/churn")
+    assert before["services"]["risk/churn"]["counters"] != {}
+    await gateway.stop_sidecar()
+    gateway.start_sidecar()
+    await gateway.until_applied("risk/churn", 1)
+    after = await gateway.observed("risk/churn")
+    assert after["envoyStartTime"] == before["envoyStartTime"]
+    assert after["services"]["risk/churn"]["counters"] == before["services"]["risk/churn"]["counters"]
+
+
+async def test_a_new_envoy_counts_from_zero_and_says_that_it_is_new(gateway: Gateway) -> None:
+    await served(gateway)
+    before = await gateway.observed("risk/churn")
+    assert before["services"]["risk/churn"]["counters"] != {}
+    await gateway.kill_envoy()
+    await gateway.start_envoy()
+    await gateway.until_applied("risk/churn", 1)
+    after = await gateway.observed("risk/churn")
+    assert after["envoyStartTime"] > before["envoyStartTime"]
+    assert after["services"]["risk/churn"]["counters"] == {}

@@ -1,0 +1,130 @@
+"""Which annotation a command sets, and when it refuses."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tailbound.cli.hands import Hand, changes, target
+from tailbound.cli.outcome import outcome
+from tailbound.cli.subject import CommandError
+
+from tests.unit.cli.cli_objects import HISTORY, R1, R2, R3, promoted, rejected, revision, service, subject
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+STAMP = "2026-01-02T03:04:05Z"
+OVER = service(rollout={"state": "Promoted"})
+REJECTED = service(rollout={"state": "RolledBack"})
+PAUSED = service(annotations={"tailbound.dev/pause": R3})
+FIRST_ONE = service(rollout={"state": "Starting", "from": ""})
+RETURNING = service(rollout={"state": "Promoting", "reason": "RolledBackByHand"})
+FIRST = service(rollout={"state": None})
+
+
+@pytest.mark.parametrize(
+    ("hand", "raw", "wanted", "revision_", "annotations"),
+    [
+        (Hand.PROMOTE, None, None, R3, {"tailbound.dev/promote": f"{R3}/{STAMP}"}),
+        (Hand.ABORT, None, None, R3, {"tailbound.dev/abort": f"{R3}/{STAMP}"}),
+        (Hand.PAUSE, None, None, R3, {"tailbound.dev/pause": f"{R3}/{STAMP}"}),
+        (Hand.PAUSE, service(annotations={"tailbound.dev/pause": R2}), None, R3, None),
+        (Hand.RESUME, PAUSED, None, R3, {"tailbound.dev/pause": None}),
+        (Hand.RETRY, REJECTED, None, R3, {"tailbound.dev/retry": f"{R3}/{STAMP}"}),
+        (Hand.ROLLBACK, None, None, R2, {"tailbound.dev/rollback-to": f"{R2}/{STAMP}"}),
+        (Hand.ROLLBACK, OVER, None, R2, None),
+        (Hand.ROLLBACK, service(rollout={"from": ""}), None, R2, None),
+        (Hand.ROLLBACK, None, R1, R1, {"tailbound.dev/rollback-to": f"{R1}/{STAMP}"}),
+        (Hand.ROLLBACK, FIRST, None, R1, None),
+    ],
+)
+def test_a_hand_names_its_revision(
+    hand: Hand, raw: Any, wanted: str | None, revision_: str, annotations: Any
+) -> None:
+    assert target(hand, subject(raw), wanted) == revision_
+    if annotations is not None:
+        assert changes(hand, revision_, NOW) == annotations
+
+
+@pytest.mark.parametrize(
+    ("hand", "raw", "wanted", "message"),
+    [
+        (Hand.PROMOTE, OVER, None, "risk/churn has no rollout under way"),
+        (Hand.ABORT, REJECTED, None, "risk/churn has no rollout under way"),
+        (Hand.PAUSE, FIRST, None, "risk/churn has no rollout under way"),
+        (Hand.PAUSE, PAUSED, None, f"{R3} is paused already: kubectl tailbound resume lets it go on"),
+        (Hand.ABORT, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to abort"),
+        (Hand.PROMOTE, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to promote"),
+        (Hand.ABORT, RETURNING, None, f"{R3} takes over again by itself: there is nothing to abort"),
+        (Hand.PAUSE, RETURNING, None, f"{R3} takes over again by itself: there is nothing to pause"),
+        (Hand.RESUME, None, None, f"nobody paused {R3}"),
+        (Hand.RETRY, None, None, "the newest revision of risk/churn was not rejected"),
+        (Hand.RETRY, OVER, None, "the newest revision of risk/churn was not rejected"),
+        (Hand.ROLLBACK, OVER, R3, f"{R3} is the newest revision: there is nothing to return to"),
+        (Hand.ROLLBACK, OVER, "x", f"x is no revision of risk/churn that served: choose one of {R1}, {R2}"),
+    ],
+)
+def test_a_hand_without_sense_is_refused_in_words(
+    hand: Hand, raw: Any, wanted: str | None, message: str
+) -> None:
+    with pytest.raises(CommandError) as refused:
+        target(hand, subject(raw), wanted)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("history", "wanted", "found"),
+    [
+        ([revision(R1, {**promoted(STAMP), **rejected("Lost", "gone")}), *HISTORY[1:]], R1, R1),
+        ([HISTORY[0], revision(R2, {**promoted(STAMP), **rejected("Lost", "gone")}), HISTORY[2]], None, R1),
+    ],
+)
+def test_a_rejected_revision_is_returned_to_only_by_name(
+    history: list[Any], wanted: str | None, found: str
+) -> None:
+    assert target(Hand.ROLLBACK, subject(OVER, history), wanted) == found
+
+
+def test_there_is_no_way_back_from_the_first_revision() -> None:
+    alone = [revision(R3, promoted(STAMP, stable=True))]
+    with pytest.raises(CommandError, match="has no older revision that served"):
+        target(Hand.ROLLBACK, subject(OVER, alone))
+    with pytest.raises(CommandError, match="choose one of none"):
+        target(Hand.ROLLBACK, subject(OVER, alone), "x")
+
+
+TRUE, FALSE = ("True", "Promoted", "done"), ("False", "RolledBack", "too slow")
+WAITING = {"state": "Paused", "reason": "AwaitingPromotion", "message": "promote it"}
+HELD = {"state": "Paused", "reason": "Paused", "message": "held"}
+RETRY = {"tailbound.dev/retry": R3}
+PAUSE = {"tailbound.dev/pause": R3}
+PROMOTE = {"tailbound.dev/promote": f"{R3}/1"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (service(), None),
+        (service(promoted=None), None),
+        (service(promoted=TRUE), 0),
+        (service(promoted=TRUE, generation=4), None),
+        (service(promoted=FALSE), 2),
+        (service(promoted=FALSE, annotations=RETRY), None),
+        (service(promoted=FALSE, annotations={"tailbound.dev/retry": R2}), 2),
+        (service(rollout=WAITING), 3),
+        (service(rollout=WAITING, annotations=PROMOTE), None),
+        (service(rollout={**WAITING, "handled": [f"promote={R3}/1"]}, annotations=PROMOTE), 3),
+        (service(rollout=WAITING, annotations={"tailbound.dev/abort": R3}), None),
+        (service(rollout=WAITING, annotations={"tailbound.dev/abort": R2}), 3),
+        (service(rollout=HELD, annotations=PAUSE), 3),
+        (service(rollout=HELD), None),
+    ],
+)
+def test_waiting_ends(raw: Any, code: int | None) -> None:
+    ended = outcome(subject(raw))
+    assert (ended.code if ended is not None else None) == code
+
+
+def test_a_retry_that_was_acted_on_ends_waiting_again() -> None:
+    history = [*HISTORY[:2], revision(R3, {**rejected("Slow", "slow"), "tailbound.dev/retried": R3})]
+    ended = outcome(subject(service(promoted=FALSE, annotations=RETRY), history))
+    assert ended is not None
+    assert (ended.code, ended.message) == (2, "risk/churn rolled back: too slow")

@@ -1,0 +1,185 @@
+"""What people read."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tailbound.cli.history import diff, history
+from tailbound.cli.status import age, overview, status
+from tailbound.cli.subject import CommandError
+from tailbound.cli.why import why
+
+from tests.unit.cli.cli_objects import (
+    FINDING,
+    HISTORY,
+    R1,
+    R2,
+    R3,
+    promoted,
+    rejected,
+    revision,
+    service,
+    subject,
+)
+
+NOW = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
+
+
+def test_status_of_a_rollout() -> None:
+    assert (
+        status(subject(), NOW)
+        == f"""\
+risk/churn  http://churn.risk.svc.cluster.local
+  Ready is Unknown (RollingOut): on its way
+  Promoted is Unknown (Analysing): not yet
+
+  ROLE     REVISION     REQUESTS   READY
+  stable   churn-r2-b   75%        4 of 4
+  canary   churn-r3-c   25%        1 of 1
+
+  rollout of churn-r3-c: analysing, step 2 of 3 (25%) for 60s
+  {R3} gets 25 percent of the requests, step 2 of 3
+
+  OBJECTIVE   BAD        ALLOWED   BEYOND SLA            WORSE                  PASSES                OUTCOME
+  latency     9 of 412   0.01      ####.... 2.5 of 5.0   ........ -0.2 of 5.3   ........ 0.1 of 3.0   Wait"""
+    )
+
+
+def test_status_of_a_service_that_nobody_has_seen() -> None:
+    raw = service()
+    del raw["status"]
+    text = status(subject(raw, []), NOW)
+    assert text.splitlines()[:2] == ["risk/churn", "  the operator has not seen this service yet"]
+    assert "rollout of" not in text
+
+
+@pytest.mark.parametrize(
+    ("rollout", "line"),
+    [
+        ({"state": "Paused", "reason": "Inconclusive"}, "paused (Inconclusive), step 2 of 3 (25%) for 60s"),
+        ({"state": "Promoting", "reason": "RollingOut", "step": 3}, "promoting (RollingOut)"),
+        ({"state": "RolledBack", "reason": "Slow"}, "rolled back (Slow)"),
+        ({"state": "Promoted", "reason": "Promoted"}, "promoted"),
+        ({"stepStartedAt": None}, "analysing, step 2 of 3 (25%)"),
+    ],
+)
+def test_status_tells_where_the_rollout_stands(rollout: dict[str, Any], line: str) -> None:
+    text = status(subject(service(rollout=rollout)), NOW)
+    assert f"  rollout of {R3}: {line}" in text.splitlines()
+
+
+def test_overview_of_services() -> None:
+    services = [subject(raw).service for raw in (service(), service(rollout={"state": None}, promoted=None))]
+    assert overview(services, namespaces=True).splitlines() == [
+        "NAMESPACE   NAME    PROMOTED   STABLE       CANARY       WEIGHT   STATE       REASON",
+        "risk        churn   Unknown    churn-r2-b   churn-r3-c   25%      Analysing   Analysing",
+        "risk        churn   -          churn-r2-b   churn-r3-c   -        -           -",
+    ]
+    assert overview(services[:1], namespaces=False).splitlines()[0].startswith("NAME  ")
+
+
+def test_history_has_the_newest_first_and_tells_who_acted() -> None:
+    revisions = [*HISTORY[:2], revision(R3, rejected("AbortedByHand", "it was aborted by ann", "ann"))]
+    assert history(subject(None, revisions)).splitlines() == [
+        "REVISION              REQUESTS   PROMOTED               BY   REJECTED               BY    WHY",
+        "churn-r3-c            25%        -                      -    2026-01-02T03:05:00Z   ann   "
+        "AbortedByHand: it was aborted by ann",
+        "churn-r2-b (stable)   75%        2026-01-02T00:00:00Z   -    -                      -     -",
+        "churn-r1-a            0%         2026-01-01T00:00:00Z   -    -                      -     -",
+    ]
+
+
+def test_diff_tells_what_changed_and_nothing_else() -> None:
+    other = subject(None, [revision(R1), revision(R2, image="server:2")])
+    older, newer = other.history
+    lines = diff(older, newer).splitlines()
+    assert lines[:2] == [f"--- {R1}", f"+++ {R2}"]
+    assert [line.strip() for line in lines[2:] if line[0] in "+-"] == [
+        "-    - image: server:1",
+        "+    - image: server:2",
+    ]
+    assert diff(older, older) == ""
+
+
+def test_diff_of_a_damaged_revision_is_refused_in_words() -> None:
+    damaged = {**revision(R1), "data": {}}
+    (entry,) = subject(None, [damaged]).history
+    with pytest.raises(CommandError, match=f"revision {R1} is damaged"):
+        diff(entry, entry)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "marks", "sentences"),
+    [
+        (
+            {},
+            {},
+            [
+                f"{R3} is being judged (Analysing): {R3} gets 25 percent of the requests, step 2 of 3.",
+                "latency: of 412 requests that were judged, 9 (2.18%) were slower than the P99 target; the "
+                "SLA allows 1.00%, and to pass it must be proven to stay below 2.00%.",
+                "  beyond the SLA: not proven, evidence 2.5 of 5.0",
+                "  worse than the stable revision: not proven, evidence -0.2 of 5.3",
+                "  good enough in this step: not proven, evidence 0.1 of 3.0",
+                "  Wait: neither is proven yet, and more requests are needed.",
+            ],
+        ),
+        (
+            {
+                "state": "RolledBack",
+                "reason": "Slow",
+                "message": "m",
+                "findings": [
+                    {**FINDING, "outcome": "RollBack", "absolute": {"value": 5.5, "threshold": 5.0}}
+                ],
+            },
+            rejected("Slow", "m"),
+            [
+                f"{R3} was rolled back (Slow): m. {R2} serves.",
+                "  beyond the SLA: proven, evidence 5.5 of 5.0 (a chance of at most 1 in 148 to be wrong)",
+                "  RollBack: this is proof enough to reject it.",
+            ],
+        ),
+        (
+            {"state": "RolledBack", "reason": "AbortedByHand", "message": "m", "findings": []},
+            rejected("AbortedByHand", "m", "ann"),
+            [f"{R3} was rolled back (AbortedByHand): m. It was decided by ann. {R2} serves."],
+        ),
+        (
+            {"state": "Promoted", "reason": "PromotedByHand", "message": "", "findings": []},
+            {**promoted("x", stable=True), "tailbound.dev/promoted-by": "ben"},
+            [f"{R3} has taken over (PromotedByHand). It was decided by ben."],
+        ),
+        (
+            {"findings": [{**FINDING, "outcome": "Pass", "improvesBreach": True}]},
+            {},
+            ["  Pass: it breaches the SLA, but is proven better than a stable revision that does too."],
+        ),
+        (
+            {"findings": [{**FINDING, "requests": 0.0, "bad": 0.0}]},
+            {},
+            [
+                "latency: of 0 requests that were judged, 0 were slower than the P99 target; the SLA allows "
+                "1.00%, and to pass it must be proven to stay below 2.00%."
+            ],
+        ),
+    ],
+)
+def test_why_gives_the_decision_and_its_numbers(
+    rollout: dict[str, Any], marks: dict[str, str], sentences: list[str]
+) -> None:
+    lines = why(subject(service(rollout=rollout), [*HISTORY[:2], revision(R3, marks)])).splitlines()
+    assert [line for line in sentences if line not in lines] == []
+
+
+def test_why_without_a_rollout() -> None:
+    assert why(subject(service(rollout={"state": None}))) == "risk/churn has not had a rollout yet."
+
+
+@pytest.mark.parametrize(
+    ("ago", "text"),
+    [(timedelta(seconds=-5), "0s"), (timedelta(seconds=119), "119s"), (timedelta(minutes=119), "119m"),
+     (timedelta(hours=47), "47h"), (timedelta(days=3), "3d")],
+)  # fmt: skip
+def test_ages(ago: timedelta, text: str) -> None:
+    assert age(NOW, NOW - ago) == text

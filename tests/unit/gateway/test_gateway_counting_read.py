@@ -1,0 +1,67 @@
+"""Envoy's list of counters, read back; which of them are asked for."""
+
+import re
+
+import pytest
+from tailbound.api.traffic import RequestClasses
+from tailbound.gateway.counting import counters_pattern, name_metric, read_counters
+from tailbound.traffic.model import ServiceKey
+
+CHURN, FRAUD = ServiceKey("risk", "churn"), ServiceKey("risk", "fraud")
+
+
+def line(service: str, revision: str, class_: str, count: int, namespace: str = "risk") -> str:
+    return (
+        f"tailbound.requests.namespace.{namespace}.service.{service}"
+        f".revision.{revision}.class.{class_}: {count}\n"
+    )
+
+
+def test_counters_are_sorted_out_by_service_and_revision() -> None:
+    text = (
+        line("churn", "churn-r1-a", "good", 5)
+        + line("churn", "churn-r1-a", "timed_out", 3)
+        + line("churn", "churn-r2-b", "slow", 1)
+        + line("fraud", "fraud-r1-c", "abandoned", 2)
+    )
+    assert read_counters(text) == {
+        CHURN: {"churn-r1-a": RequestClasses(good=5, timed_out=3), "churn-r2-b": RequestClasses(slow=1)},
+        FRAUD: {"fraud-r1-c": RequestClasses(abandoned=2)},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "server.live: 1\n",
+        line("churn", "churn-r1-a", "of_a_newer_release", 1),
+        line("churn", "churn-r1-a", "good", 1).replace(": 1", ": No recorded values"),
+        line("churn", "churn-r1-a", "good", 1).replace("tailbound.", "other.tailbound.", 1),
+    ],
+    ids=["nothing", "another", "a class unheard of", "no number", "not at the start"],
+)
+def test_what_is_not_ours_is_passed_over(text: str) -> None:
+    assert read_counters(text) == {}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "service", "matches"),
+    [
+        ("risk", "churn", True),
+        ("risk", "fraud", True),
+        ("risk", "churn-2", False),
+        ("risk", "a-churn", False),
+        ("evil", "churn", False),
+    ],
+)
+def test_only_the_services_asked_for_match(namespace: str, service: str, matches: bool) -> None:
+    name = line(service, "r1", "good", 1, namespace)
+    assert bool(re.search(counters_pattern([FRAUD, CHURN]), name)) == matches
+
+
+def test_the_metric_has_its_own_name_outside_of_envoy() -> None:
+    ours = '# TYPE envoy_tailbound_requests counter\nenvoy_tailbound_requests{class="good"} 1\n'
+    theirs = "envoy_server_live{} 1\n"
+    named = '# TYPE tailbound_requests_total counter\ntailbound_requests_total{class="good"} 1\n'
+    assert name_metric(ours + theirs) == named + theirs

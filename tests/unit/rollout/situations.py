@@ -1,0 +1,82 @@
+"""Situations for tables: everything at rest but for what a row says."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
+from tailbound.api.traffic import Backend, TrafficStatus
+from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.hands import read_hands
+from tailbound.rollout.machine import advance, begin
+from tailbound.rollout.situation import Rejection, RevisionState, Situation, Step
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+GONE = RevisionState(deployed=False)
+
+
+def ago(seconds: float) -> datetime:
+    """So long before NOW."""
+    return NOW - timedelta(seconds=seconds)
+
+
+def to(*names: str, generation: int = 5, **weights: int) -> TrafficStatus:
+    """All requests to one revision, or these weights."""
+    shares = dict.fromkeys(names, 100) | weights
+    backends = tuple(Backend(revision=name, weight=weight) for name, weight in shares.items())
+    return TrafficStatus(generation=generation, backends=backends)
+
+
+def state(ready: int = 0, **fields: Any) -> RevisionState:
+    """A deployed revision."""
+    if fields.pop("rejected", False):
+        fields["rejection"] = Rejection("new", "Slow", "it was slow")
+    return RevisionState(**{"number": 1, "deployed": True, "ready": ready, **fields})
+
+
+def situation(
+    revisions: dict[str, RevisionState],
+    traffic: TrafficStatus | None = None,
+    *,
+    annotations: dict[str, str] | None = None,
+    handled: tuple[str, ...] = (),
+    spec: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Situation:
+    """Revision `old` is stable and the spec wants `new`, two pods of it."""
+    hands = read_hands({f"tailbound.dev/{k}": v for k, v in (annotations or {}).items()}, handled)
+    base = Situation(
+        desired="new",
+        stable="old" if "old" in revisions else None,
+        revisions=revisions,
+        replicas=2,
+        stopped=False,
+        traffic=traffic,
+        acknowledged=False,
+        first_generation=1,
+        spec=RolloutSpec.model_validate(spec or {}),
+        stored=None,
+        hands=hands,
+        judged=True,
+        timeout=timedelta(seconds=2),
+        now=NOW,
+    )
+    return replace(base, **fields)
+
+
+def rollout(current: str = "Analysing", **fields: Any) -> RolloutStatus:
+    """The stored rollout from `old` to `new`, begun long ago with pods that came at once."""
+    known = {
+        "revision": "new",
+        "from_revision": "old",
+        "started_at": ago(100),
+        "progress_at": ago(90),
+        "high_water": 1,
+    }
+    return RolloutStatus(state=RolloutState(current), **{**known, **fields})
+
+
+def step_of(now: Situation, verdict: Verdict | None = None) -> Step:
+    """One step."""
+    who, stored = begin(now)
+    return advance(now, who, stored, verdict or Verdict(None))
