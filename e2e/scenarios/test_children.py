@@ -8,7 +8,7 @@ import pytest
 
 from e2e.scenarios.library.api import Object, conditions, names
 from e2e.scenarios.library.models import Model
-from e2e.scenarios.library.scene import SERVICE_LABEL, Scene, restarts
+from e2e.scenarios.library.scene import SERVICE_LABEL, Scene, restarts, serving
 from e2e.scenarios.library.waiting import Unmet, stays
 
 FOREIGN = "example.com/owner"
@@ -38,18 +38,18 @@ def _replaced(scene: Scene, kind: str, old: Object) -> Object | Unmet:
 
 def test_lost_record_of_a_revision_is_replaced_by_a_rollover(scene: Scene) -> None:
     model = scene.model(slope=2.0)
-    lost = scene.serve("recorded", model)["status"]["stable"]["revision"]
+    lost = serving(scene.serve("recorded", model))
     with scene.world.client.load(scene.namespace, "recorded") as load:
         scene.api.delete("ControllerRevision", lost, scene.namespace)
         scene.gone("Deployment", lost)
-        revision = scene.ready("recorded")["status"]["stable"]["revision"]
+        revision = serving(scene.ready("recorded"))
     load.assert_flawless(at_least=20)
     assert names(scene.children("recorded")["ControllerRevision"]) == [revision]
 
 
 def test_foreign_labels_and_annotations_outlive_our_writes(scene: Scene) -> None:
     model = scene.model(slope=3.0)
-    revision = scene.serve("shared", model)["status"]["stable"]["revision"]
+    revision = serving(scene.serve("shared", model))
     mark: Object = {"metadata": {"annotations": {FOREIGN: "them"}, "labels": {FOREIGN: "them"}}}
     targets = (("Deployment", revision), ("Service", revision), ("Service", "shared"))
     for kind, name in targets:
@@ -69,7 +69,7 @@ def test_foreign_labels_and_annotations_outlive_our_writes(scene: Scene) -> None
 
 def test_rollout_restart_of_a_child_is_survived(scene: Scene) -> None:
     model = scene.model(slope=4.0)
-    revision = scene.serve("restarted", model)["status"]["stable"]["revision"]
+    revision = serving(scene.serve("restarted", model))
     before = {pod["metadata"]["uid"] for pod in scene.pods("restarted")}
     scene.world.kubectl.run("rollout", "restart", f"deployment/{revision}", "-n", scene.namespace)
     scene.world.kubectl.run(
@@ -77,7 +77,7 @@ def test_rollout_restart_of_a_child_is_survived(scene: Scene) -> None:
     )
     scene.ready("restarted")
     assert before.isdisjoint(pod["metadata"]["uid"] for pod in scene.pods("restarted"))
-    assert scene.service("restarted")["status"]["stable"]["revision"] == revision
+    assert serving(scene.service("restarted")) == revision
     generation = scene.deployment("restarted")["metadata"]["generation"]
 
     def undisputed() -> bool | Unmet:

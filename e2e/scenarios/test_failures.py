@@ -8,7 +8,7 @@ from e2e.scenarios.library import models
 from e2e.scenarios.library.api import Object
 from e2e.scenarios.library.manifests import hardware_class, serving_runtime
 from e2e.scenarios.library.models import Model
-from e2e.scenarios.library.scene import Scene
+from e2e.scenarios.library.scene import Scene, serving
 from e2e.scenarios.library.waiting import Unmet, stays
 
 QUARTER_GIGABYTE_OF_FLOATS = 1 << 26
@@ -171,10 +171,10 @@ def test_quota_is_quoted_and_its_end_is_enough(scene: Scene) -> None:
 
 def test_broken_edit_leaves_the_old_revision_serving(scene: Scene) -> None:
     good = scene.model(slope=10.0)
-    revision = scene.serve("careful", good)["status"]["stable"]["revision"]
+    revision = serving(scene.serve("careful", good))
     scene.apply("careful", replace(good, content=b"other bytes"))  # another digest than the store's file has
     scene.condition("careful", "ModelVerified", "False", "DigestMismatch")
-    assert scene.service("careful")["status"]["stable"]["revision"] == revision
+    assert serving(scene.service("careful")) == revision
 
     def old_answers() -> bool | Unmet:
         got = scene.world.client.predicts(scene.namespace, "careful", good)
@@ -182,4 +182,4 @@ def test_broken_edit_leaves_the_old_revision_serving(scene: Scene) -> None:
 
     stays("the old revision's service", old_answers, 5)
     scene.apply("careful", good)
-    assert scene.ready("careful")["status"]["stable"]["revision"] == revision
+    assert serving(scene.ready("careful")) == revision

@@ -14,6 +14,7 @@ from e2e.scenarios.library.scene import (
     Scene,
     restarts,
     scale,
+    serving,
     workload,
 )
 from e2e.scenarios.library.waiting import SYSTEM, Unmet
@@ -84,7 +85,7 @@ def test_without_an_operator_what_serves_goes_on_serving(scene: Scene) -> None:
 @pytest.mark.runs_last
 def test_uninstall_leaves_the_pods_and_a_new_install_adopts_them(scene: Scene) -> None:
     model = scene.model(slope=4.0)
-    revision = scene.serve("surviving", model)["status"]["stable"]["revision"]
+    revision = serving(scene.serve("surviving", model))
     pods = restarts(scene.pods("surviving"))
     (pod,) = scene.pods("surviving")
     direct = f"http://{pod['status']['podIP']}:8080"
@@ -98,6 +99,6 @@ def test_uninstall_leaves_the_pods_and_a_new_install_adopts_them(scene: Scene) -
         assert restarts(scene.pods("surviving")) == pods
     finally:
         installation.upgrade(scene.world, scene.world.tag)
-    assert scene.ready("surviving")["status"]["stable"]["revision"] == revision
+    assert serving(scene.ready("surviving")) == revision
     scene.predicts("surviving", model)
     assert restarts(scene.pods("surviving")) == pods

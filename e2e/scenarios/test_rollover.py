@@ -1,19 +1,19 @@
 """An edit replaces the serving pods without a failed request."""
 
-from e2e.scenarios.library.scene import Scene
+from e2e.scenarios.library.scene import Scene, serving
 from e2e.scenarios.library.waiting import Unmet
 
 
 def test_rollover_under_load_fails_no_request(scene: Scene) -> None:
     old, new = scene.model(slope=2.0), scene.model(slope=3.0)
-    before = scene.serve("rolling", old)["status"]["stable"]["revision"]
+    before = serving(scene.serve("rolling", old))
     client = scene.world.client
     with (
         client.load(scene.namespace, "rolling") as kept,
         client.load(scene.namespace, "rolling", new_connections=True) as fresh,
     ):
         scene.apply("rolling", new)
-        after = scene.ready("rolling")["status"]["stable"]["revision"]
+        after = serving(scene.ready("rolling"))
         scene.gone("Deployment", before)
         scene.wait(
             "end of the old pods",
@@ -32,20 +32,20 @@ def test_rollover_under_load_fails_no_request(scene: Scene) -> None:
 
 def test_returning_to_an_old_spec_returns_to_its_revision(scene: Scene) -> None:
     first, second = scene.model(slope=4.0), scene.model(slope=5.0)
-    original = scene.serve("returning", first)["status"]["stable"]["revision"]
-    assert scene.serve("returning", second)["status"]["stable"]["revision"] != original
-    assert scene.serve("returning", first)["status"]["stable"]["revision"] == original
+    original = serving(scene.serve("returning", first))
+    assert serving(scene.serve("returning", second)) != original
+    assert serving(scene.serve("returning", first)) == original
     scene.predicts("returning", first)
     assert len(scene.children("returning")["ControllerRevision"]) == 2
 
 
 def test_edit_that_does_not_change_the_pods_restarts_nothing(scene: Scene) -> None:
     model = scene.model(slope=6.0)
-    revision = scene.serve("calm", model)["status"]["stable"]["revision"]
+    revision = serving(scene.serve("calm", model))
     (before,) = scene.pods("calm")
     scene.serve(
         "calm", model, hosts=[f"calm.{scene.namespace}.example.com"], sla={"latency": {"p99": "250ms"}}
     )
     (after,) = scene.pods("calm")
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert scene.service("calm")["status"]["stable"]["revision"] == revision
+    assert serving(scene.service("calm")) == revision

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from e2e.scenarios.library.scene import REVISION_LABEL, SERVICE_LABEL, Scene, restarts
+from e2e.scenarios.library.scene import REVISION_LABEL, SERVICE_LABEL, Scene, restarts, serving
 from e2e.scenarios.library.traffic import VALUES
 from e2e.scenarios.library.waiting import Unmet
 
@@ -25,7 +25,7 @@ def test_applied_service_becomes_ready_and_predicts_what_onnxruntime_predicts(sc
     assert service["status"]["observedGeneration"] == service["metadata"]["generation"]
     (pod,) = scene.pods("first")
     assert pod["metadata"]["labels"][SERVICE_LABEL] == "first"
-    assert pod["metadata"]["labels"][REVISION_LABEL] == service["status"]["stable"]["revision"]
+    assert pod["metadata"]["labels"][REVISION_LABEL] == serving(service)
 
 
 def test_kubectl_wait_right_after_an_edit_waits_for_the_edit(scene: Scene) -> None:
@@ -133,7 +133,7 @@ def test_body_over_the_limit_is_refused_with_the_limit_in_words(scene: Scene) ->
 
 def test_scaling_through_kubectl_makes_no_new_revision(scene: Scene) -> None:
     model = scene.model(slope=9.0)
-    revision = scene.serve("scaled", model)["status"]["stable"]["revision"]
+    revision = serving(scene.serve("scaled", model))
     (first,) = scene.pods("scaled")
     scene.world.kubectl.run("scale", "infs/scaled", "--replicas=2", "-n", scene.namespace)
     scene.wait(
@@ -145,7 +145,7 @@ def test_scaling_through_kubectl_makes_no_new_revision(scene: Scene) -> None:
         ),
         120,
     )
-    assert scene.ready("scaled")["status"]["stable"]["revision"] == revision
+    assert serving(scene.ready("scaled")) == revision
     assert first["metadata"]["name"] in [pod["metadata"]["name"] for pod in scene.pods("scaled")]
     assert [budget["metadata"]["name"] for budget in scene.children("scaled")["PodDisruptionBudget"]] == [
         revision

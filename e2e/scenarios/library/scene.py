@@ -145,7 +145,7 @@ class Scene:
 
     def deployment(self, name: str) -> Object:
         """The Deployment of the revision that has the traffic."""
-        revision = self.service(name)["status"]["stable"]["revision"]
+        revision = serving(self.service(name))
         return self.api.need("Deployment", revision, self.namespace)
 
     def gone(self, kind: str, name: str, *, within: float = GONE_SECONDS) -> None:
@@ -155,6 +155,12 @@ class Scene:
             lambda: Unmet("it exists") if self.api.get(kind, name, self.namespace) else True,
             within,
         )
+
+
+def serving(service: Object) -> str:
+    """The one revision that gets all requests; ValueError if several share them, or none gets any."""
+    (revision,) = (each["revision"] for each in service["status"]["traffic"]["backends"] if each["weight"])
+    return str(revision)
 
 
 def workload(api: Api, name: str, namespace: str = SYSTEM) -> list[Object]:
