@@ -1,0 +1,243 @@
+"""What sizing a revision rests on, and what it decides. Values only.
+
+Times are seconds of the one clock that `now` is read from, rates are requests per second. A value that nobody
+could read is `Unknown`, never zero: a reader believes a zero only where the counter was there, was fresh and
+did not rise. Stable and canary are sized by separate calls, each on its own traffic and curve:
+`decide(now, observation, objective, limits, state) -> Decision` of `tailbound.autoscale.decide`.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+TICK: Final = 10.0
+"""Seconds between two decisions about one revision."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Known(Generic[T]):
+    """A value, and the time that it describes: the end of its window."""
+
+    value: T
+    at: float
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value that could not be read."""
+
+    why: str
+
+
+Rate = Known[float] | Unknown
+Seconds = Known[float] | Unknown
+Count = Known[float] | Unknown
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Requests per second that reached the gateway, completed or not, by the length of the window."""
+
+    over_10s: Rate
+    over_30s: Rate
+    over_60s: Rate
+    over_120s: Rate
+
+
+@dataclass(frozen=True)
+class BatchSums:
+    """Sums over the batches that the revision's runtimes finished in a window: what a line is fitted to.
+
+    A runtime without batching counts each request as a batch of one row.
+    """
+
+    window: float
+    """Seconds that the sums are taken over."""
+    batches: float
+    rows: float
+    rows_squared: float
+    seconds: float
+    rows_seconds: float
+    """Sum over the batches of rows times seconds."""
+
+
+@dataclass(frozen=True)
+class GatewayLatency:
+    """What the gateway sees of a runtime that exports no times of batches. Means over a window."""
+
+    seconds: float
+    """Mean latency of the requests that completed."""
+    concurrency: float
+    """Mean number of requests inside one ready replica."""
+
+
+Service = Known[BatchSums | GatewayLatency] | Unknown
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """Pods of the revision, from the watch, so always known."""
+
+    requested: int
+    """As the Deployment is written."""
+    ready: int
+    pending: int
+    """Made but not ready, `stuck` included. What a ResourceQuota refused to make is in neither."""
+    stuck: int = 0
+    """Of the pending ones those that will not be ready soon: crashing, unschedulable or long overdue."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen of one revision."""
+
+    arrivals: Arrivals
+    p99: Seconds
+    """Over 60 s, at the gateway. Unknown where nothing completed."""
+    in_flight: Count
+    """Requests in the gateway and the runtimes, queued ones included."""
+    service: Service
+    replicas: Replicas
+    cold_start: Seconds
+    """From the making of a pod to its readiness: the ninth decile of the last ones."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What the service promises and how its runtime batches. Raises ValueError for what cannot be met."""
+
+    p99: float
+    """Seconds."""
+    max_batch: int = 1
+    """Rows that one replica works on at once: the batch, or else its limit of concurrent requests."""
+    max_queue_delay: float = 0.0
+    """Seconds that a request may wait for its batch to fill."""
+
+    def __post_init__(self) -> None:
+        if self.max_batch < 1:
+            raise ValueError(f"max_batch is {self.max_batch}, and must be at least 1")
+        if not 0 <= self.max_queue_delay < self.p99:
+            raise ValueError(
+                f"max_queue_delay is {self.max_queue_delay} s; it must be 0 or more, and less than p99, {self.p99} s"
+            )
+
+
+class Limit(StrEnum):
+    """What kept the replicas below, or above, what the traffic asks for."""
+
+    NONE = "None"
+    MIN = "Min"
+    MAX = "Max"
+    QUOTA = "Quota"
+    HARDWARE = "Hardware"
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Most replicas that a ResourceQuota or the hardware has room for. `min` is asked for all the same."""
+
+    limit: Limit
+    replicas: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of the replicas. Raises ValueError where min is above max or below 0."""
+
+    min: int
+    max: int
+    ceilings: tuple[Ceiling, ...] = ()
+    """Those that are known at present; the lowest one counts."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min <= self.max:
+            raise ValueError(f"min is {self.min} and max {self.max}, and 0 <= min <= max must hold")
+
+
+@dataclass(frozen=True)
+class LearnedCapacity:
+    """What outlives the operator, by model digest and hardware class. A batch of n takes base + n * per_row s."""
+
+    base: float
+    per_row: float
+    correction: float = 1.0
+    """Rate at which the target holds, over the rate at which the model says that it holds. At most 1."""
+    cold_start: float = 60.0
+    """Seconds."""
+
+
+@dataclass(frozen=True)
+class CapacityKey:
+    """Whose learned capacity it is. Shared by the services of one namespace."""
+
+    model_digest: str
+    hardware_class: str
+
+
+class Reason(StrEnum):
+    """The rule that set the replicas."""
+
+    IDLE = "Idle"
+    """Nothing arrives and nothing is in flight."""
+    FORECAST = "Forecast"
+    """Grown to what the forecast at the cold start needs."""
+    PANIC = "Panic"
+    """Grown to what arrives now, and to work off the backlog."""
+    STUCK = "Stuck"
+    """Grown to replace pods that do not become ready."""
+    STEADY = "Steady"
+    """As many as are needed."""
+    COOLING = "Cooling"
+    """Fewer would do, but not for long enough yet."""
+    SHRINK = "Shrink"
+    UNKNOWN_CAPACITY = "UnknownCapacity"
+    """Held: no batch has been seen yet, and nothing is known of the model on this hardware."""
+    METRICS_STALE = "MetricsStale"
+    """Held, or grown on what is still known; never shrunk."""
+    LIMITED = "Limited"
+    """A bound set the replicas, whatever the traffic asks for."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The figures behind a decision."""
+
+    arrivals: Rate
+    forecast: Rate
+    """Highest rate expected by the time that a replica asked for now is ready, spare included."""
+    capacity: Rate
+    """Requests per second of one replica working on full batches."""
+    needed: Count
+    """Replicas that hold the target at the forecast, whatever the bounds."""
+    cold_start: float
+    state: str
+    """In words: panic until when, cooling, what is missing."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What the next decision needs of this one. In memory only, but for `learned`.
+
+    The rest is rebuilt from the metrics' history after a restart, by `tailbound.autoscale.decide.restored`.
+    """
+
+    learned: LearnedCapacity | Unknown = Unknown("no batch of this model on this hardware class was seen yet")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How many replicas the revision shall have, and why."""
+
+    replicas: int
+    reason: Reason
+    explanation: Explanation
+    state: State
+    limited_by: Limit = Limit.NONE
+    stale: tuple[str, ...] = field(default=())
+    """Signals that were missing, with why: the condition MetricsStale."""
+
+    def words(self) -> str:
+        """One sentence for people."""
+        return f"{self.replicas} replicas: {self.reason}"
