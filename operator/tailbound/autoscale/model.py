@@ -120,7 +120,7 @@ class Objective:
             raise ValueError(f"max_batch is {self.max_batch}, and must be at least 1")
         if not 0 <= self.max_queue_delay < self.p99:
             raise ValueError(
-                f"max_queue_delay is {self.max_queue_delay} s; it must be 0 or more, and less than p99, {self.p99} s"
+                f"max_queue_delay is {self.max_queue_delay} s: allowed are 0 to less than p99, {self.p99} s"
             )
 
 
@@ -158,7 +158,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class LearnedCapacity:
-    """What outlives the operator, by model digest and hardware class. A batch of n takes base + n * per_row s."""
+    """What outlives the operator, by model digest and class. A batch of n takes base + n * per_row s."""
 
     base: float
     per_row: float
