@@ -132,7 +132,6 @@ def _runtime(namespace: str) -> dict[str, Any]:
     server = {
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "/opt/faulty-runtime/server.py"],
         "ports": [{"name": "http", "containerPort": 8080}],
         "readinessProbe": probe,
     }

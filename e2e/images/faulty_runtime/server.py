@@ -5,6 +5,7 @@
     GET /v2/health/live          200
     POST /_faults                {"ERROR_FRACTION": 0.5, ...}: these hold from now on, the others stay
     GET /_counts                 {"good": 12, "failed": 3, "first_bad": SECONDS or null, ...}
+    GET /metrics                 what the real runtime says of its batches, queue and requests
 
 The environment sets what holds at first:
 
@@ -13,6 +14,12 @@ The environment sets what holds at first:
     HANG_FRACTION             this part is never answered
     CRASH_AFTER               the process ends with status 1 at that many requests; 0: as it starts
     NEVER_READY               1: readiness always answers 503
+
+and how fast the model is, which stays:
+
+    SERVICE_SECONDS_BASE, SERVICE_SECONDS_PER_ROW, MAX_BATCH
+        a batch of n requests takes BASE + PER_ROW * n seconds, at most MAX_BATCH requests form one, and
+        there is one at a time; without these, predictions take no time
 
 Like every runtime it reads its model before it is ready, and serves on for TAILBOUND_DRAIN_SECONDS after
 SIGTERM.
@@ -25,11 +32,13 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from aiohttp import web
+
+from .service_time import Measured, ServiceTime, SleepingModel
 
 PORT = 8080
 HANG_SECONDS = 3600
@@ -76,13 +85,25 @@ class Server:
 
     revision: str
     faults: Faults
+    service_time: ServiceTime = field(default_factory=ServiceTime)
+    timeout_seconds: float = 30.0
     draining: bool = False
     first_bad: float | None = None
     counts: Counter[str] = field(default_factory=Counter)
     dice: random.Random = field(default_factory=random.Random)
 
-    async def infer(self, _: web.Request) -> web.Response:
+    def __post_init__(self) -> None:
+        self.measured = Measured()
+        self.model = SleepingModel(self.service_time, self.measured)
+
+    async def infer(self, request: web.Request) -> web.Response:
         """One prediction, or one fault."""
+        with self.measured.in_flight.track_inprogress():
+            response = await self._infer(request)
+        self.measured.requests.labels(str(response.status)).inc()
+        return response
+
+    async def _infer(self, _: web.Request) -> web.Response:
         if self.counts.total() >= self.faults.crash_after:
             os._exit(1)
         kind = self.faults.choose(self.dice.random())
@@ -93,6 +114,10 @@ class Server:
             return web.json_response({"revision": self.revision, "error": "told to fail"}, status=500)
         if kind != "good":
             await asyncio.sleep(HANG_SECONDS if kind == "hung" else self.faults.delay_ms / 1000)
+        try:
+            await self.model.infer(self.timeout_seconds)
+        except TimeoutError:
+            return web.json_response({"revision": self.revision, "error": "too late"}, status=504)
         headers = {"Connection": "close"} if self.draining else {}
         return web.json_response({"revision": self.revision}, headers=headers)
 
@@ -114,6 +139,15 @@ class Server:
         """What was served so far."""
         return web.json_response({**self.counts, "first_bad": self.first_bad})
 
+    async def metrics(self, _: web.Request) -> web.Response:
+        """The Prometheus text format."""
+        return web.Response(body=self.measured.render(), content_type="text/plain")
+
+    async def _run_model(self, _: web.Application) -> AsyncIterator[None]:
+        running = asyncio.create_task(self.model.run())
+        yield
+        running.cancel()
+
     def application(self) -> web.Application:
         """Every path."""
         app = web.Application()
@@ -124,16 +158,29 @@ class Server:
                 web.get("/v2/health/live", self.live),
                 web.post("/_faults", self.set_faults),
                 web.get("/_counts", self.tell),
+                web.get("/metrics", self.metrics),
             ]
         )
+        app.cleanup_ctx.append(self._run_model)
         return app
+
+
+def service_time(given: Mapping[str, str]) -> ServiceTime:
+    """What the environment says of the model's speed."""
+    return ServiceTime(
+        float(given.get("SERVICE_SECONDS_BASE", 0)),
+        float(given.get("SERVICE_SECONDS_PER_ROW", 0)),
+        int(given.get("MAX_BATCH", 1)),
+    )
 
 
 async def serve(server: Server, drain_seconds: float) -> None:
     """Serve until SIGTERM, and for so long after it."""
     told_to_stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told_to_stop.set)
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1)
+    # The requests that wait for the model are answered before it ends; a hung one is not waited for.
+    longest = server.timeout_seconds if server.service_time.takes_time else 1
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=longest)
     await runner.setup()
     await web.TCPSite(runner, port=PORT).start()
     await told_to_stop.wait()
@@ -148,8 +195,13 @@ def main() -> int:
     if faults.crash_after == 0:
         return 1
     Path(os.environ["TAILBOUND_MODEL_PATH"]).read_bytes()
-    server = Server(os.environ["TAILBOUND_REVISION"], faults)
-    asyncio.run(serve(server, float(os.environ.get("TAILBOUND_DRAIN_SECONDS", "1"))))
+    server = Server(
+        os.environ["TAILBOUND_REVISION"],
+        faults,
+        service_time(os.environ),
+        float(os.environ["TAILBOUND_REQUEST_TIMEOUT_SECONDS"]),
+    )
+    asyncio.run(serve(server, float(os.environ["TAILBOUND_DRAIN_SECONDS"])))
     return 0
 
 

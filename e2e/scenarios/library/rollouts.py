@@ -73,7 +73,7 @@ class Rollout:
         image = f"{installation.registry()}/{IMAGE}:{installation.TAG}"
         server = {
             **{key: good["server"][key] for key in ("imagePullPolicy", "ports")},
-            **{"image": image, "command": ["python3", "/opt/faulty-runtime/server.py"]},
+            "image": image,
             "readinessProbe": {
                 "httpGet": {"path": "/v2/health/ready", "port": "http"},
                 "periodSeconds": 1,
