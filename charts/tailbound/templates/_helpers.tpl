@@ -119,15 +119,17 @@ priorityClassName: {{ . }}
 {{- end }}
 
 {{/* What a request does to the annotations by which people act on a rollout. */}}
+{{- define "tailbound.hands" -}}
+['tailbound.dev/promote', 'tailbound.dev/abort', 'tailbound.dev/retry', 'tailbound.dev/rollback-to', 'tailbound.dev/pause']
+{{- end }}
+
 {{- define "tailbound.handsVariables" -}}
 - name: before
   expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
 - name: after
   expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
 - name: hands
-  expression: >-
-    ['tailbound.dev/promote', 'tailbound.dev/abort', 'tailbound.dev/retry', 'tailbound.dev/rollback-to',
-    'tailbound.dev/pause']
+  expression: "{{ include "tailbound.hands" . }}"
 - name: untouched
   expression: "variables.hands.all(hand, variables.before[?hand].orValue('') == variables.after[?hand].orValue(''))"
 - name: byBefore

@@ -39,7 +39,7 @@ _NUMBER = itertools.count(1)
 def api(control_plane: ControlPlane) -> ControlPlane:
     """The control plane with our kinds, a default class and a runtime."""
     control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
     control_plane.kubectl("apply", "-f", "-", input=CLUSTER_OBJECTS)
     return control_plane
 
