@@ -290,6 +290,12 @@ SERVICE_REFUSALS = (
     _quoted("long wait for data", "spec.rollout.analysis.dataTimeout", "61m", _DATA),
     _service("no replicas", "spec.scaling.min", 0, f"min is 0: {_SCALING}"),
     _service("too many replicas", "spec.scaling.min", 1001, f"min is 1001: {_SCALING}"),
+    _service("no replicas at most", "spec.scaling.max", 0, f"max is 0: {_SCALING}"),
+    _service("too many replicas at most", "spec.scaling.max", 1001, f"max is 1001: {_SCALING}"),
+    _service("no replicas asked for", "spec.scaling.replicas", 0, f"replicas is 0: {_SCALING}"),
+    _service("too many replicas asked for", "spec.scaling.replicas", 1001, f"replicas is 1001: {_SCALING}"),
+    _service("fewest and most in the wrong order", "spec.scaling", {"min": 3, "max": 2},
+             "max is 2, which is less than min: raise max or lower min"),
     _service(
         "reserved variable",
         "spec.env",

@@ -106,7 +106,7 @@ RESOURCES: Final = (
         {
             "status": {},
             "scale": {
-                "specReplicasPath": ".spec.scaling.min",
+                "specReplicasPath": ".spec.scaling.replicas",
                 "statusReplicasPath": ".status.replicas",
                 "labelSelectorPath": ".status.selector",
             },

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError, field_validator
@@ -26,6 +27,9 @@ DEFAULT_TIMEOUT: Final = Duration(30_000)
 _TIMEOUT_PER_P99: Final = 20
 _LOWEST_DEFAULT_TIMEOUT_MS: Final = 1_000
 _HIGHEST_DEFAULT_TIMEOUT_MS: Final = 300_000
+
+MOST_PODS: Final = 1000
+"""Of one revision."""
 
 _SERVICE_NAME: Final = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _URL: Final = r"https?://(?:[A-Za-z0-9](?:[-_A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!-\"$-~]*)?"
@@ -163,19 +167,58 @@ class ServiceLevel(Model):
     """The share of requests that may fail, for example 0.1%."""
 
 
+class ScalingMode(StrEnum):
+    """Who decides how many pods serve."""
+
+    AUTO = "auto"
+    EXTERNAL = "external"
+
+
+def _pods(field: str) -> Rule:
+    return Rule(
+        cel=f"self >= 1 && self <= {MOST_PODS}",
+        holds=lambda pods: 1 <= pods <= MOST_PODS,
+        message=f"{field} is {{value}}: write a number of pods from 1 to {MOST_PODS}; to stop the service, "
+        "set spec.stopped to true",
+    )
+
+
 class Scaling(Model):
     """How many pods serve."""
 
-    min: Annotated[
-        StrictInt,
+    rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="self >= 1 && self <= 1000",
-            holds=lambda replicas: 1 <= replicas <= 1000,
-            message="min is {value}: write a number of pods from 1 to 1000; to stop the service, set "
-            "spec.stopped to true",
+            cel="!has(self.max) || self.max < 1 || self.max >= self.min",
+            holds=lambda scaling: scaling.max is None or scaling.max < 1 or scaling.max >= scaling.min,
+            message="max is {value}, which is less than min: raise max or lower min",
+            value_cel="self.max",
+            value=lambda scaling: scaling.max,
         ),
-    ] = 1
-    """Number of serving pods."""
+    )
+
+    min: Annotated[StrictInt, _pods("min")] = 1
+    """The fewest serving pods."""
+
+    max: Annotated[StrictInt, _pods("max")] | None = None
+    """The most serving pods. A rollout needs those of the new revision besides."""
+
+    mode: ScalingMode = ScalingMode.AUTO
+    """auto: as many as min, and as replicas asks for. external: as many as replicas asks for, which a
+    HorizontalPodAutoscaler or KEDA sets through the scale subresource."""
+
+    replicas: Annotated[StrictInt, _pods("replicas")] = 1
+    """Pods that somebody asks for through the scale subresource, as kubectl scale does: so many, but no fewer
+    than min and no more than max."""
+
+    @property
+    def most(self) -> int:
+        """The most pods of one revision."""
+        return MOST_PODS if self.max is None else self.max
+
+    @property
+    def asked(self) -> int:
+        """Pods of the revision that serves, as far as the spec says."""
+        return min(max(self.min, self.replicas), self.most)
 
 
 class SecretReference(Model):

@@ -231,7 +231,7 @@ def _reconciling(facts: Facts, ready: Verdict, stalled: Verdict) -> Verdict:
         return Verdict(_FALSE, Reason.RECONCILED, "everything is as the spec wants it")
     if ready.status is _TRUE:
         obstacle = facts.pods.obstacle
-        missing = f"{facts.name} has fewer ready endpoints than spec.scaling.min"
+        missing = f"{facts.name} has fewer ready endpoints than it is to have"
         return (
             Verdict(_TRUE, obstacle.reason, obstacle.message)
             if obstacle is not None

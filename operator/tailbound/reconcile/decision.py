@@ -246,7 +246,7 @@ class Decision:
             desired=self._desired,
             step=self._step,
             applied=self._look_at_gateways(self._step.flow.traffic),
-            replicas=self._service.spec.scaling.min,
+            replicas=self._step.fleet.get(name, 0),
             ready=world.ready_endpoints.get(name, 0),
             was_stable=name == world.stable,
             serving=target if serves else None,

@@ -8,6 +8,7 @@ from tailbound.api.rollout import Evidence as ApiEvidence
 from tailbound.api.rollout import Finding as ApiFinding
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.reconcile.pods import most_restarts, report
+from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.world import World
 from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
@@ -62,7 +63,7 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         desired=known.desired,
         stable=world.stable,
         revisions={name: _state(world, name, known.desired) for name in sorted(names)},
-        replicas=spec.scaling.min,
+        sizing=sizing_of(spec.scaling),
         stopped=spec.stopped,
         traffic=world.traffic,
         acknowledged=known.acknowledged,

@@ -28,7 +28,8 @@ from tailbound.rollout.recreate import exchange
 from tailbound.rollout.rejections import rejection_of
 from tailbound.rollout.roles import Roles, roles
 from tailbound.rollout.situation import Flow, Rejection, Situation, Step
-from tailbound.rollout.weights import ALL, direct, flow, weight_of
+from tailbound.rollout.sizing import ALL
+from tailbound.rollout.weights import direct, flow, weight_of
 
 
 def begin(now: Situation) -> tuple[Roles, RolloutStatus | None]:
@@ -69,7 +70,7 @@ def _complete(now: Situation, step: Step) -> Step:
     """What holds for every step: what was acted on is remembered, and what has the weight keeps its pods."""
     fleet, target = dict(step.fleet), step.flow.target
     if target is not None and target not in fleet:
-        fleet[target] = now.replicas
+        fleet[target] = now.pods(target)
     serves = now.ready(target) > 0 or not any(state.ready for state in now.revisions.values())
     shrink = step.flow.settled and now.desired is not None and (serves or now.stopped or target is None)
     rollout = step.rollout
@@ -111,9 +112,10 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     without = flow(now, base, candidate, 0, ())
     if not now.of(candidate).deployed and _others_linger(now, rollout, without):
         waiting = words.told(rollout, RolloutState.PENDING, Reason.PENDING, words.pending(rollout))
-        return Step(without, waiting, base, candidate, {base: now.replicas}, shrink=False)
+        return Step(without, waiting, base, candidate, {base: now.pods(base)}, shrink=False)
     rollout = steps.pods_counted(now, rollout)
-    wanted, pods = steps.wanted(now, rollout)
+    wanted, carries = steps.wanted(now, rollout)
+    pods = now.pods(candidate, carries)
     unseen = not counting and rollout.weight == 0 and rollout.reason != Reason.PROMOTED_BY_HAND
     share = 0 if unseen else steps.share(now, rollout, wanted, pods)
     lost = share == 0 and rollout.weight > 0
@@ -121,7 +123,8 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     rollout = rollout.model_copy(update={"weight": share, "progress_at": progress_at})
     where = flow(now, base, candidate, share, ())
     alone = where.target == candidate and share < ALL
-    fleet = {base: now.replicas, candidate: now.replicas if alone else pods}
+    carries = ALL if alone else carries
+    fleet = {base: now.pods(base), candidate: now.pods(candidate, carries)}
     return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
 
 
@@ -140,14 +143,14 @@ def _recreate(now: Situation, rollout: RolloutStatus) -> Step:
     if not begun and steps.held(now, rollout):
         where = flow(now, base, candidate, 0, ())
         holding = rollout.model_copy(update={"state": RolloutState.STARTING})
-        return Step(where, holding, base, candidate, {base: now.replicas}, shrink=False)
+        return Step(where, holding, base, candidate, {base: now.pods(base)}, shrink=False)
     clearing = exchange(now, candidate)
     if clearing is not None:
         where, fleet = clearing
         waiting = words.told(rollout, RolloutState.PENDING, Reason.ROLLING_OUT, words.clearing(rollout))
         return Step(where, waiting, base, candidate, fleet, shrink=False)
     rollout = steps.pods_counted(now, rollout).model_copy(update={"weight": ALL})
-    fleet = {candidate: now.replicas} | ({base: 0} if now.of(base).deployed else {})
+    fleet = {candidate: now.pods(candidate)} | ({base: 0} if now.of(base).deployed else {})
     where = direct(now, candidate, {candidate: ALL})
     return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
 

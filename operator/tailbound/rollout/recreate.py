@@ -1,7 +1,8 @@
 """Changing places without a spare device: the weight goes, then the old pods, then the new ones come."""
 
 from tailbound.rollout.situation import Flow, Situation
-from tailbound.rollout.weights import ALL, direct
+from tailbound.rollout.sizing import ALL
+from tailbound.rollout.weights import direct
 
 
 def exchange(now: Situation, incoming: str) -> tuple[Flow, dict[str, int]] | None:

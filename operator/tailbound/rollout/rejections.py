@@ -18,8 +18,8 @@ from tailbound.api.rollout import OnInconclusive, RolloutStatus, Strategy
 from tailbound.rollout import steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.situation import Rejection, Situation
+from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Measure, Outcome
-from tailbound.rollout.weights import ALL
 
 _WORDS = {Measure.LATENCY: Reason.SLOW, Measure.ERRORS: Reason.FAILING}
 

@@ -19,7 +19,8 @@ from tailbound.rollout import words
 from tailbound.rollout.recreate import exchange
 from tailbound.rollout.roles import Return, Roles, before
 from tailbound.rollout.situation import Marking, Situation, Step
-from tailbound.rollout.weights import ALL, direct, flow
+from tailbound.rollout.sizing import ALL
+from tailbound.rollout.weights import direct, flow
 
 _OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 
@@ -32,7 +33,7 @@ def without(now: Situation, base: str | None, rejected: Collection[str] = ()) ->
     if clearing is not None:
         return Step(clearing[0], None, base, None, clearing[1], shrink=False)
     where = flow(now, base, None, 0, rejected)
-    fleet = {base: now.replicas} if base is not None else {}
+    fleet = {base: now.pods(base)} if base is not None else {}
     step = Step(where, None, base, None, fleet, shrink=False)
     unmarked = _serves(now, step, base) and now.stable != base and now.of(base).restorable
     return replace(step, marking=Marking(base if unmarked else None))

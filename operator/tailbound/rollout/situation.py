@@ -8,6 +8,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import RolloutSpec, RolloutStatus
 from tailbound.api.traffic import TrafficStatus
 from tailbound.rollout.hands import Hands
+from tailbound.rollout.sizing import ALL, Sizing
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,7 @@ class Situation:
     stable: str | None
     """The revision that is marked as the last that was fully promoted."""
     revisions: Mapping[str, RevisionState]
-    replicas: int
-    """Of the revision that serves."""
+    sizing: Sizing
     stopped: bool
     traffic: TrafficStatus | None
     acknowledged: bool
@@ -81,6 +81,10 @@ class Situation:
     def of(self, name: str | None) -> RevisionState:
         """The state of a revision; that of one that does not exist is all zeros."""
         return self.revisions.get(name or "", RevisionState())
+
+    def pods(self, name: str, share: int = ALL) -> int:
+        """Pods that a revision needs for this percentage of the requests."""
+        return self.sizing.pods(name, share)
 
     def ready(self, name: str | None) -> int:
         """Ready endpoints of a revision."""

@@ -19,15 +19,14 @@ and recreate have no step before it.
 
 from dataclasses import replace
 from datetime import timedelta
-from math import ceil
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.situation import Marking, Situation, Step
+from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Outcome
-from tailbound.rollout.weights import ALL
 
 
 def level(now: Situation, rollout: RolloutStatus) -> int:
@@ -71,23 +70,18 @@ def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> Rollout
     )
 
 
-def pods_for(now: Situation, weight: int) -> int:
-    """Pods that a candidate needs for its weight."""
-    return max(1, ceil(now.replicas * weight / ALL))
-
-
 def wanted(now: Situation, rollout: RolloutStatus) -> tuple[int, int]:
-    """The weight that the candidate should have, and the pods that it should have.
+    """The weight that the candidate should have, and the percentage that its pods should be able to carry.
 
     A candidate that awaits its promotion keeps the last step's weight; without steps it has all its pods, so
     that the switch takes no start.
     """
     weights, present = now.spec.weights, level(now, rollout)
     if awaiting(now, rollout):
-        return (weights[-1], pods_for(now, weights[-1])) if weights else (0, now.replicas)
+        return (weights[-1], weights[-1]) if weights else (0, ALL)
     if paused(now, rollout) and rollout.step_started_at is None:
-        return rollout.weight, pods_for(now, present)
-    return present, pods_for(now, present)
+        return rollout.weight, present
+    return present, present
 
 
 def share(now: Situation, rollout: RolloutStatus, weight: int, pods: int) -> int:
@@ -119,8 +113,8 @@ def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
 
 def short(now: Situation, rollout: RolloutStatus) -> bool:
     """Pods are missing without which the rollout cannot go on."""
-    weight, pods = wanted(now, rollout)
-    ready = now.ready(rollout.revision)
+    weight, carries = wanted(now, rollout)
+    pods, ready = now.pods(rollout.revision, carries), now.ready(rollout.revision)
     if now.spec.strategy is Strategy.RECREATE:
         return ready == 0
     return ready < pods and (rollout.weight != weight or weight == 0)
@@ -230,7 +224,7 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
         rollout=done.model_copy(update={"progress_at": None}),
         stable=rollout.revision,
         candidate=None,
-        fleet={rollout.revision: now.replicas},
+        fleet={rollout.revision: now.pods(rollout.revision)},
         marking=Marking(stable=rollout.revision, promoted_by=now.hands.by if by_hand else None),
         promoted=True,
         poll=False,

@@ -19,12 +19,10 @@ Where there is no base yet, the desired revision is it. The candidate has its sh
 """
 
 from collections.abc import Collection
-from typing import Final
 
 from tailbound.api.traffic import Backend, TrafficStatus
 from tailbound.rollout.situation import Flow, Situation
-
-ALL: Final = 100
+from tailbound.rollout.sizing import ALL
 
 
 def flow(
@@ -73,7 +71,7 @@ def _target(now: Situation, base: str | None, rejected: Collection[str]) -> str 
         default=None,
     )
     rules = (
-        (base is not None and now.ready(base) >= now.replicas, base),
+        (base is not None and now.ready(base) >= now.pods(base), base),
         (now.ready(base) > 0 and present in rejected, base),
         (now.ready(present) > 0, present),
         (now.ready(base) > 0, base),

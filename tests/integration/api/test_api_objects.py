@@ -42,7 +42,7 @@ def test_defaults_of_a_service_are_stored(create: Create) -> None:
     assert create(SERVICE)["spec"] == {
         **SERVICE["spec"],
         "resources": {"cpu": "1", "memory": "2Gi"},
-        "scaling": {"min": 1},
+        "scaling": {"min": 1, "mode": "auto", "replicas": 1},
         "rollout": {
             "strategy": "blueGreen",
             "promotion": "automatic",
@@ -187,7 +187,7 @@ def test_scale_reads_and_writes_the_replica_count(api: Api, create: Create) -> N
         {"replicas": 2, "selector": "tailbound.dev/service=churn"},
     )
     assert api.patch(SERVICE, {"spec": {"replicas": 3}}, "/scale").code == 200
-    assert api.request("GET", path_of(SERVICE)).body["spec"]["scaling"] == {"min": 3}
+    assert api.request("GET", path_of(SERVICE)).body["spec"]["scaling"]["replicas"] == 3
 
 
 def test_scale_to_zero_is_refused_with_the_way_to_stop(api: Api, create: Create) -> None:

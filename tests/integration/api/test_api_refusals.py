@@ -157,6 +157,8 @@ def test_schema_refuses(
         ("spec.sla", {"latency": {"p99": "1ms"}, "errorRate": "0.0001%"}),
         ("spec.sla", {"latency": {"p99": "3600s"}, "errorRate": "50.0%"}),
         ("spec.scaling.min", 1000),
+        ("spec.scaling", {"min": 2, "max": 2, "replicas": 1000}),
+        ("spec.scaling", {"mode": "external", "min": 2, "max": 1000}),
         ("spec.rollout", {"strategy": "canary", "steps": []}),
         ("spec.rollout", {"strategy": "canary", "steps": [{"weight": each} for each in range(84, 100)]}),
         ("spec.rollout", {"strategy": "blueGreen", "steps": []}),

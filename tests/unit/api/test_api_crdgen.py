@@ -192,7 +192,11 @@ def test_empty_defaults_are_not_stored() -> None:
         "historyLimit": 10,
         "analysis": {"policy": "both", "warmupRequests": 10, "minErrorRate": "1%", "dataTimeout": "1m"},
     }
-    assert defaults == {"resources": {"cpu": "1", "memory": "2Gi"}, "scaling": {"min": 1}, "stopped": False}
+    assert defaults == {
+        "resources": {"cpu": "1", "memory": "2Gi"},
+        "scaling": {"min": 1, "mode": "auto", "replicas": 1},
+        "stopped": False,
+    }
 
 
 def test_only_a_place_for_anything_keeps_what_is_unknown() -> None:

@@ -350,6 +350,24 @@ def test_acknowledgements_from_before_the_loss_do_not_count() -> None:
 # Replicas.
 
 
+@pytest.mark.parametrize(
+    ("scaling", "pods"),
+    [
+        ({}, 1),
+        ({"min": 3}, 3),
+        ({"min": 3, "replicas": 2}, 3),
+        ({"min": 3, "replicas": 5}, 5),
+        ({"min": 2, "max": 4, "replicas": 5}, 4),
+        ({"mode": "external", "min": 2, "max": 4, "replicas": 3}, 3),
+        ({"mode": "external", "min": 2, "max": 4, "replicas": 1}, 2),
+        ({"mode": "external", "min": 2, "max": 4, "replicas": 9}, 4),
+    ],
+)
+def test_pods_are_as_many_as_somebody_asks_for_within_the_bounds(scaling: dict[str, Any], pods: int) -> None:
+    simulator = settled(scaling=scaling)
+    assert [each["spec"]["replicas"] for each in simulator.of("Deployment")] == [pods]
+
+
 def test_scaling_is_one_write_and_the_budget_follows() -> None:
     simulator = settled()
     simulator.edit(scaling={"min": 2})

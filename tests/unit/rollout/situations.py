@@ -10,6 +10,7 @@ from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.hands import read_hands
 from tailbound.rollout.machine import advance, begin
 from tailbound.rollout.situation import Rejection, RevisionState, Situation, Step
+from tailbound.rollout.sizing import fixed
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GONE = RevisionState(deployed=False)
@@ -41,6 +42,7 @@ def situation(
     annotations: dict[str, str] | None = None,
     handled: tuple[str, ...] = (),
     spec: dict[str, Any] | None = None,
+    replicas: int = 2,
     **fields: Any,
 ) -> Situation:
     """Revision `old` is stable and the spec wants `new`, two pods of it."""
@@ -49,7 +51,7 @@ def situation(
         desired="new",
         stable="old" if "old" in revisions else None,
         revisions=revisions,
-        replicas=2,
+        sizing=fixed(replicas),
         stopped=False,
         traffic=traffic,
         acknowledged=False,

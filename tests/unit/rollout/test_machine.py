@@ -317,7 +317,7 @@ def test_canary(now: Situation, verdict: Verdict, expected: tuple[str, str, int,
 def test_the_base_keeps_its_pods_until_the_promotion(now: Situation, verdict: Verdict) -> None:
     step = step_of(now, verdict)
     assert step.rollout is not None
-    assert (step.fleet.get("old") == now.replicas) is (step.rollout.state != "Promoted")
+    assert (step.fleet.get("old") == now.pods("old")) is (step.rollout.state != "Promoted")
     assert (step.marking.stable == "new") is (step.rollout.state == "Promoted")
     assert (step.marking.rejection is not None) is (step.rollout.state == "RolledBack")
 

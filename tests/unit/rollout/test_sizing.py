@@ -1,0 +1,28 @@
+"""How many pods a revision gets for its share of the requests."""
+
+import pytest
+from tailbound.rollout.sizing import Size, Sizing, fixed
+
+
+@pytest.mark.parametrize(
+    ("pods", "share", "expected"),
+    [(4, 100, 4), (4, 50, 2), (4, 25, 1), (4, 26, 2), (4, 5, 1), (1, 1, 1), (1000, 99, 990)],
+)
+def test_a_share_needs_its_part_of_the_pods_and_one_at_least(pods: int, share: int, expected: int) -> None:
+    assert fixed(pods).pods("any", share) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "share", "expected"),
+    [
+        pytest.param(Size(6, share=25), 25, 6, id="as it was sized"),
+        pytest.param(Size(6, share=25), 50, 12, id="the next step, before it is sized for it"),
+        pytest.param(Size(6, share=50), 25, 3, id="back to an earlier share"),
+        pytest.param(Size(6, share=25), 100, 20, id="never more than most"),
+        pytest.param(Size(1), 100, 4, id="never fewer than least"),
+        pytest.param(Size(1), 50, 2, id="nor than its part of least"),
+    ],
+)
+def test_a_revision_sized_on_its_own_follows_its_share(size: Size, share: int, expected: int) -> None:
+    sizing = Sizing(least=4, most=20, usual=Size(5), sizes={"canary": size})
+    assert (sizing.pods("canary", share), sizing.pods("other")) == (expected, 5)
