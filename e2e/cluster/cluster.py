@@ -38,7 +38,7 @@ class Cluster:
         self,
         *arguments: str,
         input: str | None = None,  # noqa: A002 - as in subprocess
-        timeout_seconds: float = 120,
+        timeout_seconds: float = 300,
     ) -> str:
         """Run kubectl as the administrator and return its output. Raises ProcessError with its errors."""
         return output(

@@ -17,7 +17,7 @@ from e2e.cluster.processes import Children, Supervisor, output, wait_for
 
 SERVICE_RANGE = "10.96.0.0/16"
 POD_RANGE = "10.244.0.0/16"
-START_TIMEOUT_SECONDS = 120
+START_TIMEOUT_SECONDS = 240
 TOKEN_LIFETIME = "24h"
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",

@@ -27,7 +27,7 @@ DAEMONS = (
     "kubelet",
     "kube-proxy",
 )
-NODE_TIMEOUT_SECONDS = 120
+NODE_TIMEOUT_SECONDS = 300
 
 
 class OwnCluster(Cluster):
@@ -157,7 +157,7 @@ class OwnCluster(Cluster):
         addons.install_dns(self.kubectl)
         self._await_kubelet("node Ready", self._node_ready)
         addons.set_fake_gpus(self.kubectl)
-        self.kubectl("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=120s")
+        self.kubectl("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=240s")
 
     def _await_kubelet(self, what: str, ready: Callable[[], bool]) -> None:
         def check() -> bool:

@@ -96,7 +96,7 @@ def output(
     arguments: Sequence[Argument],
     *,
     input: str | None = None,  # noqa: A002 - the name that subprocess uses
-    timeout_seconds: float = 120,
+    timeout_seconds: float = 300,
 ) -> str:
     """Run a command to its end and return what it printed.
 

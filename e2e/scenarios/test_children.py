@@ -24,7 +24,7 @@ def test_child_deleted_by_hand_comes_back(scene: Scene, kind: str) -> None:
     for child in children:
         scene.api.delete(kind, child["metadata"]["name"], scene.namespace)
     for child in children:
-        scene.wait(f"a new {kind}", partial(_replaced, scene, kind, child), 60)
+        scene.wait(f"a new {kind}", partial(_replaced, scene, kind, child), 240)
     scene.ready("mended")
     scene.predicts("mended", model)
 
@@ -73,7 +73,7 @@ def test_rollout_restart_of_a_child_is_survived(scene: Scene) -> None:
     before = {pod["metadata"]["uid"] for pod in scene.pods("restarted")}
     scene.world.kubectl.run("rollout", "restart", f"deployment/{revision}", "-n", scene.namespace)
     scene.world.kubectl.run(
-        "rollout", "status", f"deployment/{revision}", "-n", scene.namespace, "--timeout=120s"
+        "rollout", "status", f"deployment/{revision}", "-n", scene.namespace, "--timeout=240s"
     )
     scene.ready("restarted")
     assert before.isdisjoint(pod["metadata"]["uid"] for pod in scene.pods("restarted"))
@@ -196,7 +196,7 @@ def test_service_named_like_the_api_server_touches_nothing_of_it(scene: Scene) -
         item for item in slices if item["metadata"]["name"] == "kubernetes"
     ]
     left = {kind: api.list(kind, "default", f"{SERVICE_LABEL}=kubernetes") for kind in ("Deployment", "Pod")}
-    in_default.wait("end of what it made", lambda: True if _none_left(in_default) else Unmet(str(left)), 60)
+    in_default.wait("end of what it made", lambda: True if _none_left(in_default) else Unmet(str(left)), 240)
 
 
 def _none_left(scene: Scene) -> bool:

@@ -39,7 +39,7 @@ def test_observed_is_for_the_operator_only(scene: Scene) -> None:
         "create", "token", "default", "-n", scene.namespace, "--audience", "tailbound-gateway"
     ).strip()
     assert scene.world.client.request(url, headers={"Authorization": f"Bearer {token}"}).status == 403
-    seen = scene.wait("an applied route", lambda: observed(scene, pod, "private"), 30)
+    seen = scene.wait("an applied route", lambda: observed(scene, pod, "private"), 240)
     assert seen["applied"]["generation"] == scene.service("private")["metadata"]["generation"]
 
 
@@ -53,7 +53,7 @@ def test_gateways_replaced_under_load_fail_no_request(scene: Scene) -> None:
         client.load(scene.namespace, "steady", new_connections=True) as fresh,
     ):
         kubectl.run("rollout", "restart", f"deployment/{GATEWAY}", "-n", SYSTEM)
-        kubectl.run("rollout", "status", f"deployment/{GATEWAY}", "-n", SYSTEM, "--timeout=170s")
+        kubectl.run("rollout", "status", f"deployment/{GATEWAY}", "-n", SYSTEM, "--timeout=300s")
         scene.wait(
             "end of the old gateways",
             lambda: (
@@ -94,7 +94,7 @@ def test_nonsense_in_status_traffic_quarantines_its_own_service_only(scene: Scen
                     return seen
                 return seen["rejected"] if seen.get("rejected") else Unmet(json.dumps(seen))
 
-            found = scene.wait("the rejected route", rejected, 30)
+            found = scene.wait("the rejected route", rejected, 240)
             assert found["trafficGeneration"] == nonsense["generation"]
             assert found["message"]
         scene.predicts("broken", bad)  # the last good state stays in force
@@ -123,7 +123,7 @@ def test_gateway_restarted_without_the_api_server_serves_its_snapshot(scene: Sce
         stays("answers without the API server", answers, 3)
         for container in ("sidecar", "envoy"):
             host.kill_container(pod, container)
-        scene.wait("answers from the snapshot", answers, 60)
+        scene.wait("answers from the snapshot", answers, 240)
     newer = scene.model(slope=7.0)
     scene.serve("remembered", newer)
     scene.predicts("remembered", newer)

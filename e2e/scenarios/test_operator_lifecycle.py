@@ -27,8 +27,8 @@ pytestmark = pytest.mark.disturbs
 def _restart_operator(scene: Scene) -> None:
     kubectl = scene.world.kubectl
     kubectl.run("rollout", "restart", f"deployment/{OPERATOR}", "-n", SYSTEM)
-    kubectl.run("rollout", "status", f"deployment/{OPERATOR}", "-n", SYSTEM, "--timeout=120s")
-    scene.wait("an operator that leads", lambda: _leads(scene), 60)
+    kubectl.run("rollout", "status", f"deployment/{OPERATOR}", "-n", SYSTEM, "--timeout=240s")
+    scene.wait("an operator that leads", lambda: _leads(scene), 240)
 
 
 def _leads(scene: Scene) -> Object | Unmet:
@@ -97,7 +97,7 @@ def test_operator_killed_while_it_reconciles_finishes_after_its_restart(
         scene.ready(name)
         scene.predicts(name, new)
         assert len(scene.children(name)["ControllerRevision"]) == 2
-        scene.wait(f"one Deployment of {name}", partial(_one_deployment, scene, name), 60)
+        scene.wait(f"one Deployment of {name}", partial(_one_deployment, scene, name), 240)
 
 
 def _one_deployment(scene: Scene, name: str) -> bool | Unmet:
@@ -144,7 +144,7 @@ def test_leader_cut_off_from_the_api_falls_silent_before_the_new_one_writes(
             60,
         )
         scene.ready("contested")
-        silent = scene.wait("the end of the deposed leader's process", partial(_ended, scene, deposed), 60)
+        silent = scene.wait("the end of the deposed leader's process", partial(_ended, scene, deposed), 240)
         writes = audit.writes(mark, user=OPERATOR_USER)
     scene.predicts("contested", new)
     by_old = [write.completed for write in writes if write.pod == deposed["metadata"]["name"]]
@@ -184,7 +184,7 @@ def test_spec_stored_before_a_rule_existed_is_invalid_and_disturbs_nobody(scene:
     manifest["spec"]["timeout"] = "soon"
     scene.api.patch("CustomResourceDefinition", name, None, _open_schema(crd))
     try:
-        scene.wait("the open schema", lambda: _accepted(scene, manifest), 30)
+        scene.wait("the open schema", lambda: _accepted(scene, manifest), 240)
     finally:
         scene.api.patch(
             "CustomResourceDefinition", name, None, {"spec": {"versions": crd["spec"]["versions"]}}

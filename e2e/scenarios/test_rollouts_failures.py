@@ -31,10 +31,10 @@ def test_operator_killed_in_the_middle_goes_on_without_losing_evidence(scene: Sc
     with rollout.load(rate=12) as load:
         revision = rollout.introduce("second")
         began = rollout.analysed(revision)
-        judged = scene.wait("evidence", partial(_judged, rollout, 20), 60)
+        judged = scene.wait("evidence", partial(_judged, rollout, 20), 240)
         for pod in workload(scene.api, OPERATOR):  # the standby too: nobody takes over smoothly
             host.kill_container(pod, "operator")
-        scene.wait("more evidence", partial(_judged, rollout, judged + 20), 90)
+        scene.wait("more evidence", partial(_judged, rollout, judged + 20), 240)
         again = rollout.status()
         assert (again["revision"], again["startedAt"]) == (revision, began["startedAt"]), again
         assert again["stepStartedAt"] == began["stepStartedAt"], again

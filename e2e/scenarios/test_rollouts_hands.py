@@ -96,7 +96,7 @@ def test_rollback_restores_the_pods_byte_for_byte(scene: Scene) -> None:
     with rollout.load() as load:
         rollout.hand("rollback-to", first)
         rollout.rolled_back(second, "RolledBackByHand")
-        scene.wait("the first revision", lambda: rollout.stable() == first or Unmet(rollout.stable()), 60)
+        scene.wait("the first revision", lambda: rollout.stable() == first or Unmet(rollout.stable()), 240)
         scene.gone("Deployment", second)
     load.assert_flawless(at_least=20)
     (new,) = rollout.pods(first)

@@ -28,7 +28,7 @@ def test_recreate_needs_no_spare_device_and_comes_back_from_a_bad_revision(scene
         with rollout.load():
             third = rollout.introduce("third", ERRORS)
             rollout.rolled_back(third, "Failing", within=120)
-        scene.wait("the second revision", lambda: _serves(rollout, second), 90)
+        scene.wait("the second revision", lambda: _serves(rollout, second), 240)
     finally:
         scene.api.delete("HardwareClass", many)
 
@@ -46,7 +46,7 @@ def _most_at_once(rollout: Rollout, revision: str) -> int:
         done = (status["state"], status["revision"]) == ("Promoted", revision)
         return True if done else Unmet(str(status))
 
-    rollout.scene.wait(f"promotion of {revision}", promoted, 120)
+    rollout.scene.wait(f"promotion of {revision}", promoted, 240)
     return most
 
 

@@ -16,7 +16,7 @@ def test_applied_service_becomes_ready_and_predicts_what_onnxruntime_predicts(sc
     model = scene.model(slope=2.5, offset=-1.0)
     kubectl = scene.world.kubectl
     kubectl.run("apply", "-f", "-", text=json.dumps(scene.manifest("first", model)))
-    kubectl.run("wait", "--for=condition=Ready", "infs/first", "-n", scene.namespace, "--timeout=120s")
+    kubectl.run("wait", "--for=condition=Ready", "infs/first", "-n", scene.namespace, "--timeout=240s")
     answer = scene.world.client.infer(scene.namespace, "first")
     assert answer.status == 200, answer
     assert answer.json()["outputs"][0]["data"] == model.expected(VALUES)
@@ -40,7 +40,7 @@ def test_kubectl_wait_right_after_an_edit_waits_for_the_edit(scene: Scene) -> No
         "-",
         text=json.dumps(scene.manifest("edited", new)),
     )
-    kubectl.run("wait", "--for=condition=Ready", "infs/edited", "-n", scene.namespace, "--timeout=120s")
+    kubectl.run("wait", "--for=condition=Ready", "infs/edited", "-n", scene.namespace, "--timeout=240s")
     assert scene.world.client.predicts(scene.namespace, "edited", new) == new.expected(VALUES)
 
 
@@ -108,7 +108,7 @@ def test_stopped_service_has_no_pods_and_answers_503_until_it_is_started(scene: 
     scene.serve("pausing", model)
     scene.apply("pausing", model, stopped=True)
     scene.condition("pausing", "Ready", "False", "Stopped")
-    scene.wait("no pods", lambda: Unmet("pods are left") if scene.pods("pausing") else True, 90)
+    scene.wait("no pods", lambda: Unmet("pods are left") if scene.pods("pausing") else True, 240)
     answer = scene.world.client.infer(scene.namespace, "pausing")
     assert answer.status == 503, answer
     assert "retry-after" in answer.headers

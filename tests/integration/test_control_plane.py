@@ -76,4 +76,4 @@ def test_second_control_plane_runs_beside_with_controllers_and_survives_an_outag
         with pytest.raises(ProcessError):
             other.kubectl("get", "namespaces")
         other.start_apiserver()
-        other.kubectl("delete", "namespace", "short-lived", "--wait", "--timeout=60s")
+        other.kubectl("delete", "namespace", "short-lived", "--wait", "--timeout=120s")

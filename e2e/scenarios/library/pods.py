@@ -11,7 +11,7 @@ NAMESPACE: Final = "tailbound-e2e"
 STORE: Final = "model-store"
 STORE_PORT: Final = 8080
 USER: Final = 65532
-START_SECONDS: Final = 120
+START_SECONDS: Final = 300
 
 
 def deploy(api: Api, registry: str, tag: str) -> None:

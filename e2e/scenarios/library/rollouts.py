@@ -31,9 +31,9 @@ HANGS: Final[Mapping[str, float]] = {"HANG_FRACTION": 0.5}
 HEALTHY: Final[Mapping[str, float]] = {"SLOW_FRACTION": 0, "ERROR_FRACTION": 0, "HANG_FRACTION": 0}
 # Enough for a verdict within seconds, little enough for many scenarios at once.
 RATE: Final = 14
-STARTED_SECONDS: Final = 90
-VERDICT_SECONDS: Final = 90
-PROMOTED_SECONDS: Final = 150
+STARTED_SECONDS: Final = 300
+VERDICT_SECONDS: Final = 300
+PROMOTED_SECONDS: Final = 300
 _SAMPLE: Final = re.compile(r"^tailbound_requests_total\{(.*)\} ([0-9.e+]+)$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 

@@ -24,10 +24,10 @@ OPERATOR: Final = "tailbound-operator"
 GATEWAY: Final = "tailbound-gateway"
 
 # How long things may take on a small machine that runs several scenarios at once.
-READY_SECONDS: Final = 120
+READY_SECONDS: Final = 300
 # A cause has to show in the status this soon after it is there to be seen.
-TRUTH_SECONDS: Final = 60
-GONE_SECONDS: Final = 90
+TRUTH_SECONDS: Final = 180
+GONE_SECONDS: Final = 240
 # A new leader has looked at everything once this long after it got the Lease.
 LOOKED_AT_EVERYTHING_SECONDS: Final = 15
 
@@ -190,7 +190,7 @@ def scale(world: World, name: str, replicas: int) -> None:
         settled = len(pods) == replicas and ready == replicas
         return True if settled else Unmet(f"{len(pods)} pods, {ready} ready")
 
-    wait_for(f"{name} at {replicas} replicas", probe, 120)
+    wait_for(f"{name} at {replicas} replicas", probe, 240)
 
 
 def leader(api: Api) -> Object:

@@ -15,7 +15,7 @@ from e2e.scenarios.library.waiting import Unmet
 POD: Final = "client"
 PROGRAM: Final = ("client",)
 # The longest that any load lasts if nobody ends it.
-LONGEST_SECONDS: Final = 240
+LONGEST_SECONDS: Final = 600
 VALUES: Final = (1.0, 2.0, -3.5)
 
 

@@ -23,7 +23,7 @@ class HelmError(AssertionError):
 def helm(*arguments: str | Path) -> str:
     """Run helm without a cluster. Raises HelmError with its words."""
     command = [binaries.program("helm"), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     if result.returncode:
         raise HelmError(result.stderr)
     return result.stdout

@@ -38,7 +38,7 @@ class User:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=180,
         )
         return result.stdout + result.stderr
 

@@ -70,7 +70,7 @@ def dry_run(cluster: ControlPlane, objects: list[Object]) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     assert result.returncode == 0, result.stderr
     return result.stderr
@@ -141,7 +141,7 @@ def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPla
     assert "after inference services in every namespace" in notes
     assert "Every InferenceService and its pods stay (crds.keep)" in notes
     cluster.kubectl("wait", "--for=condition=Established", *definitions(cluster), "--timeout=120s")
-    wait_for("our kinds are served", lambda: serves_our_kinds(cluster), timeout_seconds=30)
+    wait_for("our kinds are served", lambda: serves_our_kinds(cluster), timeout_seconds=120)
     cluster.kubectl("apply", "--filename", "-", input=json.dumps(SERVICE))
     uid = cluster.kubectl(
         "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"

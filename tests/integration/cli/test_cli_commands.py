@@ -242,7 +242,7 @@ def test_kubectl_finds_the_plugin(churn: Api, control_plane: ControlPlane, tmp_p
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert "rollout of churn-r3-c: analysing" in result.stdout

@@ -253,7 +253,7 @@ class Environment:
         listing = await self.cluster.list(resource, self.namespace, f"{SERVICE_LABEL}={name}")
         return listing.items
 
-    async def until(self, what: str, holds: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
+    async def until(self, what: str, holds: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
         """Await a state. Fails with its name."""
         last: Any = None
         try:
@@ -265,7 +265,7 @@ class Environment:
         return last
 
     async def until_service(
-        self, name: str, holds: Callable[[Object], Any], what: str = "the state", seconds: float = 20.0
+        self, name: str, holds: Callable[[Object], Any], what: str = "the state", seconds: float = 60.0
     ) -> Object:
         """Await a state of one service."""
         seen: list[Object] = []

@@ -37,7 +37,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def until(what: str, check: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
+async def until(what: str, check: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
     """Await a state; fails with `what` and the last outcome."""
     deadline = time.monotonic() + seconds
     while True:

@@ -65,7 +65,7 @@ class Kubectl:
 def kubectl(control_plane: ControlPlane) -> Kubectl:
     """kubectl, with our kind installed and the namespaces of these tests there."""
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRD))
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=20s", "-f", str(CRD))
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "-f", str(CRD))
     for namespace in ("gw-risk", "gw-other", "tailbound-system"):
         namespace_body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         control_plane.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(namespace_body))
