@@ -147,6 +147,18 @@ priorityClassName: {{ . }}
   verbs: [list, watch]
 {{- end }}
 
+{{/* Where the operator finds Prometheus; empty if there is none. */}}
+{{- define "tailbound.prometheusURL" -}}
+{{- if and .Values.prometheus.enabled .Values.prometheus.url -}}
+{{- fail (printf "prometheus.url is %s and prometheus.enabled is true: unset one, the operator reads a single Prometheus" .Values.prometheus.url) -}}
+{{- end -}}
+{{- if .Values.prometheus.enabled -}}
+{{ printf "http://tailbound-prometheus.%s.svc.%s:9090" .Release.Namespace .Values.clusterDomain }}
+{{- else -}}
+{{ .Values.prometheus.url }}
+{{- end -}}
+{{- end }}
+
 {{/* The rules of one process, cluster-wide or in each watched namespace: (dict "root" $ "component" "operator"). */}}
 {{- define "tailbound.watchRoles" -}}
 {{- $name := printf "tailbound-%s" .component -}}

@@ -62,3 +62,8 @@ OPERATOR_METRICS_PORT: Final = 8080  # /metrics
 
 # Audience of the ServiceAccount tokens with which the operator reads /observed.
 OBSERVED_AUDIENCE: Final = "tailbound-gateway"
+
+# Metrics of the gateway's pods that verdicts are made of: finished requests by namespace, service, revision
+# and class, and the Unix time since which they are counted.
+REQUESTS_METRIC: Final = "tailbound_requests_total"
+ENVOY_START_METRIC: Final = "tailbound_gateway_envoy_start_time_seconds"

@@ -1,6 +1,6 @@
 """/healthz and /readyz for the kubelet, /metrics for Prometheus."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -29,13 +29,15 @@ async def serve_health(port: int, healthy: Check, ready: Check) -> web.AppRunner
     return await _serve(port, [web.get("/healthz", healthz), web.get("/readyz", readyz)])
 
 
-async def serve_metrics(port: int, registry: CollectorRegistry) -> web.AppRunner:
-    """Answer /metrics in the Prometheus text format."""
+async def serve_metrics(
+    port: int, registry: CollectorRegistry, further: Iterable[web.RouteDef]
+) -> web.AppRunner:
+    """Answer /metrics in the Prometheus text format, and `further` routes beside it."""
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    return await _serve(port, [web.get("/metrics", metrics)])
+    return await _serve(port, [web.get("/metrics", metrics), *further])
 
 
 async def _serve(port: int, routes: list[web.RouteDef]) -> web.AppRunner:

@@ -13,6 +13,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from tailbound.api.conditions import ConditionType
 from tailbound.api.names import GATEWAY_OBSERVED_PORT
+from tailbound.controller import targets
 from tailbound.controller.counters import Counters
 from tailbound.controller.defaults import ensure_defaults
 from tailbound.controller.execute import Executor
@@ -179,7 +180,9 @@ class Operator:
         )
         health = await serve_health(self.settings.health_port, self._healthy, self._ready)
         stack.push_async_callback(health.cleanup)
-        metrics = await serve_metrics(self.settings.metrics_port, self.metrics.registry)
+        metrics = await serve_metrics(
+            self.settings.metrics_port, self.metrics.registry, targets.routes(self.stores)
+        )
         stack.push_async_callback(metrics.cleanup)
 
     async def _open(self, stack: AsyncExitStack, timeout_seconds: float) -> Cluster:

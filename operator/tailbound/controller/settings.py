@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tailbound.api.names import OPERATOR_HEALTH_PORT, OPERATOR_METRICS_PORT
 from tailbound.reconcile.model import Settings
@@ -28,6 +29,7 @@ class OperatorSettings:
     services: Settings
     defaults_dir: Path | None = None
     observed_token_file: Path | None = None
+    prometheus_url: str | None = None
     health_port: int = OPERATOR_HEALTH_PORT
     metrics_port: int = OPERATOR_METRICS_PORT
 
@@ -52,6 +54,7 @@ def read_settings(environ: Mapping[str, str]) -> OperatorSettings:
         ),
         defaults_dir=source.path("TAILBOUND_DEFAULTS_DIR"),
         observed_token_file=source.path("TAILBOUND_OBSERVED_TOKEN_FILE"),
+        prometheus_url=source.url("TAILBOUND_PROMETHEUS_URL"),
     )
 
 
@@ -72,6 +75,10 @@ class _Source:
     def path(self, name: str) -> Path | None:
         value = self._environ.get(name, "").strip()
         return Path(value) if value else None
+
+    def url(self, name: str) -> str | None:
+        value = self._environ.get(name, "").strip()
+        return self._checked(name, value, _url) if value else None
 
     @staticmethod
     def _checked(name: str, value: str, check: Callable[[str], str | None]) -> str:
@@ -97,6 +104,12 @@ def _dns_name(value: str) -> str | None:
 
 def _pull_policy(value: str) -> str | None:
     return None if value in _PULL_POLICIES else f"one of {', '.join(_PULL_POLICIES)}"
+
+
+def _url(value: str) -> str | None:
+    parts = urlsplit(value)
+    is_one = parts.scheme in ("http", "https") and bool(parts.netloc)
+    return None if is_one else "an address such as http://prometheus.monitoring.svc:9090"
 
 
 def _cidr(value: str) -> str | None:

@@ -32,6 +32,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from tailbound.api.names import REQUESTS_METRIC
 from tailbound.api.traffic import RequestClasses
 from tailbound.traffic.model import ServiceKey
 
@@ -124,7 +125,6 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _OF_ENVOY = f"envoy_{STATS_PREFIX}_requests"
-_METRIC = f"{STATS_PREFIX}_requests_total"
 
 
 def counters_pattern(services: Iterable[ServiceKey]) -> str:
@@ -150,4 +150,4 @@ def read_counters(text: str) -> Counters:
 
 def name_metric(text: str) -> str:
     """Envoy's metrics, with the name that ours has outside."""
-    return text.replace(_OF_ENVOY, _METRIC)
+    return text.replace(_OF_ENVOY, REQUESTS_METRIC)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
+from tailbound.api.names import ENVOY_START_METRIC
 from tailbound.gateway.envoy import EnvoyProcess
 from tailbound.gateway.observed import GatewayMetrics, Observer
 from tailbound.gateway.tokens import Gatekeeper, Verdict
@@ -67,13 +68,23 @@ def _metrics(observer: Observer, envoy: EnvoyProcess) -> Handler:
     registry.register(GatewayMetrics(observer))
 
     async def metrics(_: web.Request) -> web.Response:
+        # An Envoy that took another's place between two readings has other counters: they are not told then.
+        start = await envoy.start_if_live()
         of_envoy = await envoy.metrics()
-        name = "tailbound_gateway_envoy_up"
-        up = f"# TYPE {name} gauge\n{name} {int(of_envoy is not None)}\n"
-        text = generate_latest(registry).decode() + up + (of_envoy or "")
+        if await envoy.start_if_live() != start or start is None:
+            of_envoy = None
+        text = generate_latest(registry).decode() + _gauge(
+            "tailbound_gateway_envoy_up", int(of_envoy is not None)
+        )
+        if of_envoy is not None and start is not None:
+            text += _gauge(ENVOY_START_METRIC, start.timestamp()) + of_envoy
         return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     return metrics
+
+
+def _gauge(name: str, value: float) -> str:
+    return f"# TYPE {name} gauge\n{name} {value!r}\n"
 
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -49,3 +49,19 @@ def named(objects: list[Object], kind: str, name: str) -> Object:
 def of_kind(objects: list[Object], kind: str) -> list[Object]:
     """Every object of this kind."""
     return [each for each in objects if each["kind"] == kind]
+
+
+def containers(pod: Object) -> list[Object]:
+    """Every container of a pod spec."""
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def pod_of(objects: list[Object], component: str) -> Object:
+    """The pod spec of one Deployment."""
+    spec: Object = named(objects, "Deployment", f"tailbound-{component}")["spec"]["template"]["spec"]
+    return spec
+
+
+def env_of(container: Object) -> dict[str, str | None]:
+    """The plain environment of a container."""
+    return {variable["name"]: variable.get("value") for variable in container["env"]}

@@ -21,6 +21,8 @@ VALUE_SETS: list[tuple[str, ...]] = [
         "gateway.nodeSelector.pool=edge",
         "operator.priorityClassName=high",
     ),
+    ("prometheus.enabled=true",),
+    ("prometheus.enabled=true", "prometheus.volume.persistent=true", "prometheus.volume.storageClassName=x"),
     ("fetch.allowedHosts={models.svc}", "fetch.deniedCIDRs={10.0.0.0/8}", "defaults.runtimes=false"),
 ]
 CLUSTER_WIDE = {
@@ -104,7 +106,7 @@ def test_every_pod_meets_the_restricted_standard(cluster: ControlPlane) -> None:
     sets = [settings for settings in VALUE_SETS if "priorityClassName" not in " ".join(settings)]
     for settings in sets:
         pods = pods_of(template(*settings))
-        assert len(pods) == 2
+        assert len(pods) == (3 if "prometheus.enabled=true" in settings else 2)
         assert dry_run(cluster, pods) == ""
 
 

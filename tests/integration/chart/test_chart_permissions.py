@@ -92,6 +92,13 @@ def test_each_process_has_exactly_its_permissions(
     assert grants(objects, "tailbound-gateway") == gateway
 
 
+def test_prometheus_may_do_nothing() -> None:
+    objects = template("prometheus.enabled=true")
+    assert grants(objects, "tailbound-prometheus") == {}
+    account = named(objects, "ServiceAccount", "tailbound-prometheus")
+    assert account["automountServiceAccountToken"] is False
+
+
 def test_the_lease_is_the_operators_own() -> None:
     rules = named(template(), "Role", "tailbound-operator-own")["rules"]
     held = [rule["resourceNames"] for rule in rules if "get" in rule["verbs"]]

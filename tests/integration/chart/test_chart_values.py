@@ -15,29 +15,16 @@ from tests.integration.chart.helm import (
     ROOT,
     HelmError,
     Object,
+    containers,
+    env_of,
     helm,
     named,
     of_kind,
+    pod_of,
     template,
 )
 
 DIGEST = "sha256:" + "0" * 64
-
-
-def containers(pod: Object) -> list[Object]:
-    """Every container of a pod spec."""
-    return [*pod.get("initContainers", []), *pod["containers"]]
-
-
-def pod_of(objects: list[Object], component: str) -> Object:
-    """The pod spec of one Deployment."""
-    spec: Object = named(objects, "Deployment", f"tailbound-{component}")["spec"]["template"]["spec"]
-    return spec
-
-
-def env_of(container: Object) -> dict[str, str | None]:
-    """The plain environment of a container."""
-    return {variable["name"]: variable.get("value") for variable in container["env"]}
 
 
 def default_objects(objects: list[Object]) -> list[Object]:

@@ -5,10 +5,12 @@ import http.client
 import json
 from collections import Counter
 from contextlib import closing
+from datetime import datetime
 from typing import Any
 
 import grpc.aio
 import pytest
+from tailbound.api.names import ENVOY_START_METRIC
 
 from tests.integration.gateway.binomial import binomial_bounds
 from tests.integration.gateway.gateway_lab import (
@@ -253,3 +255,13 @@ async def test_metrics_are_an_allow_list(gateway: Gateway, pods: Pods) -> None:
     assert {"tailbound_gateway_services", "envoy_cluster_upstream_rq_total", "envoy_server_live"} <= families
     assert len(families) < 50
     assert 'envoy_cluster_upstream_rq_total{envoy_cluster_name="risk/churn/churn-r1/http"} 1' in text
+
+
+async def test_metrics_tell_since_when_the_counters_count(gateway: Gateway, pods: Pods) -> None:
+    await churn(gateway, pods)
+    observed = await gateway.observed()
+    async with gateway.client.get(f"http://127.0.0.1:{gateway.observed_port}/metrics") as response:
+        lines = (await response.text()).splitlines()
+    (start,) = [line.split(" ")[1] for line in lines if line.startswith(f"{ENVOY_START_METRIC} ")]
+    assert float(start) == datetime.fromisoformat(observed["envoyStartTime"]).timestamp()
+    assert "tailbound_gateway_envoy_up 1" in lines

@@ -21,6 +21,7 @@ def test_least_environment_gets_the_defaults() -> None:
     assert settings.services.operator_namespace == "tailbound-system"
     assert settings.defaults_dir is None
     assert settings.observed_token_file is None
+    assert settings.prometheus_url is None
 
 
 def test_every_variable_is_honoured() -> None:
@@ -36,6 +37,7 @@ def test_every_variable_is_honoured() -> None:
             "TAILBOUND_FETCH_DENIED_CIDRS": "10.0.0.0/8,fd00::/8",
             "TAILBOUND_DEFAULTS_DIR": "/etc/defaults",
             "TAILBOUND_OBSERVED_TOKEN_FILE": "/var/run/token",
+            "TAILBOUND_PROMETHEUS_URL": "http://prometheus.test:9090/prefix",
         }
     )
     assert settings.watch_namespaces == ("a", "b")
@@ -48,6 +50,7 @@ def test_every_variable_is_honoured() -> None:
     assert settings.services.fetch_denied_cidrs == ("10.0.0.0/8", "fd00::/8")
     assert settings.defaults_dir == Path("/etc/defaults")
     assert settings.observed_token_file == Path("/var/run/token")
+    assert settings.prometheus_url == "http://prometheus.test:9090/prefix"
 
 
 @pytest.mark.parametrize("name", sorted(LEAST))
@@ -65,6 +68,7 @@ def test_required_variable_is_asked_for_by_name(name: str) -> None:
         ("TAILBOUND_CLUSTER_DOMAIN", "-x"),
         ("TAILBOUND_IMAGE_PULL_POLICY", "Sometimes"),
         ("TAILBOUND_FETCH_DENIED_CIDRS", "10.0.0.0/8,10.0.0.1/8"),
+        ("TAILBOUND_PROMETHEUS_URL", "prometheus:9090"),
     ],
 )
 def test_unusable_value_is_refused_with_variable_and_value(name: str, value: str) -> None:

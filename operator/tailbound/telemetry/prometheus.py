@@ -1,0 +1,152 @@
+"""Queries to the Prometheus that the installation names. What it doesn't say is never taken for zero.
+
+For one signal of the whole fleet, ask once per tick and take every revision's value from the one answer:
+
+    rates = await prometheus.fleet(
+        "sum by (namespace, service, revision) (rate(tailbound_requests_total[30s]))"
+    )
+    rate = rates if isinstance(rates, Unavailable) else rates.of("risk", "churn", "churn-r1-abcdef")
+    # Value(at=…, number=…), or Unavailable with the reason
+
+The reading is only as fresh as the query demands: an instant selector finds samples that are minutes old,
+while rate(…[30s]) finds nothing where nothing was scraped for so long. Such a revision is Unavailable.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+TIMEOUT_SECONDS: Final = 2.0
+# Threads that a Prometheus which does not answer can hold up.
+_MOST_AT_ONCE: Final = 4
+_LONGEST_REASON: Final = 300
+
+
+class Value(NamedTuple):
+    """A number, and the Unix time in seconds that it is of."""
+
+    at: float
+    number: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values under one set of labels, the oldest first."""
+
+    labels: Mapping[str, str]
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """There is no knowing, and why."""
+
+    reason: str
+
+
+class RevisionName(NamedTuple):
+    """What the values of a fleet are told apart by."""
+
+    namespace: str
+    service: str
+    revision: str
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One signal of every revision that has it."""
+
+    values: Mapping[RevisionName, Value] = field(default_factory=dict)
+
+    def of(self, namespace: str, service: str, revision: str) -> Value | Unavailable:
+        """The value of one revision."""
+        found = self.values.get(RevisionName(namespace, service, revision))
+        return Unavailable(f"Prometheus has no fresh series of {revision}") if found is None else found
+
+
+class Prometheus:
+    """A client. Queries run in threads of its own, and none is waited for longer than `timeout_seconds`."""
+
+    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._url = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
+        self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="prometheus")
+
+    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+        """The answer to a PromQL expression, evaluated now by Prometheus' own clock.
+
+        A scalar is one series without labels. A range selector gives the raw samples with their own times.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                return await loop.run_in_executor(self._threads, self._ask, expression)
+        except TimeoutError:
+            return Unavailable(f"Prometheus does not answer within {self._timeout_seconds:g} s")
+
+    async def fleet(self, expression: str) -> Fleet | Unavailable:
+        """The newest value of each (namespace, service, revision), by which the expression has to group."""
+        answer = await self.query(expression)
+        return answer if isinstance(answer, Unavailable) else fleet_of(answer)
+
+    def close(self) -> None:
+        """Wait for no thread: each ends by its own time-out."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, expression: str) -> tuple[Series, ...] | Unavailable:
+        # Here, in the thread: the import takes a quarter of a second, and most installations never need it.
+        from prometheus_api_client.exceptions import PrometheusApiClientException
+        from prometheus_api_client.prometheus_connect import PrometheusConnect
+        from requests import RequestException
+        from urllib3.util.retry import Retry
+
+        client = PrometheusConnect(self._url, retry=Retry(0), timeout=math.ceil(self._timeout_seconds))
+        try:
+            with client:
+                params = {"timeout": f"{self._timeout_seconds:g}s"}
+                return series_of(client.custom_query(expression, params=params))
+        except PrometheusApiClientException as error:
+            return Unavailable(f"Prometheus refuses the query: {error}"[:_LONGEST_REASON])
+        except RequestException as error:
+            return Unavailable(f"Prometheus is not reached: {error}"[:_LONGEST_REASON])
+        except (KeyError, TypeError, ValueError) as error:
+            return Unavailable(f"the answer of Prometheus is not understood: {error!r}"[:_LONGEST_REASON])
+
+
+def series_of(result: Any) -> tuple[Series, ...]:
+    """`data.result` of an answer. Raises KeyError, TypeError or ValueError if it is none.
+
+    NaN and infinities are left out: they are what a division by nothing gives.
+    """
+    if result and not isinstance(result[0], Mapping):
+        return (Series({}, _values([result])),)
+    return tuple(
+        Series(dict(each["metric"]), _values(each["values"] if "values" in each else [each["value"]]))
+        for each in result
+    )
+
+
+def _values(pairs: Any) -> tuple[Value, ...]:
+    values = (Value(float(at), float(number)) for at, number in pairs)
+    return tuple(value for value in values if math.isfinite(value.number))
+
+
+def fleet_of(answer: tuple[Series, ...]) -> Fleet | Unavailable:
+    """Every revision's newest value.
+
+    Unavailable as a whole if a series does not name its revision, or two name the same one: the query is
+    wrong, and half of its answer would be, too.
+    """
+    values: dict[RevisionName, Value] = {}
+    for series in answer:
+        names = [series.labels.get(part, "") for part in RevisionName._fields]
+        if not all(names):
+            return Unavailable(f"the query has to group by {', '.join(RevisionName._fields)}")
+        if RevisionName(*names) in values:
+            return Unavailable(f"the query has several series of {'/'.join(names)}")
+        if series.values:
+            values[RevisionName(*names)] = series.values[-1]
+    return Fleet(values)

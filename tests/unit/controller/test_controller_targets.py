@@ -1,0 +1,62 @@
+"""What Prometheus is told to scrape."""
+
+from typing import Any
+
+import pytest
+from tailbound.controller.targets import gateway_targets, serving_targets
+
+HTTP = {"name": "http", "containerPort": 8080}
+METRICS = {"name": "metrics", "containerPort": 9000}
+LABELS = {"tailbound.dev/service": "churn", "tailbound.dev/revision": "churn-r1-abcdef"}
+
+
+def pod(
+    *ports: dict[str, Any],
+    labels: dict[str, str] | None = None,
+    container: str = "server",
+    **status: str,
+) -> dict[str, Any]:
+    """A pod as the API server has it; one of a service by default."""
+    return {
+        "metadata": {"namespace": "risk", "name": "churn-0", "labels": LABELS if labels is None else labels},
+        "spec": {"containers": [{"name": container, "ports": list(ports)}]},
+        "status": {"phase": "Running", "podIP": "10.0.0.7", **status},
+    }
+
+
+@pytest.mark.parametrize(
+    ("ports", "target"),
+    [
+        pytest.param([HTTP], "10.0.0.7:8080", id="http where there is no port of its own"),
+        pytest.param([HTTP, METRICS], "10.0.0.7:9000", id="metrics before http"),
+        pytest.param([METRICS, HTTP], "10.0.0.7:9000", id="in any order"),
+    ],
+)
+def test_a_serving_pod_is_scraped_at_one_port_with_its_names(
+    ports: list[dict[str, Any]], target: str
+) -> None:
+    labels = {"namespace": "risk", "service": "churn", "revision": "churn-r1-abcdef", "pod": "churn-0"}
+    assert serving_targets([pod(*ports)]) == [{"targets": [target], "labels": labels}]
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        pytest.param(pod(HTTP, podIP=""), id="no address yet"),
+        pytest.param(pod(HTTP, phase="Failed"), id="ended"),
+        pytest.param(pod({"name": "debug", "containerPort": 1}), id="no such port"),
+        pytest.param(pod(HTTP, container="other"), id="no server"),
+        pytest.param(pod(HTTP, labels={"tailbound.dev/service": "churn"}), id="of no revision"),
+    ],
+)
+def test_a_pod_that_cannot_be_scraped_is_left_out(left_out: dict[str, Any]) -> None:
+    assert serving_targets([left_out]) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "target"), [("10.0.0.7", "10.0.0.7:8081"), ("fd00::7", "[fd00::7]:8081")]
+)
+def test_gateway_pods_are_told_apart_by_their_names_alone(address: str, target: str) -> None:
+    assert gateway_targets([pod(podIP=address), pod(podIP="")]) == [
+        {"targets": [target], "labels": {"pod": "churn-0"}}
+    ]
