@@ -26,7 +26,7 @@ import structlog
 
 from tailbound_runtime import __version__
 from tailbound_runtime.errors import ApiError, Header, ModelFailedError, ModelInputError
-from tailbound_runtime.metrics import CONTENT_TYPE, Metrics
+from tailbound_runtime.metrics import CONTENT_TYPE, Metrics, Stage
 from tailbound_runtime.protocol import MODEL_VERSION, Signature, infer_response, parse_infer
 from tailbound_runtime.worker import InferenceThread, QueueFullError
 
@@ -177,10 +177,11 @@ class App:
         with _queue_full():
             thread.check_room()
         body = await self._read(headers, receive, deadline)
-        request = parse_infer(body, signature)
+        with self._stage(Stage.PARSE):
+            request = parse_infer(body, signature)
         try:
             with _queue_full():
-                arrays = await thread.run(request.outputs, request.inputs, deadline)
+                arrays = await thread.run(request, deadline)
         except TimeoutError:
             raise ApiError(
                 504, f"no answer within {self._timeout_seconds:g} s, the time-out of this service"
@@ -190,7 +191,14 @@ class App:
         except ModelFailedError as error:
             log.warning("model failed", error=str(error))
             raise ApiError(500, f"the model failed: {error}") from None
-        return infer_response(request, signature, arrays)
+        with self._stage(Stage.SERIALIZE):
+            return infer_response(request, signature, arrays)
+
+    @contextmanager
+    def _stage(self, stage: Stage) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self._metrics.stage_seconds[stage].observe(time.perf_counter() - started)
 
     async def _read(self, headers: Mapping[bytes, bytes], receive: Receive, deadline: float) -> bytes:
         declared = headers.get(b"content-length", b"0")

@@ -4,9 +4,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tailbound_runtime.batch import Batching, Mode
 from tailbound_runtime.contract import TERMINATION_LOG, Env
 
 MODEL_FORMAT: Final = "onnx"
@@ -24,6 +26,11 @@ class Option(StrEnum):
 
 
 DEFAULTS: Final[Mapping[str, str]] = {
+    # A pod that an older operator made lacks these.
+    Env.BATCHING_MODE: Mode.NONE,
+    Env.BATCHING_MAX_SIZE: "1",
+    Env.BATCHING_PREFERRED_SIZES: "",
+    Env.BATCHING_MAX_DELAY_SECONDS: "0",
     Option.HTTP_PORT: "8080",
     Option.MAX_REQUEST_BYTES: str(64 * 2**20),
     Option.QUEUE_LIMIT: "128",
@@ -45,6 +52,7 @@ class Settings:
     request_timeout_seconds: from the request's head to its answer; 504 then
     drain_seconds: how long to serve on after SIGTERM while readiness answers 503
     cpu_limit: threads for one inference
+    batching: how requests share runs of the model
     http_port: 0 takes a free one
     max_request_bytes: longest request body; 413 above
     queue_limit: inferences that may wait; 503 above
@@ -56,6 +64,7 @@ class Settings:
     request_timeout_seconds: float
     drain_seconds: float
     cpu_limit: int
+    batching: Batching
     http_port: int
     max_request_bytes: int
     queue_limit: int
@@ -73,6 +82,7 @@ def from_env(env: Mapping[str, str]) -> Settings:
         ),
         drain_seconds=_read(env, Env.DRAIN_SECONDS, _seconds, "seconds, 0 or more, such as 15"),
         cpu_limit=_read(env, Env.CPU_LIMIT, _whole(1), "a whole number of CPUs, at least 1"),
+        batching=_batching(env),
         http_port=_read(env, Option.HTTP_PORT, _whole(0, 65535), "a port from 0 (any) to 65535"),
         max_request_bytes=_read(
             env, Option.MAX_REQUEST_BYTES, _whole(1), "a whole number of bytes, at least 1"
@@ -93,6 +103,23 @@ def _format(env: Mapping[str, str]) -> None:
             f"{Env.MODEL_FORMAT} is {value!r}, but this runtime serves {MODEL_FORMAT!r} only: "
             "name a runtime that declares the model's format"
         )
+
+
+def _batching(env: Mapping[str, str]) -> Batching:
+    max_size = _read(env, Env.BATCHING_MAX_SIZE, _whole(1), "a whole number of rows, at least 1")
+    return Batching(
+        mode=_read(env, Env.BATCHING_MODE, Mode, f"one of {', '.join(Mode)}"),
+        max_size=max_size,
+        preferred=_read(
+            env,
+            Env.BATCHING_PREFERRED_SIZES,
+            _rising(max_size),
+            f"rising whole numbers from 1 to {max_size} with commas between them, such as 4,8, or to nothing",
+        ),
+        delay_seconds=_read(
+            env, Env.BATCHING_MAX_DELAY_SECONDS, _seconds, "seconds, 0 or more, such as 0.005"
+        ),
+    )
 
 
 def _read(env: Mapping[str, str], name: str, parse: Callable[[str], T], expected: str) -> T:
@@ -131,5 +158,17 @@ def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
         if number < low or (high is not None and number > high):
             raise ValueError
         return number
+
+    return parse
+
+
+def _rising(highest: int) -> Callable[[str], tuple[int, ...]]:
+    number = _whole(1, highest)
+
+    def parse(value: str) -> tuple[int, ...]:
+        numbers = tuple(number(part) for part in value.split(",")) if value else ()
+        if any(later <= earlier for earlier, later in pairwise(numbers)):
+            raise ValueError
+        return numbers
 
     return parse

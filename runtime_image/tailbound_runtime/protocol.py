@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from tailbound_runtime.batch import Batching, rows_of
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.tensors import Array, decode, encode, parse_shape
@@ -20,11 +21,15 @@ PLATFORM: Final = "onnxruntime_onnx"
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model takes and gives, by name."""
+    """What a model takes and gives, by name, and how its requests are batched.
+
+    inputs: what one request may send
+    """
 
     name: str
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
+    batching: Batching
 
     def metadata(self) -> bytes:
         """The body of GET /v2/models/NAME."""
@@ -45,11 +50,16 @@ class Signature:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request that agrees with the signature. id: None if the client gave none."""
+    """A request that agrees with the signature.
+
+    id: None if the client gave none
+    rows: how much of a batch it makes up
+    """
 
     id: str | None
     inputs: Mapping[str, Array]
     outputs: tuple[str, ...]
+    rows: int
 
 
 def parse_infer(body: bytes, signature: Signature) -> InferRequest:
@@ -59,10 +69,12 @@ def parse_infer(body: bytes, signature: Signature) -> InferRequest:
     if identity is not None and not isinstance(identity, str):
         raise ApiError(400, f"'id' must be a string, not {orjson.dumps(identity).decode()[:40]}")
     _check_parameters("the request", request)
+    inputs = _inputs(request.get("inputs"), signature.inputs)
     return InferRequest(
         id=identity or None,
-        inputs=_inputs(request.get("inputs"), signature.inputs),
+        inputs=inputs,
         outputs=_outputs(request.get("outputs"), signature.outputs),
+        rows=rows_of(inputs, signature.inputs, signature.batching),
     )
 
 

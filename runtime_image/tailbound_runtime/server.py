@@ -20,6 +20,8 @@ import uvicorn
 
 from tailbound_runtime import __version__
 from tailbound_runtime.app import App, Phase
+from tailbound_runtime.batch import Batching
+from tailbound_runtime.batchable import check_answers, check_shapes
 from tailbound_runtime.config import ConfigError, Option, Settings
 from tailbound_runtime.errors import ModelFailedError, ModelInputError
 from tailbound_runtime.metrics import Metrics
@@ -63,13 +65,10 @@ def load(settings: Settings, metrics: Metrics) -> Session:
     started = time.monotonic()
     providers = choose_providers(available_providers(), nvidia_device_visible())
     session = Session.load(settings.model_path, settings.cpu_limit, providers)
+    check_shapes(session.inputs, session.outputs, settings.batching)
     if session.provider != providers[0]:
         log.warning("device not usable, running elsewhere", wanted=providers[0], provider=session.provider)
-    try:
-        session.warm_up()
-    except (ModelInputError, ModelFailedError) as error:
-        # A model may well need more than one row or step; real requests will tell.
-        log.warning("warm-up failed, first requests will be slower", error=str(error))
+    _warm_up(session, settings.batching)
     seconds = time.monotonic() - started
     metrics.loaded(
         seconds,
@@ -82,6 +81,18 @@ def load(settings: Settings, metrics: Metrics) -> Session:
         "model loaded", path=str(settings.model_path), provider=session.provider, seconds=round(seconds, 3)
     )
     return session
+
+
+def _warm_up(session: Session, batching: Batching) -> None:
+    runs = {}
+    for rows in batching.sizes():
+        try:
+            runs[rows] = session.warm_up(rows)
+        except (ModelInputError, ModelFailedError) as error:
+            # A model may well need more than one row or step; real requests will tell.
+            log.warning("warm-up failed, first requests will be slower", rows=rows, error=str(error))
+    if batching.shares and runs:
+        check_answers(list(session.outputs.values()), runs)
 
 
 async def serve(settings: Settings, listener: socket.socket) -> None:
@@ -100,8 +111,10 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         if session is None:
             log.info("stopped while loading")
             return
-        signature = Signature(settings.model_name, session.inputs, session.outputs)
-        app.open(signature, InferenceThread(session, settings.queue_limit, metrics))
+        batching = settings.batching
+        inputs = batching.accepts(session.inputs)
+        signature = Signature(settings.model_name, inputs, session.outputs, batching)
+        app.open(signature, InferenceThread(session, batching, settings.queue_limit, metrics))
         log.info("ready")
         await stop.wait()
         app.phase = Phase.DRAINING

@@ -89,11 +89,13 @@ class Session:
         except Exception as error:  # as above
             raise ModelFailedError(_text(error)) from error
 
-    def warm_up(self) -> None:
-        """Run on zeros, with 1 for every free size. Raises ModelInputError or ModelFailedError."""
-        inputs = {spec.name: _zeros(spec) for spec in self.inputs.values()}
-        for _ in range(WARM_UP_RUNS):
-            self.run(list(self.outputs), inputs, Run())
+    def warm_up(self, rows: int) -> list[Array]:
+        """Run on zeros: so many rows, and 1 for every other free size; what the model answered.
+
+        Raises ModelInputError or ModelFailedError.
+        """
+        inputs = {spec.name: _zeros(spec, rows) for spec in self.inputs.values()}
+        return [self.run(list(self.outputs), inputs, Run()) for _ in range(WARM_UP_RUNS)][-1]
 
 
 def choose_providers(available: Sequence[str], device_visible: bool) -> list[str]:
@@ -125,8 +127,9 @@ def _specs(kind: str, nodes: Sequence[Any]) -> dict[str, TensorSpec]:
     return specs
 
 
-def _zeros(spec: TensorSpec) -> Array:
-    shape = tuple(1 if size == -1 else size for size in spec.shape)
+def _zeros(spec: TensorSpec, rows: int) -> Array:
+    free = (rows, *(1 for _ in spec.shape[1:]))
+    shape = tuple(one if size == -1 else size for one, size in zip(free, spec.shape, strict=False))
     if spec.datatype.numpy is np.object_:
         return np.full(shape, "", dtype=np.object_)
     return np.zeros(shape, dtype=spec.datatype.numpy)

@@ -1,27 +1,34 @@
 """The inference thread: one model, one run at a time, with a bounded queue in front of it.
 
 Runs happen outside the event loop so that health checks are answered while the model computes. A request's
-failure stays in its own future.
+failure stays in its own future: if a run that several requests share fails, each gets a run of its own.
 
 What becomes of a request:
 
 | when its deadline passes | then |
 |---|---|
 | waiting | it leaves the queue, and never runs |
-| running | the run is stopped, so that the next one can start |
+| running, others in the same run | the run goes on for them |
+| running, no other left in the run | the run is stopped, so that the next one can start |
 | done | nothing |
 """
 
 import asyncio
-import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from tailbound_runtime.metrics import Metrics
+import structlog
+
+from tailbound_runtime.batch import Batching, join, split
+from tailbound_runtime.metrics import Metrics, Stage
+from tailbound_runtime.protocol import InferRequest
+from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.session import Run, Session
 from tailbound_runtime.tensors import Array
+
+log = structlog.get_logger(__name__)
 
 
 class QueueFullError(Exception):
@@ -32,84 +39,135 @@ class QueueFullError(Exception):
         self.waiting = waiting
 
 
-class _Job:
-    __slots__ = ("claim", "future", "inputs", "outputs", "run")
-
-    def __init__(
-        self, outputs: Sequence[str], inputs: Mapping[str, Array], future: asyncio.Future[Any]
-    ) -> None:
-        self.outputs = outputs
-        self.inputs = inputs
-        self.future = future
-        self.run = Run()
-        # Who takes it first decides: the thread, to run the job, or the loop, to drop it.
-        self.claim = threading.Lock()
-
-
 class InferenceThread:
-    """Runs a session for callers on one event loop. All methods belong to that loop's thread."""
+    """Runs a session for callers on one event loop, whose thread all public methods belong to."""
 
-    def __init__(self, session: Session, queue_limit: int, metrics: Metrics) -> None:
+    def __init__(self, session: Session, batching: Batching, queue_limit: int, metrics: Metrics) -> None:
         self._session = session
+        self._batching = batching
         self._queue_limit = queue_limit
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._admitted = 0  # waiting and running
+        # Both threads use what follows, under this lock.
+        self._changed = threading.Condition()
+        self._queue = Queue(batching)
+        self._running: Sequence[Job] = ()
+        self._run = Run()
+        metrics.queue_depth.set_function(self._depth)
         threading.Thread(target=self._work, name="inference", daemon=True).start()
 
     def check_room(self) -> None:
         """Raises QueueFullError if a request would be refused now."""
-        if self._admitted > self._queue_limit:
-            raise QueueFullError(self._admitted - 1)
+        waiting = self._depth()
+        # A request that finds the model idle does not wait, though it passes through the queue.
+        if waiting >= self._queue_limit + (0 if self._running else 1):
+            raise QueueFullError(self._queue_limit)
 
-    async def run(self, outputs: Sequence[str], inputs: Mapping[str, Array], deadline: float) -> list[Array]:
+    async def run(self, request: InferRequest, deadline: float) -> list[Array]:
         """Infer. `deadline` is in the loop's time.
 
         Raises QueueFullError at once, TimeoutError at the deadline, ModelInputError and ModelFailedError.
         """
         self.check_room()
-        job = _Job(outputs, inputs, self._loop.create_future())
-        self._admit(1)
-        self._jobs.put(job)
-        timer = self._loop.call_at(deadline, self._expire, job)
+        future: asyncio.Future[list[Array]] = self._loop.create_future()
+        job = Job(request, time.perf_counter(), future)
+        with self._changed:
+            self._queue.put(job)
+            self._changed.notify()
+        timer = self._loop.call_at(deadline, _expire, future)
         try:
-            arrays: list[Array] = await job.future
-            return arrays
+            return await future
+        except (TimeoutError, asyncio.CancelledError):
+            self._leave(job)
+            raise
         finally:
             timer.cancel()
 
-    def _admit(self, change: int) -> None:
-        self._admitted += change
-        self._metrics.queue_depth.set(max(0, self._admitted - 1))
+    def _depth(self) -> int:
+        return len(self._queue)
 
-    def _expire(self, job: _Job) -> None:
-        if job.claim.acquire(blocking=False):
-            job.inputs = {}
-            self._admit(-1)
-        else:
-            job.run.stop()
-        if not job.future.done():
-            job.future.set_exception(TimeoutError())
+    def _leave(self, job: Job) -> None:
+        with self._changed:
+            if not self._queue.remove(job) and all(other.future.done() for other in self._running):
+                self._run.stop()
 
     def _work(self) -> None:
         while True:
-            job = self._jobs.get()
-            if job.claim.acquire(blocking=False):
-                settle = self._infer(job)
-                self._loop.call_soon_threadsafe(self._finish, job, settle)
+            jobs = self._next()
+            self._infer(jobs)
 
-    def _infer(self, job: _Job) -> Callable[[], None]:
-        started = time.perf_counter()
+    def _next(self) -> list[Job]:
+        """Wait for the jobs of the next run."""
+        with self._changed:
+            self._running = ()
+            while not (jobs := self._queue.take(time.perf_counter())):
+                due = self._queue.due()
+                self._changed.wait(None if due is None else max(0.0, due - time.perf_counter()))
+            self._begin(jobs)
+            return jobs
+
+    def _begin(self, jobs: list[Job]) -> None:
+        """What is stopped from now on is the run of these jobs."""
+        self._running = jobs
+        self._run = Run()
+
+    def _infer(self, jobs: list[Job]) -> None:
         try:
-            arrays = self._session.run(job.outputs, job.inputs, job.run)
-        except Exception as error:  # belongs to this request alone, whatever it is
-            failure = error
-            return lambda: job.future.set_exception(failure)
-        self._metrics.inference_seconds.observe(time.perf_counter() - started)
-        return lambda: job.future.set_result(arrays)
+            answers = self._share(jobs)
+        except Exception as error:  # belongs to these requests alone, whatever it is
+            if len(jobs) == 1:
+                self._settle([partial(_fail, jobs[0], error)])
+            else:
+                self._one_by_one(jobs, error)
+        else:
+            self._settle([partial(_answer, job, arrays) for job, arrays in zip(jobs, answers, strict=True)])
 
-    def _finish(self, job: _Job, settle: Callable[[], None]) -> None:
-        self._admit(-1)
-        if not job.future.done():
-            settle()
+    def _one_by_one(self, jobs: Sequence[Job], error: Exception) -> None:
+        """Each job gets its own result, unless nobody waits for it any more."""
+        self._metrics.batches.split.inc()
+        log.info("a shared run failed, its requests run one by one", requests=len(jobs), error=str(error))
+        for job in jobs:
+            with self._changed:
+                wanted = not job.future.done()
+                self._begin([job])
+            if wanted:
+                self._infer([job])
+
+    def _share(self, jobs: Sequence[Job]) -> list[list[Array]]:
+        """The answers to these jobs, from one run."""
+        requests = [job.request for job in jobs]
+        rows = [request.rows for request in requests]
+        padding = self._batching.padding(sum(rows))
+        inputs = join([request.inputs for request in requests], padding)
+        started = time.perf_counter()
+        arrays = self._session.run(requests[0].outputs, inputs, self._run)
+        seconds = time.perf_counter() - started
+        answers = split(arrays, rows, padding)
+        self._metrics.batches.ran(sum(rows), seconds)
+        for job in jobs:
+            self._metrics.stage_seconds[Stage.QUEUE].observe(started - job.arrived)
+            self._metrics.stage_seconds[Stage.INFERENCE].observe(seconds)
+        return answers
+
+    def _settle(self, outcomes: Sequence[Callable[[], None]]) -> None:
+        self._loop.call_soon_threadsafe(_call_all, outcomes)
+
+
+def _call_all(outcomes: Sequence[Callable[[], None]]) -> None:
+    for outcome in outcomes:
+        outcome()
+
+
+def _answer(job: Job, arrays: list[Array]) -> None:
+    if not job.future.done():
+        job.future.set_result(arrays)
+
+
+def _fail(job: Job, error: Exception) -> None:
+    if not job.future.done():
+        job.future.set_exception(error)
+
+
+def _expire(future: asyncio.Future[list[Array]]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())

@@ -286,13 +286,13 @@ def test_metrics_are_prometheus_text(arithmetic: Server) -> None:
     arithmetic.infer({"inputs": [A, B]})
     ok = arithmetic.metric('tailbound_runtime_requests_total{code="200"}') or 0
     bad = arithmetic.metric('tailbound_runtime_requests_total{code="400"}') or 0
-    inferred = arithmetic.metric("tailbound_runtime_inference_duration_seconds_count") or 0
+    inferred = arithmetic.metric("tailbound_runtime_batches_total") or 0
     arithmetic.infer({"inputs": [A, B]})
     arithmetic.infer({})
     arithmetic.client.get("/v2/health/ready")
     assert arithmetic.metric('tailbound_runtime_requests_total{code="200"}') == ok + 1
     assert arithmetic.metric('tailbound_runtime_requests_total{code="400"}') == bad + 1
-    assert arithmetic.metric("tailbound_runtime_inference_duration_seconds_count") == inferred + 1
+    assert arithmetic.metric("tailbound_runtime_batches_total") == inferred + 1
     assert arithmetic.metric("tailbound_runtime_requests_in_flight") == 0
     assert arithmetic.metric("tailbound_runtime_queue_depth") == 0
     assert (arithmetic.metric("tailbound_runtime_model_load_seconds") or 0) > 0

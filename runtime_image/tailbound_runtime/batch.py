@@ -1,0 +1,154 @@
+"""Batches: how many requests one run of the model takes; how their tensors become one and come apart again.
+
+A row is one step along the first dimension, which all inputs and outputs of a batched model share.
+
+| mode | a run has |
+|---|---|
+| none | one request |
+| dynamic | as many requests as wait, up to `max_size` rows |
+| static | exactly `max_size` rows: what requests do not fill is filled up with copies of the last row |
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import accumulate
+
+import numpy as np
+
+from tailbound_runtime.errors import ApiError, ModelFailedError
+from tailbound_runtime.session import TensorSpec
+from tailbound_runtime.tensors import Array
+
+
+class Mode(StrEnum):
+    """Whether requests share runs, and of what size these are."""
+
+    NONE = "none"
+    DYNAMIC = "dynamic"
+    STATIC = "static"
+
+
+@dataclass(frozen=True)
+class Batching:
+    """What spec.batching says.
+
+    max_size: the most rows of one run; without a meaning in mode none, like the rest
+    preferred: sizes in rows that run at once, without waiting for more; rising, at most `max_size`
+    delay_seconds: how long a request may wait for others to join it
+    """
+
+    mode: Mode
+    max_size: int
+    preferred: tuple[int, ...]
+    delay_seconds: float
+
+    @property
+    def shares(self) -> bool:
+        """Whether requests may share a run."""
+        return self.mode is not Mode.NONE
+
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of the runs that the model is warmed up with, rising."""
+        match self.mode:
+            case Mode.NONE:
+                return (1,)
+            case Mode.STATIC:
+                return (self.max_size,)
+            case Mode.DYNAMIC:
+                return tuple(sorted({1, *self.preferred, self.max_size}))
+
+    def padding(self, rows: int) -> int:
+        """Rows that a run of `rows` lacks."""
+        return self.max_size - rows if self.mode is Mode.STATIC else 0
+
+    def accepts(self, specs: Mapping[str, TensorSpec]) -> Mapping[str, TensorSpec]:
+        """What one request may send for these inputs: any number of rows, though the model's is fixed."""
+        if not self.shares:
+            return specs
+        return {name: replace(spec, shape=(-1, *spec.shape[1:])) for name, spec in specs.items()}
+
+
+def to_take(waiting: Iterable[int], waited_seconds: float, batching: Batching) -> int:
+    """How many requests the next run takes, of those that wait; 0 means that it is to wait for more.
+
+    waiting: rows of each request, oldest first, each at most `max_size`, and at least one
+    waited_seconds: how long the oldest has waited
+
+    The first line that applies:
+
+    | what waits | taken |
+    |---|---|
+    | (mode none) | the oldest |
+    | reaches `max_size` or a preferred size exactly | the oldest that sum up to the largest such size |
+    | does not fit into `max_size` | the oldest that fit |
+    | has waited for the delay | all |
+    | otherwise | none |
+    """
+    if not batching.shares:
+        return 1
+    exact = count = 0
+    for total in accumulate(waiting):
+        if total > batching.max_size:
+            return exact or count
+        count += 1
+        if total == batching.max_size or total in batching.preferred:
+            exact = count
+    return exact or (count if waited_seconds >= batching.delay_seconds else 0)
+
+
+def rows_of(inputs: Mapping[str, Array], specs: Mapping[str, TensorSpec], batching: Batching) -> int:
+    """The rows of a request whose inputs agree with `specs`.
+
+    Raises ApiError 400 if it cannot be part of any batch. Without batching nothing is refused, and a model
+    without a free first dimension has one row.
+    """
+    if not batching.shares:
+        free = (name for name, spec in list(specs.items())[:1] if spec.shape[:1] == (-1,))
+        return next((len(inputs[name]) for name in free), 1)
+    (first, rows), *others = ((name, len(array)) for name, array in inputs.items())
+    for name, other in others:
+        if other != rows:
+            raise ApiError(
+                400,
+                f"input {name!r} has {other} rows, but input {first!r} has {rows}: this service batches "
+                "requests, so that the first dimension of all inputs must be the same",
+            )
+    if rows > batching.max_size:
+        raise ApiError(
+            400,
+            f"the request has {rows} rows, but this service takes at most {batching.max_size} at once, its "
+            "maxBatchSize: send several requests",
+        )
+    if rows == 0 and batching.mode is Mode.STATIC:
+        raise ApiError(
+            400, "the request has no rows, and there is nothing to fill its batch up with: send one"
+        )
+    return rows
+
+
+def join(requests: Sequence[Mapping[str, Array]], padding: int) -> Mapping[str, Array]:
+    """The inputs of one run: those of the requests in turn, then so many copies of the last row."""
+    if len(requests) == 1 and not padding:
+        return requests[0]
+    joined = {name: np.concatenate([one[name] for one in requests]) for name in requests[0]}
+    if not padding:
+        return joined
+    return {
+        name: np.concatenate([array, np.repeat(array[-1:], padding, axis=0)])
+        for name, array in joined.items()
+    }
+
+
+def split(arrays: Sequence[Array], rows: Sequence[int], padding: int) -> list[list[Array]]:
+    """For each request its own rows of every output. Raises ModelFailedError if they are not to be found."""
+    if len(rows) == 1 and not padding:
+        return [list(arrays)]
+    total = sum(rows) + padding
+    for array in arrays:
+        if array.shape[:1] != (total,):
+            raise ModelFailedError(
+                f"an output has shape {list(array.shape)} for {total} rows of input: nobody knows whose"
+            )
+    ends = list(accumulate(rows))
+    return [[array[end - size : end] for array in arrays] for end, size in zip(ends, rows, strict=True)]
