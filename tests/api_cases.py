@@ -127,6 +127,23 @@ _PERCENTAGE = (
     "is not a percentage from 0% to 100%: write a number with at most four decimals and a percent sign, for "
     "example 0.1%"
 )
+_QUEUE_DELAY = (
+    "is out of range: write a duration from 0s to 10s, for which a request may wait for others to join it"
+)
+_NOTHING_BATCHED = (
+    "mode none batches nothing, so that the other fields have no meaning: write mode dynamic or static, or "
+    "remove them"
+)
+_STATIC_SIZES = (
+    "preferredBatchSizes have no meaning with mode static, whose batches all have maxBatchSize rows: remove "
+    "them, or write mode dynamic"
+)
+_BEYOND_MAX = (
+    "a preferred batch size is greater than maxBatchSize, which is {}: lower it, or raise maxBatchSize"
+)
+_SIZES_RISE = (
+    "the preferred batch sizes {} do not rise: write each one greater than the one before, for example 4, 8"
+)
 _CPU = "is out of range: write a number of CPUs, for example 2 or 500m, from 1m to 1k"
 _MEMORY = "is out of range: write an amount of memory with its unit, for example 4Gi, from 1Mi to 1Pi"
 _QUANTITY = "is not a quantity: write a number and a unit, for example 500m or 4Gi"
@@ -159,6 +176,11 @@ def _host(name: str, value: str, message: str) -> Refusal:
 def _rollout(name: str, value: dict[str, Any], message: str) -> Refusal:
     """A wrong combination of fields of spec.rollout."""
     return _service(name, "spec.rollout", value, message)
+
+
+def _batching(name: str, message: str, field: str = "", **batching: Any) -> Refusal:
+    """Wrong fields of spec.batching; `field` is what follows after `batching`."""
+    return _service(name, "spec.batching", batching, message, f"spec.batching{field}")
 
 
 def _steps(name: str, weights: list[int], message: str, field: str = "") -> Refusal:
@@ -288,6 +310,26 @@ SERVICE_REFUSALS = (
     _quoted("smallest error rate as a number", "spec.rollout.analysis.minErrorRate", "0.01", _PERCENTAGE),
     _quoted("short wait for data", "spec.rollout.analysis.dataTimeout", "9s", _DATA),
     _quoted("long wait for data", "spec.rollout.analysis.dataTimeout", "61m", _DATA),
+    _batching("empty batches", "maxBatchSize is 0: write a number of rows from 1 to 4096", ".maxBatchSize",
+              mode="dynamic", maxBatchSize=0),
+    _batching("huge batches", "maxBatchSize is 4097: write a number of rows from 1 to 4096", ".maxBatchSize",
+              mode="static", maxBatchSize=4097),
+    _batching("empty preferred batches", "a preferred batch size is 0: write a number of rows from 1 to 4096",
+              ".preferredBatchSizes[0]", mode="dynamic", preferredBatchSizes=[0]),
+    _batching("falling preferred batches", _SIZES_RISE.format("[8, 4]"), ".preferredBatchSizes",
+              mode="dynamic", preferredBatchSizes=[8, 4]),
+    _batching("preferred batches twice", _SIZES_RISE.format("[4, 4]"), ".preferredBatchSizes",
+              mode="dynamic", preferredBatchSizes=[4, 4]),
+    _batching("preferred batches beyond the largest", _BEYOND_MAX.format(16),
+              mode="dynamic", maxBatchSize=16, preferredBatchSizes=[4, 17]),
+    _batching("preferred batches beyond the default", _BEYOND_MAX.format(8),
+              mode="dynamic", preferredBatchSizes=[9]),
+    _batching("preferred static batches", _STATIC_SIZES, mode="static", preferredBatchSizes=[4]),
+    _batching("batch size without a mode", _NOTHING_BATCHED, maxBatchSize=8),
+    _batching("delay without batches", _NOTHING_BATCHED, mode="none", maxQueueDelay="1ms"),
+    _batching("preferred sizes without batches", _NOTHING_BATCHED, preferredBatchSizes=[4]),
+    _batching("long delay of batches", f"'11s' {_QUEUE_DELAY}", ".maxQueueDelay",
+              mode="dynamic", maxQueueDelay="11s"),
     _service("no replicas", "spec.scaling.min", 0, f"min is 0: {_SCALING}"),
     _service("too many replicas", "spec.scaling.min", 1001, f"min is 1001: {_SCALING}"),
     _service("no replicas at most", "spec.scaling.max", 0, f"max is 0: {_SCALING}"),

@@ -55,10 +55,10 @@ def _check_first(kind: str, spec: TensorSpec, batching: Batching) -> None:
             f"{found}, but spec.batching is static with maxBatchSize {batching.max_size}: set maxBatchSize "
             f"to {first}, or export the model with a free first dimension"
         )
+    static = f", or to static with maxBatchSize {first}" if kind == "input" else ""
     raise ModelLoadError(
         f"{found}, so that requests of other sizes cannot share a run, but spec.batching.mode is dynamic: "
-        "export the model with a free first dimension, or set spec.batching.mode to none, or to static with "
-        f"maxBatchSize {first}"
+        f"export the model with a free first dimension, or set spec.batching.mode to none{static}"
     )
 
 

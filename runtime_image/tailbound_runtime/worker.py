@@ -19,16 +19,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import structlog
-
 from tailbound_runtime.batch import Batching, join, split
 from tailbound_runtime.metrics import Metrics, Stage
 from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.session import Run, Session
 from tailbound_runtime.tensors import Array
-
-log = structlog.get_logger(__name__)
 
 
 class QueueFullError(Exception):
@@ -118,14 +114,13 @@ class InferenceThread:
             if len(jobs) == 1:
                 self._settle([partial(_fail, jobs[0], error)])
             else:
-                self._one_by_one(jobs, error)
+                self._one_by_one(jobs)
         else:
             self._settle([partial(_answer, job, arrays) for job, arrays in zip(jobs, answers, strict=True)])
 
-    def _one_by_one(self, jobs: Sequence[Job], error: Exception) -> None:
+    def _one_by_one(self, jobs: Sequence[Job]) -> None:
         """Each job gets its own result, unless nobody waits for it any more."""
         self._metrics.batches.split.inc()
-        log.info("a shared run failed, its requests run one by one", requests=len(jobs), error=str(error))
         for job in jobs:
             with self._changed:
                 wanted = not job.future.done()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError, field_validator
 
+from tailbound.api.batching import Batching
 from tailbound.api.conditions import ConditionType
 from tailbound.api.meta import DNS_LABEL, Condition, EnvVar, ObjectMeta, ObjectName, PodAnnotations, PodLabels
 from tailbound.api.quantities import (
@@ -242,6 +243,9 @@ class InferenceServiceSpec(Model):
 
     resources: Resources = Resources()
     """CPUs and memory of each serving pod."""
+
+    batching: Batching = Batching()
+    """How requests share runs of the model."""
 
     timeout: (
         Annotated[Duration, duration_between("1ms", "1h", "which the gateway gives to one request")] | None

@@ -14,7 +14,7 @@ from tailbound.api.quantities import (
     duration_between,
     percentage_within,
 )
-from tailbound.api.schema import ATOMIC, FREE_FORM, Model, Rule, list_map
+from tailbound.api.schema import ATOMIC, FREE_FORM, Model, Rule, list_map, whole_number
 
 _MOST_STEPS: Final = 16
 RevisionName = Annotated[str, StringConstraints(max_length=63)]
@@ -51,18 +51,10 @@ class AnalysisPolicy(StrEnum):
     RELATIVE = "relative"
 
 
-def _whole_number(field: str, lowest: int, highest: int, what: str) -> Rule:
-    return Rule(
-        cel=f"self >= {lowest} && self <= {highest}",
-        holds=lambda value: lowest <= value <= highest,
-        message=f"{field} is {{value}}: write {what} from {lowest} to {highest}",
-    )
-
-
 class Step(Model):
     """One stage of a canary."""
 
-    weight: Annotated[StrictInt, _whole_number("weight", 1, 99, "a percentage of the requests")]
+    weight: Annotated[StrictInt, whole_number("weight", 1, 99, "a percentage of the requests")]
     """Percent of the requests that the new revision gets."""
 
 
@@ -89,7 +81,7 @@ class Analysis(Model):
     the stable one; both, that it does both."""
 
     warmup_requests: Annotated[
-        StrictInt, _whole_number("warmupRequests", 0, 100_000, "a number of requests")
+        StrictInt, whole_number("warmupRequests", 0, 100_000, "a number of requests")
     ] = 10
     """The first requests of a new revision, which are not judged."""
 
@@ -156,7 +148,7 @@ class RolloutSpec(Model):
     ] = Duration(600_000)
     """Time in which one more pod of the new revision must get ready, or else it is rejected."""
 
-    restart_limit: Annotated[StrictInt, _whole_number("restartLimit", 1, 100, "a number of restarts")] = 3
+    restart_limit: Annotated[StrictInt, whole_number("restartLimit", 1, 100, "a number of restarts")] = 3
     """So many restarts of one container of the new revision reject it."""
 
     scale_down_delay: Annotated[
@@ -164,7 +156,7 @@ class RolloutSpec(Model):
     ] = Duration(30_000)
     """How long the old pods stay after a promotion, so that a return takes no start."""
 
-    history_limit: Annotated[StrictInt, _whole_number("historyLimit", 1, 100, "a number of revisions")] = 10
+    history_limit: Annotated[StrictInt, whole_number("historyLimit", 1, 100, "a number of revisions")] = 10
     """So many revisions are kept to return to."""
 
     analysis: Analysis = Analysis()

@@ -40,6 +40,12 @@ class Env(StrEnum):
         "TAILBOUND_DRAIN_SECONDS"  # serve on for this long after SIGTERM while readiness answers 503
     )
     CPU_LIMIT = "TAILBOUND_CPU_LIMIT"  # whole CPUs, at least 1, rounded up from resources.cpu
+    BATCHING_MODE = "TAILBOUND_BATCHING_MODE"  # none, dynamic or static: spec.batching.mode
+    BATCHING_MAX_SIZE = "TAILBOUND_BATCHING_MAX_SIZE"  # the most rows of one run; 1 with mode none
+    BATCHING_PREFERRED_SIZES = (
+        "TAILBOUND_BATCHING_PREFERRED_SIZES"  # rising, with commas between them; may be empty
+    )
+    BATCHING_MAX_DELAY_SECONDS = "TAILBOUND_BATCHING_MAX_DELAY_SECONDS"  # decimal seconds
 
 
 class TerminationReason(StrEnum):

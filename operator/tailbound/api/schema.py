@@ -118,6 +118,15 @@ def matches(pattern: str, message: str) -> Rule:
     )
 
 
+def whole_number(field: str, lowest: int, highest: int, what: str) -> Rule:
+    """A rule for an integer: from `lowest` to `highest`, both included; `what` it is a number of."""
+    return Rule(
+        cel=f"self >= {lowest} && self <= {highest}",
+        holds=lambda value: lowest <= value <= highest,
+        message=f"{field} is {{value}}: write {what} from {lowest} to {highest}",
+    )
+
+
 class _Matches:
     """Whether a whole string matches a pattern."""
 

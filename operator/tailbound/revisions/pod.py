@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+from tailbound.api.batching import Batching
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.names import MANAGED_BY_LABEL, MANAGED_BY_VALUE, REVISION_LABEL, SERVICE_LABEL
@@ -70,6 +71,12 @@ def context(service: InferenceService, hardware_class: HardwareClass, revision: 
         },
         "resources": {"cpu": str(spec.resources.cpu), "memory": str(spec.resources.memory)},
         "timeout": {"seconds": _plain(pod_timeout(spec).seconds)},
+        "batching": {
+            "mode": str(spec.batching.mode),
+            "maxBatchSize": spec.batching.effective_max_batch_size(),
+            "preferredBatchSizes": _sizes(spec.batching),
+            "maxQueueDelaySeconds": _delay_seconds(spec.batching),
+        },
     }
 
 
@@ -218,12 +225,24 @@ def _server_environment(made_of: Ingredients) -> list[dict[str, str]]:
         Env.REQUEST_TIMEOUT_SECONDS: _plain(pod_timeout(spec).seconds),
         Env.DRAIN_SECONDS: _plain(made_of.drain.seconds),
         Env.CPU_LIMIT: str(max(1, spec.resources.cpu.ceil())),
+        Env.BATCHING_MODE: str(spec.batching.mode),
+        Env.BATCHING_MAX_SIZE: str(spec.batching.effective_max_batch_size()),
+        Env.BATCHING_PREFERRED_SIZES: _sizes(spec.batching),
+        Env.BATCHING_MAX_DELAY_SECONDS: _delay_seconds(spec.batching),
         "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime's wheels send usage data unless told otherwise
     }
     for variable in (*made_of.server.env, *spec.env):
         variables.pop(variable.name, None)
         variables[variable.name] = variable.value
     return _environment(variables)
+
+
+def _sizes(batching: Batching) -> str:
+    return ",".join(map(str, batching.preferred_batch_sizes))
+
+
+def _delay_seconds(batching: Batching) -> str:
+    return _plain(batching.max_queue_delay.seconds) if batching.max_queue_delay is not None else "0"
 
 
 def _environment(variables: Mapping[str, str]) -> list[dict[str, str]]:

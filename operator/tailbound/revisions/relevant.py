@@ -12,6 +12,7 @@ _FIELDS: Final = {
     "runtime",
     "hardware",
     "resources",
+    "batching",
     "timeout",
     "env",
     "labels",

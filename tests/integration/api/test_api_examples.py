@@ -18,6 +18,7 @@ def test_the_examples_are_these() -> None:
     assert {path.name for path in EXAMPLES.glob("*.yaml")} >= {
         "minimal.yaml",
         "gpu.yaml",
+        "batching.yaml",
         "hosts-and-sla.yaml",
         "serving-runtime.yaml",
     }

@@ -42,6 +42,7 @@ def test_defaults_of_a_service_are_stored(create: Create) -> None:
     assert create(SERVICE)["spec"] == {
         **SERVICE["spec"],
         "resources": {"cpu": "1", "memory": "2Gi"},
+        "batching": {"mode": "none"},
         "scaling": {"min": 1, "mode": "auto", "replicas": 1},
         "rollout": {
             "strategy": "blueGreen",

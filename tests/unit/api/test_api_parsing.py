@@ -147,7 +147,7 @@ def test_an_object_without_sense_is_told_not_raised(raw: dict[str, Any]) -> None
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
-    assert service("spec.batching", {"mode": "dynamic"}) == service("spec.stopped", False)
+    assert service("spec.colour", {"mode": "dynamic"}) == service("spec.stopped", False)
 
 
 def test_defaults_of_a_service() -> None:

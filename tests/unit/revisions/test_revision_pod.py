@@ -68,6 +68,10 @@ def test_contract_of_the_server() -> None:
         "TAILBOUND_REQUEST_TIMEOUT_SECONDS": "2.5",
         "TAILBOUND_DRAIN_SECONDS": "10",
         "TAILBOUND_CPU_LIMIT": "2",
+        "TAILBOUND_BATCHING_MODE": "none",
+        "TAILBOUND_BATCHING_MAX_SIZE": "1",
+        "TAILBOUND_BATCHING_PREFERRED_SIZES": "",
+        "TAILBOUND_BATCHING_MAX_DELAY_SECONDS": "0",
         "ORT_DISABLE_TELEMETRY": "1",
     }
 
@@ -184,7 +188,42 @@ def test_the_context_has_every_documented_variable() -> None:
         "hardware": {"class": "gpu", "devices": 2},
         "resources": {"cpu": "1", "memory": "2Gi"},
         "timeout": {"seconds": "2"},
+        "batching": {
+            "mode": "none",
+            "maxBatchSize": 1,
+            "preferredBatchSizes": "",
+            "maxQueueDelaySeconds": "0",
+        },
     }
+
+
+@pytest.mark.parametrize(
+    ("batching", "told"),
+    [
+        ({"mode": "dynamic"}, ("dynamic", "8", "", "0")),
+        ({"mode": "static", "maxBatchSize": 32, "maxQueueDelay": "1s"}, ("static", "32", "", "1")),
+        (
+            {
+                "mode": "dynamic",
+                "maxBatchSize": 16,
+                "preferredBatchSizes": [4, 8],
+                "maxQueueDelay": "5ms",
+            },
+            ("dynamic", "16", "4,8", "0.005"),
+        ),
+    ],
+)
+def test_batching_reaches_the_server_as_environment_and_other_servers_as_variables(
+    batching: dict[str, Any], told: tuple[str, ...]
+) -> None:
+    env = env_of(template(spec={"batching": batching}))
+    kinds = ("MODE", "MAX_SIZE", "PREFERRED_SIZES", "MAX_DELAY_SECONDS")
+    assert tuple(env[f"TAILBOUND_BATCHING_{kind}"] for kind in kinds) == told
+    service = InferenceService.model_validate(
+        {"metadata": {"name": "churn", "namespace": "risk"}, "spec": {"model": MODEL, "batching": batching}}
+    )
+    given = context(service, HardwareClass.model_validate({"metadata": {"name": "cpu"}, "spec": {}}), "r")
+    assert tuple(str(value) for value in given["batching"].values()) == told
 
 
 FORBIDDEN: dict[str, tuple[tuple[Any, ...], Any, str]] = {

@@ -1,0 +1,104 @@
+"""Waiting requests: who shares a run, who goes first, and who has left. Time is a number here."""
+
+import asyncio
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tailbound_runtime.batch import Batching, Mode
+from tailbound_runtime.protocol import InferRequest
+from tailbound_runtime.queue import Job, Queue
+
+DYNAMIC = Batching(Mode.DYNAMIC, 4, (), 1.0)
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def job(
+    loop: asyncio.AbstractEventLoop,
+    arrived: float,
+    rows: int = 1,
+    width: int = 1,
+    outputs: tuple[str, ...] = ("y",),
+) -> Job:
+    inputs = {"x": np.zeros((rows, width), np.float32)}
+    return Job(InferRequest(None, inputs, outputs, rows), arrived, loop.create_future())
+
+
+def queue_of(*jobs: Job, batching: Batching = DYNAMIC) -> Queue:
+    queue = Queue(batching)
+    for each in jobs:
+        queue.put(each)
+    return queue
+
+
+def test_only_requests_of_the_same_shapes_and_outputs_share_a_run(loop: asyncio.AbstractEventLoop) -> None:
+    narrow, wide, other = job(loop, 0), job(loop, 0.1, width=2), job(loop, 0.2, outputs=("z",))
+    second = job(loop, 0.3, rows=3)
+    queue = queue_of(narrow, wide, other, second)
+    assert queue.take(5) == [narrow, second]
+    assert queue.take(5) == [wide]
+    assert queue.take(5) == [other]
+    assert (queue.take(5), len(queue)) == ([], 0)
+
+
+def test_a_full_group_does_not_wait_for_an_older_one_that_is_not_full(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    old, full = job(loop, 0), job(loop, 0.5, rows=4, width=2)
+    queue = queue_of(old, full)
+    assert queue.take(0.6) == [full]
+    assert queue.take(0.6) == []
+    assert queue.due() == 1.0
+    assert queue.take(1.0) == [old]
+
+
+def test_of_two_groups_that_may_go_the_one_that_waits_longest_goes(loop: asyncio.AbstractEventLoop) -> None:
+    first, second = job(loop, 1, width=2), job(loop, 2)
+    assert queue_of(second, first).take(10) == [first]
+
+
+def test_who_has_left_takes_no_place(loop: asyncio.AbstractEventLoop) -> None:
+    first, second, third = (job(loop, at, rows=2) for at in (0, 1, 2))
+    queue = queue_of(first, second, third)
+    assert queue.remove(first)
+    assert not queue.remove(first)
+    assert queue.due() == 2.0
+    assert queue.take(1.5) == [second, third]
+    assert not queue.remove(second)
+
+
+def test_without_batching_requests_go_one_by_one_as_they_came(loop: asyncio.AbstractEventLoop) -> None:
+    jobs = [job(loop, at, rows=at + 1, width=at % 2 + 1) for at in range(4)]
+    queue = queue_of(*jobs, batching=Batching(Mode.NONE, 1, (), 0))
+    assert [queue.take(9) for _ in jobs] == [[each] for each in jobs]
+
+
+def test_an_empty_queue_is_never_due() -> None:
+    assert (Queue(DYNAMIC).due(), Queue(DYNAMIC).take(5)) == (None, [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=20))
+def test_nobody_is_lost_or_served_twice(
+    loop: asyncio.AbstractEventLoop, kinds: list[tuple[int, int, bool]]
+) -> None:
+    """Rows, width and whether the caller leaves, of each request."""
+    jobs = [job(loop, at, rows, width) for at, (rows, width, _) in enumerate(kinds)]
+    queue = queue_of(*jobs)
+    left = [each for each, (_, _, leaves) in zip(jobs, kinds, strict=True) if leaves]
+    assert all(queue.remove(each) for each in left)
+    served: list[Job] = []
+    while batch := queue.take(1000):
+        assert sum(each.request.rows for each in batch) <= 4
+        assert len({each.key for each in batch}) == 1
+        served += batch
+    assert len(queue) == 0
+    assert {id(each) for each in served} == {id(each) for each in jobs} - {id(each) for each in left}
+    assert len(served) == len(jobs) - len(left)

@@ -1,0 +1,263 @@
+"""The inference thread under concurrency, on a model of our own: every caller gets exactly its own result."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tailbound_runtime.batch import Batching, Mode
+from tailbound_runtime.errors import ModelFailedError, ModelInputError
+from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.protocol import InferRequest
+from tailbound_runtime.session import Run, Session
+from tailbound_runtime.tensors import Array
+from tailbound_runtime.worker import InferenceThread, QueueFullError
+
+REFUSED, BROKEN = -1.0, -2.0
+NEVER = 600.0  # seconds; a limit that ends a hang
+
+
+@dataclass
+class Doubling:
+    """A model that doubles every row, refuses REFUSED ones and fails at BROKEN ones.
+
+    sizes: rows of each run
+    begun: set when a run begins
+    free: while cleared, runs hang until they are stopped
+    """
+
+    pause_seconds: float = 0.0
+    sizes: list[int] = field(default_factory=list)
+    begun: threading.Event = field(default_factory=threading.Event)
+    free: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.free.set()
+
+    def run(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
+        x = inputs["x"]
+        self.sizes.append(len(x))
+        self.begun.set()
+        while not self.free.wait(0.001):
+            if run.options.terminate:
+                raise ModelFailedError("stopped")
+        time.sleep(self.pause_seconds)
+        if (x == REFUSED).any():
+            raise ModelInputError("refused")
+        if (x == BROKEN).any():
+            raise ModelFailedError("broken")
+        return [2 * x if name == "y" else x for name in outputs]
+
+
+def thread_of(model: Doubling, batching: Batching, queue_limit: int = 1000) -> InferenceThread:
+    return InferenceThread(cast(Session, model), batching, queue_limit, Metrics())
+
+
+def request(values: Sequence[float], width: int = 1, outputs: tuple[str, ...] = ("y",)) -> InferRequest:
+    x = np.repeat(np.array(values, np.float32).reshape(len(values), 1), width, axis=1)
+    return InferRequest(None, {"x": x}, outputs, len(values))
+
+
+@dataclass(frozen=True)
+class Caller:
+    """One request and how its caller behaves."""
+
+    rows: int
+    width: int
+    outputs: tuple[str, ...]
+    fault: float | None
+    patience_seconds: float
+    pause: bool
+
+    async def call(self, thread: InferenceThread, number: int) -> None:
+        """Check that what comes back is this caller's, and nothing else."""
+        values = [float(100 * number + row) for row in range(self.rows)]
+        if self.fault is not None and values:
+            values[-1] = self.fault
+        deadline = asyncio.get_running_loop().time() + self.patience_seconds
+        asked = request(values, self.width, self.outputs)
+        try:
+            answer = await thread.run(asked, deadline)
+        except TimeoutError:
+            assert self.patience_seconds < NEVER
+        except ModelInputError:
+            assert self.fault == REFUSED
+        except ModelFailedError:
+            assert self.fault == BROKEN
+        else:
+            assert self.fault is None or not values
+            factors = [2 if name == "y" else 1 for name in self.outputs]
+            for array, factor in zip(answer, factors, strict=True):
+                assert np.array_equal(array, factor * asked.inputs["x"])
+
+
+CALLERS = st.builds(
+    Caller,
+    rows=st.integers(1, 4),
+    width=st.integers(1, 2),
+    outputs=st.sampled_from([("y",), ("y",), ("z", "y")]),
+    fault=st.sampled_from([None, None, None, REFUSED, BROKEN]),
+    patience_seconds=st.sampled_from([NEVER, NEVER, NEVER, 0.0, 0.002]),
+    pause=st.booleans(),
+)
+BATCHINGS = st.sampled_from(
+    [
+        Batching(Mode.NONE, 1, (), 0),
+        Batching(Mode.DYNAMIC, 4, (), 0),
+        Batching(Mode.DYNAMIC, 16, (), 0.003),
+        Batching(Mode.DYNAMIC, 8, (2, 4), 0.003),
+        Batching(Mode.STATIC, 4, (), 0.003),
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(BATCHINGS, st.lists(CALLERS, min_size=1, max_size=30), st.sampled_from([0.0, 0.0005]))
+def test_every_caller_gets_exactly_its_own_result(
+    batching: Batching, callers: list[Caller], pause_seconds: float
+) -> None:
+    model = Doubling(pause_seconds)
+
+    async def all_at_once() -> None:
+        thread = thread_of(model, batching)
+        calls = []
+        for number, caller in enumerate(callers):
+            calls.append(asyncio.create_task(caller.call(thread, number)))
+            if caller.pause:
+                await asyncio.sleep(0.001)
+        await asyncio.gather(*calls)
+
+    asyncio.run(all_at_once())
+    if batching.mode is Mode.STATIC:
+        assert set(model.sizes) <= {4}
+    elif batching.mode is Mode.DYNAMIC:
+        assert max(model.sizes, default=0) <= batching.max_size
+
+
+def later(seconds: float = NEVER) -> float:
+    """A deadline."""
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def begins(model: Doubling) -> None:
+    """Wait for the next run."""
+    assert await asyncio.to_thread(model.begun.wait, NEVER)
+    model.begun.clear()
+
+
+async def gone(*tasks: "asyncio.Task[list[Array]]") -> None:
+    """These callers leave."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def blocked(model: Doubling, thread: InferenceThread) -> "asyncio.Task[list[Array]]":
+    """A request whose run has begun, and hangs."""
+    model.free.clear()
+    first = asyncio.create_task(thread.run(request([0]), later()))
+    await begins(model)
+    return first
+
+
+async def waiting(thread: InferenceThread, *asked: InferRequest) -> "list[asyncio.Task[list[Array]]]":
+    """These requests, in the queue."""
+    tasks = [asyncio.create_task(thread.run(each, later())) for each in asked]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_what_waits_while_the_model_runs_shares_the_next_run() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 8, (), 0))
+    first = await blocked(model, thread)
+    others = await waiting(thread, *(request([number]) for number in range(5)))
+    model.free.set()
+    assert [array.tolist() for (array,) in await asyncio.gather(first, *others)] == [
+        [[0.0]],
+        *([[2.0 * number]] for number in range(5)),
+    ]
+    assert model.sizes == [1, 5]
+
+
+async def test_a_bad_request_costs_the_others_a_run_of_their_own_and_nothing_else() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 8, (), 0))
+    first = await blocked(model, thread)
+    good, refused, broken, also_good = await waiting(
+        thread, request([1]), request([REFUSED]), request([BROKEN]), request([2])
+    )
+    model.free.set()
+    assert [(await task)[0].tolist() for task in (first, good, also_good)] == [[[0]], [[2]], [[4]]]
+    with pytest.raises(ModelInputError):
+        await refused
+    with pytest.raises(ModelFailedError):
+        await broken
+    assert model.sizes == [1, 4, 1, 1, 1, 1]
+
+
+async def test_a_request_that_expires_in_the_queue_never_runs() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 8, (), 0))
+    first = await blocked(model, thread)
+    with pytest.raises(TimeoutError):
+        await thread.run(request([7, 7]), later(0.001))
+    (other,) = await waiting(thread, request([1]))
+    model.free.set()
+    await asyncio.gather(first, other)
+    assert model.sizes == [1, 1]
+
+
+async def test_a_caller_that_leaves_while_others_share_its_run_leaves_them_their_result() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 2, (), NEVER))
+    model.free.clear()
+    patient, impatient = await waiting(thread, request([1]), request([2]))
+    await begins(model)
+    await gone(impatient)
+    model.free.set()
+    assert (await patient)[0].tolist() == [[2]]
+    assert model.sizes == [2]
+
+
+async def test_a_run_is_stopped_when_the_last_of_its_callers_has_gone() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 2, (), NEVER))
+    model.free.clear()
+    callers = await waiting(thread, request([1]), request([2]))
+    await begins(model)
+    await gone(*callers)
+    last = await waiting(thread, request([3]), request([4]))
+    await begins(model)  # though nobody has set `free`
+    model.free.set()
+    assert [array.tolist() for (array,) in await asyncio.gather(*last)] == [[[6]], [[8]]]
+
+
+async def test_a_full_queue_refuses_at_once_and_has_room_again_when_one_leaves() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 8, (), 0), queue_limit=2)
+    first = await blocked(model, thread)
+    queued = await waiting(thread, request([1]), request([2]))
+    with pytest.raises(QueueFullError) as refused:
+        await thread.run(request([3]), later())
+    assert refused.value.waiting == 2
+    await gone(queued[0])
+    queued += await waiting(thread, request([4]))
+    model.free.set()
+    await asyncio.gather(first, *queued[1:])
+
+
+async def test_a_static_batch_waits_for_its_rows_and_is_filled_up_when_it_has_waited() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.STATIC, 3, (), NEVER))
+    answers = await asyncio.gather(*await waiting(thread, *(request([number]) for number in range(3))))
+    assert [array.tolist() for (array,) in answers] == [[[0]], [[2]], [[4]]]
+    impatient = thread_of(model, Batching(Mode.STATIC, 3, (), 0))
+    assert (await impatient.run(request([5]), later()))[0].tolist() == [[10]]
+    assert model.sizes == [3, 3]
