@@ -17,6 +17,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from tailbound_runtime.batch import Batching, join, split
@@ -145,7 +146,8 @@ class InferenceThread:
         return answers
 
     def _settle(self, outcomes: Sequence[Callable[[], None]]) -> None:
-        self._loop.call_soon_threadsafe(_call_all, outcomes)
+        with suppress(RuntimeError):  # the loop is closed: the process ends, and no caller is left
+            self._loop.call_soon_threadsafe(_call_all, outcomes)
 
 
 def _call_all(outcomes: Sequence[Callable[[], None]]) -> None:
