@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tailbound_runtime.batch import Batching, Mode
 from tailbound_runtime.errors import ModelFailedError, ModelInputError
@@ -117,7 +117,7 @@ BATCHINGS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(BATCHINGS, st.lists(CALLERS, min_size=1, max_size=30), st.sampled_from([0.0, 0.0005]))
 def test_every_caller_gets_exactly_its_own_result(
     batching: Batching, callers: list[Caller], pause_seconds: float
