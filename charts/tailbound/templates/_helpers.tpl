@@ -120,7 +120,7 @@ priorityClassName: {{ . }}
 
 {{/* What a request does to the annotations by which people act on a rollout. */}}
 {{- define "tailbound.hands" -}}
-['tailbound.dev/promote', 'tailbound.dev/abort', 'tailbound.dev/retry', 'tailbound.dev/rollback-to', 'tailbound.dev/pause']
+['tailbound.dev/promote', 'tailbound.dev/abort', 'tailbound.dev/retry', 'tailbound.dev/rollback-to', 'tailbound.dev/pause', 'tailbound.dev/refresh']
 {{- end }}
 
 {{- define "tailbound.handsVariables" -}}

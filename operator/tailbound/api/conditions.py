@@ -5,7 +5,8 @@ acknowledged that, and a ready endpoint answers. While a new revision is on its 
 (`RollingOut`), so that `kubectl wait --for=condition=Ready` right after `kubectl apply` waits for the edit.
 `Promoted` is True if the newest spec's revision has taken over, Unknown while it is on its way or waits for
 somebody, and False (`RolledBack`) once it was rejected: `kubectl wait --for=condition=Promoted` waits for it.
-`Reconciling` and `Stalled` are abnormal-true, as kstatus reads them.
+`Reconciling` and `Stalled` are abnormal-true, as kstatus reads them. `HandRefused` is True while an
+annotation asks a rollout for something that cannot be.
 """
 
 from enum import StrEnum
@@ -22,6 +23,7 @@ class ConditionType(StrEnum):
     TRAFFIC_APPLIED = "TrafficApplied"
     RUNTIME_OUTDATED = "RuntimeOutdated"
     PROMOTED = "Promoted"
+    HAND_REFUSED = "HandRefused"
 
 
 class ConditionStatus(StrEnum):
@@ -70,6 +72,8 @@ class Reason(StrEnum):
     LOST = "Lost"  # promoted, and then none of its endpoints was ready any more
     ABORTED_BY_HAND = "AbortedByHand"
     ROLLED_BACK_BY_HAND = "RolledBackByHand"  # somebody chose an older revision
+    HAND_REFUSED = "HandRefused"  # an annotation names a revision for which it has no sense
+    NO_HAND_REFUSED = "NoHandRefused"
     SUPERSEDED = "Superseded"  # a newer spec came before it was judged; not a rejection
     # Obstacles outside the spec: they end by themselves once the cause is mended.
     UNSCHEDULABLE = "Unschedulable"

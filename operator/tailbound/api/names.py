@@ -35,7 +35,6 @@ REJECTED_REASON_ANNOTATION: Final = f"{GROUP}/rejected-reason"  # a Reason
 REJECTED_MESSAGE_ANNOTATION: Final = f"{GROUP}/rejected-message"  # the decision and its numbers, in words
 REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user whose hand it was; absent after a verdict
 PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user whose hand it was; absent after a verdict
-RETRIED_ANNOTATION: Final = f"{GROUP}/retried"  # the value of the hand `retry` that was last acted on
 
 # Hands: annotations that people set on an InferenceService. A value is a revision's name, or that name with
 # anything behind a slash, which tells a repetition from what was already acted on.
@@ -44,7 +43,23 @@ ABORT_ANNOTATION: Final = f"{GROUP}/abort"  # reject this revision at once; wins
 RETRY_ANNOTATION: Final = f"{GROUP}/retry"  # forget that this revision was rejected
 ROLLBACK_ANNOTATION: Final = f"{GROUP}/rollback-to"  # make this revision the stable one again
 PAUSE_ANNOTATION: Final = f"{GROUP}/pause"  # keep this revision's weight as long as the annotation is there
-HANDS: Final = (PROMOTE_ANNOTATION, ABORT_ANNOTATION, RETRY_ANNOTATION, ROLLBACK_ANNOTATION, PAUSE_ANNOTATION)
+# Of any value: a new value is a new revision of the same spec, made from the runtime as it is then.
+REFRESH_ANNOTATION: Final = f"{GROUP}/refresh"
+HANDS: Final = (
+    PROMOTE_ANNOTATION,
+    ABORT_ANNOTATION,
+    RETRY_ANNOTATION,
+    ROLLBACK_ANNOTATION,
+    PAUSE_ANNOTATION,
+    REFRESH_ANNOTATION,
+)
+# Marks on the ControllerRevision that a hand names: the value of that hand that was last acted on.
+HANDLED_ANNOTATIONS: Final = {
+    PROMOTE_ANNOTATION: f"{GROUP}/handled-promote",
+    ABORT_ANNOTATION: f"{GROUP}/handled-abort",
+    RETRY_ANNOTATION: f"{GROUP}/handled-retry",
+    ROLLBACK_ANNOTATION: f"{GROUP}/handled-rollback-to",
+}
 # Set by the API server where it can: the user who last changed one of the hands.
 HANDS_BY_ANNOTATION: Final = f"{GROUP}/hands-by"
 

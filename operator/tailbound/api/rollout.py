@@ -274,8 +274,3 @@ class RolloutStatus(Model):
 
     evidence: Annotated[dict[str, Any] | None, FREE_FORM] = None
     """Counters, and all that was computed from them; read by the operator alone."""
-
-    handled: Annotated[
-        tuple[Annotated[str, StringConstraints(max_length=512)], ...], Field(max_length=16), ATOMIC
-    ] = ()
-    """Annotations of people that were acted on, as NAME=VALUE."""

@@ -1,25 +1,40 @@
 """When waiting is over, and with which exit status. Pure.
 
-| newest spec observed | condition Promoted | status.rollout | asked for, not yet done | exit status |
+A status that is older than the marks on the revisions, the annotations or the spec tells nothing yet. First
+row that fits:
+
+| what is asked for, and not done yet | status is of now | condition Promoted | status.rollout | exit status |
 |---|---|---|---|---|
-| no | - | - | - | waits |
-| yes | True | - | - | 0 |
-| yes | False | - | no retry | 2 |
-| yes | other | Paused | no promote, abort or resume | 3 |
-| yes | any other combination | - | - | waits |
+| rollback-to, of a revision that requests cannot return to | - | - | - | 1 |
+| rollback-to, retry or refresh | - | - | - | waits |
+| any | no | - | - | waits |
+| any | yes | True | - | 0 |
+| any | yes | False | - | 2 |
+| promote, abort or the end of a pause | yes | other | Paused | waits |
+| anything else | yes | other | Paused | 3 |
+| any | yes | other | other | waits |
 """
 
+import json
 from dataclasses import dataclass
 from typing import Final
 
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
-from tailbound.api.names import ABORT_ANNOTATION, PROMOTE_ANNOTATION, RETRY_ANNOTATION
+from tailbound.api.meta import Condition
+from tailbound.api.names import (
+    ABORT_ANNOTATION,
+    PROMOTE_ANNOTATION,
+    REFRESH_ANNOTATION,
+    RETRY_ANNOTATION,
+    ROLLBACK_ANNOTATION,
+)
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.subject import Subject
-from tailbound.rollout.hands import read_hands
+from tailbound.revisions.relevant import REFRESH_FIELD
+from tailbound.rollout.hands import Hands, read_hands
 
 PROMOTED: Final = 0
-TIMED_OUT: Final = 1
+FAILED: Final = 1
 ROLLED_BACK: Final = 2
 PAUSED: Final = 3
 
@@ -34,31 +49,64 @@ class Outcome:
 
 def outcome(subject: Subject) -> Outcome | None:
     """How it ended; None while it has not."""
-    service, rollout = subject.service, subject.rollout
-    promoted = service.status.condition(ConditionType.PROMOTED)
-    if promoted is None or promoted.observed_generation != service.metadata.generation:
+    hands = read_hands(
+        subject.service.metadata.annotations, {entry.name: entry.marks.handled for entry in subject.history}
+    )
+    impossible = _impossible(subject, hands.revision(ROLLBACK_ANNOTATION))
+    if impossible is not None:
+        return Outcome(FAILED, f"{subject.title}: {impossible}")
+    rollout, promoted = subject.rollout, subject.service.status.condition(ConditionType.PROMOTED)
+    if rollout is None or promoted is None or _to_come(subject, hands, rollout) or _stale(subject, promoted):
         return None
     if promoted.status is ConditionStatus.TRUE:
         return Outcome(PROMOTED, f"{subject.title} promoted: {promoted.message}")
     if promoted.status is ConditionStatus.FALSE:
-        retried = rollout is not None and _to_be_retried(subject, rollout.revision)
-        return None if retried else Outcome(ROLLED_BACK, f"{subject.title} rolled back: {promoted.message}")
-    if rollout is not None and rollout.state is RolloutState.PAUSED and not _to_go_on(subject, rollout):
+        return Outcome(ROLLED_BACK, f"{subject.title} rolled back: {promoted.message}")
+    if rollout.state is RolloutState.PAUSED and not _to_go_on(hands, rollout):
         return Outcome(PAUSED, f"{subject.title} paused: {rollout.message}")
     return None
 
 
-def _to_go_on(subject: Subject, rollout: RolloutStatus) -> bool:
+def _impossible(subject: Subject, to: str | None) -> str | None:
+    """Why a rollback that is asked for will never come."""
+    if to is None:
+        return None
+    entry = subject.entry(to)
+    if entry is None:
+        return f"{ROLLBACK_ANNOTATION} names {to}, which is no revision of it: see kubectl tailbound history"
+    if entry.content is None or entry.marks.promoted_at is None:
+        return f"{ROLLBACK_ANNOTATION} names {to}, which never took over or is damaged: name another one"
+    return None
+
+
+def _to_come(subject: Subject, hands: Hands, rollout: RolloutStatus) -> bool:
+    """The operator has yet to begin or to end what was asked for."""
+    rejected = rollout.state is RolloutState.ROLLED_BACK
+    retried = rejected and hands.revision(RETRY_ANNOTATION) == rollout.revision
+    if retried or hands.revision(ROLLBACK_ANNOTATION) is not None:
+        return True
+    entry = subject.entry(rollout.revision)
+    if entry is None or entry.content is None:
+        return False
+    asked = subject.service.metadata.annotations.get(REFRESH_ANNOTATION, "")
+    return bool(json.loads(entry.content.spec_json).get(REFRESH_FIELD, "") != asked)
+
+
+def _stale(subject: Subject, promoted: Condition) -> bool:
+    """The status is of another spec, or older than the marks, which are written before it."""
+    rollout = subject.rollout
+    if rollout is None or promoted.observed_generation != subject.service.metadata.generation:
+        return True
+    entry = subject.entry(rollout.revision)
+    if entry is None:
+        return False
+    rejected = entry.marks.rejected is not None
+    taken_over = promoted.status is ConditionStatus.TRUE
+    return rejected != (promoted.status is ConditionStatus.FALSE) or (taken_over and not entry.marks.stable)
+
+
+def _to_go_on(hands: Hands, rollout: RolloutStatus) -> bool:
     """The operator has yet to act on what ends the pause."""
-    hands = read_hands(subject.service.metadata.annotations, rollout.handled)
     asked = {hands.revision(PROMOTE_ANNOTATION), hands.revision(ABORT_ANNOTATION)}
     resumed = rollout.reason == Reason.PAUSED and not hands.pauses(rollout.revision)
     return resumed or rollout.revision in asked
-
-
-def _to_be_retried(subject: Subject, revision: str) -> bool:
-    value = subject.service.metadata.annotations.get(RETRY_ANNOTATION)
-    entry = subject.entry(revision)
-    if value is None or entry is None or value.partition("/")[0] != revision:
-        return False
-    return value != entry.marks.retried

@@ -106,6 +106,7 @@ def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
         ConditionType.MODEL_VERIFIED: _model_verified(facts),
         ConditionType.TRAFFIC_APPLIED: _traffic_applied(facts),
         ConditionType.PROMOTED: promoted(facts.name, facts.step),
+        ConditionType.HAND_REFUSED: _hand_refused(facts),
     }
     if facts.desired.rendering_known:
         found[ConditionType.RUNTIME_OUTDATED] = _runtime_outdated(facts)
@@ -319,6 +320,13 @@ def promoted(name: str | None, step: Step) -> Verdict:
     if rollout is None or rollout.state is RolloutState.ROLLED_BACK:
         return Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{name} has not taken over yet")
     return Verdict(_UNKNOWN, Reason(rollout.reason or Reason.ROLLING_OUT), rollout.message)
+
+
+def _hand_refused(facts: Facts) -> Verdict:
+    refusal = facts.step.refusal
+    if refusal is None:
+        return Verdict(_FALSE, Reason.NO_HAND_REFUSED, "no annotation asks for what cannot be")
+    return Verdict(_TRUE, Reason.HAND_REFUSED, refusal)
 
 
 def _runtime_outdated(facts: Facts) -> Verdict:

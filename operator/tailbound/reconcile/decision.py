@@ -6,7 +6,7 @@ from typing import Any, Final
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceServiceStatus
 from tailbound.api.meta import Condition
-from tailbound.api.names import RETRY_ANNOTATION
+from tailbound.api.names import HANDLED_ANNOTATIONS, RETRY_ANNOTATION
 from tailbound.api.traffic import TrafficStatus, utc_seconds
 from tailbound.reconcile import children, conditions, status
 from tailbound.reconcile.conditions import Facts
@@ -27,6 +27,7 @@ from tailbound.revisions.record import (
     from_object,
     to_object,
 )
+from tailbound.rollout.hands import named
 
 RETRY_REFUSED: Final = timedelta(seconds=30)
 AWAIT_RENDERING: Final = timedelta(seconds=1)
@@ -115,23 +116,28 @@ class Decision:
     # What shall be.
 
     def _take_marks(self) -> None:
-        """Marks leave the other revisions before one becomes the stable one, and rejections come first.
+        """Marks leave the other revisions before one becomes the stable one, the rejected one first.
 
         Between two of these writes the operator may die: whatever is marked then leads to the same end.
         """
-        stable = self._step.marking.stable
-        for name, marks in self._world.marks.items():
-            changed = self._rejected(name, marks)
-            if stable is not None and name != stable:
-                changed = changed.retired()
-            if name != self._name:
-                self._mark(name, marks, changed)
-
-    def _rejected(self, name: str, marks: Marks) -> Marks:
-        """With what this step says against a revision, or what it takes back."""
         marking = self._step.marking
-        if marking.retried == name:
-            marks = marks.forgiven(self._service.metadata.annotations[RETRY_ANNOTATION])
+        rejected = marking.rejection.revision if marking.rejection is not None else None
+        others = [name for name in self._world.marks if name != marking.stable]
+        for name in sorted(others, key=lambda name: name != rejected):
+            marks = self._world.marks[name]
+            changed = self._judged(name, marks)
+            self._mark(name, marks, changed.retired() if marking.stable is not None else changed)
+
+    def _judged(self, name: str, marks: Marks) -> Marks:
+        """With what this step says against a revision or takes back, and the hands that are done with."""
+        marking = self._step.marking
+        annotations = self._service.metadata.annotations
+        done = {hand: annotations[hand] for hand in marking.handled if named(annotations[hand]) == name}
+        # For as long as the annotation is there: who removes it and sets it again asks again.
+        known = {hand: value for hand, value in marks.handled.items() if annotations.get(hand) == value}
+        marks = marks.remembering(known | done)
+        if RETRY_ANNOTATION in done:
+            marks = marks.forgiven()
         rejection = marking.rejection
         if rejection is None or rejection.revision != name:
             return marks
@@ -147,7 +153,8 @@ class Decision:
         """To an older revision; the desired one gets its marks with its record."""
         name, marks = self._step.marking.stable, self._world.marks
         if name is not None and name != self._name and name in marks:
-            self._mark(name, marks[name], marks[name].promoted(self._now, self._step.marking.promoted_by))
+            changed = self._judged(name, marks[name])
+            self._mark(name, marks[name], changed.promoted(self._now, self._step.marking.promoted_by))
 
     def _keep_serving_revisions(self) -> None:
         """What serves beside the desired revision is kept whole; and if the service is stopped, it stops."""
@@ -161,19 +168,23 @@ class Decision:
         if revision is None:
             return
         self._writer.ensure(children.front_service(self._service, self._world.observation.settings))
-        marks = self._world.marks.get(revision.name, Marks())
-        changed, marking = self._rejected(revision.name, marks), self._step.marking
+        self._record_desired_revision(revision)
+        replicas = self._step.fleet.get(revision.name)
+        if replicas is not None:
+            self._ensure_children(revision, replicas)
+
+    def _record_desired_revision(self, revision: Revision) -> None:
+        marking, stored = self._step.marking, self._world.marks.get(revision.name)
+        marks = stored or Marks()
+        changed = self._judged(revision.name, marks)
         if marking.stable == revision.name:
             changed = changed.promoted(self._now, marking.promoted_by)
         elif marking.stable is not None:
             changed = changed.retired()
-        if changed != marks and revision.name in self._world.stored_revisions:
-            self._mark(revision.name, marks, changed)
-        else:
+        if stored is None or changed == marks:
             self._writer.ensure(self._record(revision, changed))
-        replicas = self._step.fleet.get(revision.name)
-        if replicas is not None:
-            self._ensure_children(revision, replicas)
+        elif marking.stable == revision.name:
+            self._mark(revision.name, marks, changed)
 
     def _ensure_children(self, revision: Revision, replicas: int, *, come_what_may: bool = False) -> None:
         service, template = self._service, revision.template
@@ -211,6 +222,8 @@ class Decision:
         step, rollout = self._step, self._step.rollout
         in_use = {*world.deployments, *marked, *step.fleet, self._intent.name, step.stable, step.candidate}
         in_use |= {rollout.from_revision} if rollout is not None else set()
+        annotations = self._service.metadata.annotations
+        in_use |= {named(annotations[hand]) for hand in HANDLED_ANNOTATIONS if hand in annotations}
         limit = self._service.spec.rollout.history_limit
         doomed = [world.stored_revisions[name] for name in to_prune(numbers, in_use, limit)]
         self._writer.delete(doomed, "apps/v1", "ControllerRevision")

@@ -65,7 +65,7 @@ class Desired:
 
 def intend(world: World) -> Intent:
     """What the spec asks for."""
-    spec_hash = digest(world.service.spec)
+    spec_hash = digest(world.service.spec, world.refresh)
     stored = world.made_from(spec_hash)
     if stored is not None:
         return Intent(spec_hash, stored, world.numbers[stored], stored=True, choice=choose(world))
@@ -99,7 +99,8 @@ def _outdated(stored: Revision, fresh: Revision | Problem | None) -> Problem | N
     return Problem(
         Reason.RUNTIME_CHANGED,
         f"{fresh.runtime}, HardwareClass {fresh.hardware_class} or Tailbound has changed since "
-        f"{stored.name} was made; {untouched}: the next edit of the spec takes the change up",
+        f"{stored.name} was made; {untouched}: kubectl tailbound refresh takes the change up, as does the "
+        "next edit of the spec",
     )
 
 
@@ -137,7 +138,7 @@ def _make(world: World, intent: Intent, rendering: Rendering) -> Revision | Prob
         name=intent.name,
         number=intent.number,
         spec_hash=intent.spec_hash,
-        spec_json=canonical_json(relevant(world.service.spec)),
+        spec_json=canonical_json(relevant(world.service.spec, world.refresh)),
         runtime=choice.runtime_title,
         hardware_class=choice.hardware_class.metadata.name,
         template_json=canonical_json(template),

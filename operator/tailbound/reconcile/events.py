@@ -15,6 +15,7 @@ _TOLD: Final = (
     ConditionType.MODEL_VERIFIED,
     ConditionType.TRAFFIC_APPLIED,
     ConditionType.RUNTIME_OUTDATED,
+    ConditionType.HAND_REFUSED,
 )
 # Good news, and steps on the way that everybody expects.
 _NORMAL: Final = frozenset(
@@ -41,6 +42,7 @@ _QUIET: Final = frozenset(
         Reason.UP_TO_DATE,
         Reason.RECONCILED,
         Reason.NOT_STALLED,
+        Reason.NO_HAND_REFUSED,
         Reason.WAITING_FOR_GATEWAY,
     }
 )

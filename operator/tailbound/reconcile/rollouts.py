@@ -70,7 +70,9 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         first_generation=known.first_generation,
         spec=spec.rollout,
         stored=stored,
-        hands=read_hands(service.metadata.annotations, stored.handled if stored is not None else ()),
+        hands=read_hands(
+            service.metadata.annotations, {name: marks.handled for name, marks in world.marks.items()}
+        ),
         judged=bool(_terms(world).objectives),
         timeout=spec.effective_timeout().timedelta,
         now=now,
@@ -93,7 +95,6 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         trouble=Trouble(obstacle.reason, obstacle.message) if obstacle is not None else None,
         promoted_at=marks.promoted_at if marks is not None else None,
         rejection=Rejection(name, rejected.reason, rejected.message, rejected.by) if rejected else None,
-        retried=marks.retried if marks is not None else None,
     )
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.names import API_VERSION, GROUP, REVISION_LABEL
+from tailbound.api.names import API_VERSION, GROUP, REFRESH_ANNOTATION, REVISION_LABEL
 from tailbound.api.traffic import TrafficStatus
 from tailbound.reconcile.model import Object, Observation
 from tailbound.revisions.identity import number_in
@@ -179,6 +179,11 @@ class World:
             if revision is not None and phase not in FINISHED:
                 counts[revision] = counts.get(revision, 0) + 1
         return counts
+
+    @property
+    def refresh(self) -> str:
+        """The annotation that asks for a new revision of the same spec; empty without one."""
+        return self.service.metadata.annotations.get(REFRESH_ANNOTATION, "")
 
     @property
     def traffic(self) -> TrafficStatus | None:

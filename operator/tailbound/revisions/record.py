@@ -5,12 +5,13 @@ The template is kept as a JSON string, byte for byte: nested, the API server wou
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
 from tailbound.api.names import (
+    HANDLED_ANNOTATIONS,
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
     PROMOTED_AT_ANNOTATION,
@@ -19,7 +20,6 @@ from tailbound.api.names import (
     REJECTED_BY_ANNOTATION,
     REJECTED_MESSAGE_ANNOTATION,
     REJECTED_REASON_ANNOTATION,
-    RETRIED_ANNOTATION,
     REVISION_LABEL,
     SERVICE_LABEL,
     SPEC_HASH_ANNOTATION,
@@ -91,8 +91,8 @@ class Marks:
     promoted_by: str | None = None
     """The user whose hand it was; None after a verdict."""
     rejected: Rejected | None = None
-    retried: str | None = None
-    """The value of the hand `retry` that was last acted on."""
+    handled: Mapping[str, str] = field(default_factory=dict)
+    """By annotation of the service, the last value that named this revision and was acted on."""
 
     def promoted(self, now: datetime, by: str | None = None) -> "Marks":
         """Stable from now on; the first promotion's time stays."""
@@ -109,9 +109,13 @@ class Marks:
         """Not to be tried again."""
         return replace(self, stable=False, rejected=rejected)
 
-    def forgiven(self, retried: str) -> "Marks":
-        """To be tried again; `retried` is the value of the hand that asked for it."""
-        return replace(self, rejected=None, retried=retried)
+    def forgiven(self) -> "Marks":
+        """To be tried again."""
+        return replace(self, rejected=None)
+
+    def remembering(self, handled: Mapping[str, str]) -> "Marks":
+        """With these values, by annotation, as those that were acted on, and no others."""
+        return replace(self, handled=dict(handled))
 
     def annotations(self) -> dict[str, str]:
         """As they are stored."""
@@ -124,7 +128,7 @@ class Marks:
             REJECTED_REASON_ANNOTATION: rejected.reason if rejected else None,
             REJECTED_MESSAGE_ANNOTATION: rejected.message if rejected else None,
             REJECTED_BY_ANNOTATION: rejected.by if rejected else None,
-            RETRIED_ANNOTATION: self.retried,
+            **{HANDLED_ANNOTATIONS[hand]: value for hand, value in self.handled.items()},
         }
         return {name: value for name, value in stored.items() if value is not None}
 
@@ -144,7 +148,9 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
         promoted_at=annotations.get(PROMOTED_AT_ANNOTATION),
         promoted_by=annotations.get(PROMOTED_BY_ANNOTATION),
         rejected=rejected if rejected_at is not None else None,
-        retried=annotations.get(RETRIED_ANNOTATION),
+        handled={
+            hand: annotations[mark] for hand, mark in HANDLED_ANNOTATIONS.items() if mark in annotations
+        },
     )
 
 
@@ -196,9 +202,9 @@ def from_object(stored: Mapping[str, Any]) -> Revision:
         )
     if not isinstance(data, Mapping):
         raise CorruptRevisionError(f"ControllerRevision {name}: data is missing")
-    for field in _DATA_FIELDS:
-        if not isinstance(data.get(field), str):
-            raise CorruptRevisionError(f"ControllerRevision {name}: data.{field} is not a string")
+    for part in _DATA_FIELDS:
+        if not isinstance(data.get(part), str):
+            raise CorruptRevisionError(f"ControllerRevision {name}: data.{part} is not a string")
     _check_template(name, data["template"])
     return Revision(
         name=name,

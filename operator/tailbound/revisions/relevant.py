@@ -21,19 +21,26 @@ _FIELDS: Final = {
     "image_pull_secrets",
 }
 
+REFRESH_FIELD: Final = "refresh"
+"""Among the stored fields of a spec, what the annotation was; no field of a spec has this name."""
+
 # What a derived timeout can become by an edit of the SLA, which must not restart pods. The gateway enforces
 # the exact one; the server only has to be no stricter.
 LONGEST_DERIVED_TIMEOUT: Final = Duration.parse("5m")
 
 
-def relevant(spec: InferenceServiceSpec) -> dict[str, Any]:
-    """The fields that make a revision, in canonical spelling, those left at their default excluded."""
-    return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, include=_FIELDS)
+def relevant(spec: InferenceServiceSpec, refresh: str) -> dict[str, Any]:
+    """The fields that make a revision, in canonical spelling, those left at their default excluded.
+
+    `refresh` is the annotation of that name, or empty: each value is a revision of its own.
+    """
+    fields = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, include=_FIELDS)
+    return {**fields, REFRESH_FIELD: refresh} if refresh else fields
 
 
-def digest(spec: InferenceServiceSpec) -> str:
+def digest(spec: InferenceServiceSpec, refresh: str) -> str:
     """The spec hash of these fields."""
-    return spec_hash(relevant(spec))
+    return spec_hash(relevant(spec, refresh))
 
 
 def pod_timeout(spec: InferenceServiceSpec) -> Duration:

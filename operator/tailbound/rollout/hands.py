@@ -1,15 +1,14 @@
 """What people ask of a rollout: annotations on the InferenceService that name a revision.
 
-An annotation is acted on once per value: `churn-r7-9xq1` and `churn-r7-9xq1/again` are two requests. What
-was acted on is remembered for as long as the annotation is there.
+An annotation is acted on once per value: `churn-r7-9xq1` and `churn-r7-9xq1/again` are two requests. The
+record of the revision that it names remembers what was acted on, so that a lost status asks for nothing
+twice.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from tailbound.api.names import GROUP, HANDS, HANDS_BY_ANNOTATION, PAUSE_ANNOTATION
-
-_LONGEST_KEY = 512
+from tailbound.api.names import HANDLED_ANNOTATIONS, HANDS_BY_ANNOTATION, PAUSE_ANNOTATION
 
 
 @dataclass(frozen=True)
@@ -20,35 +19,39 @@ class Hands:
     """By annotation."""
     by: str | None
     """The user who set them, where that is known."""
-    handled: tuple[str, ...]
-    """NAME=VALUE of annotations that are still there and were acted on."""
+    handled: Set[str]
+    """Annotations whose value was acted on."""
 
     def revision(self, annotation: str) -> str | None:
         """The revision that an annotation names, if it was not acted on yet."""
         value = self.values.get(annotation)
-        if value is None or _key(annotation, value) in self.handled:
-            return None
-        return value.partition("/")[0]
+        return None if value is None or annotation in self.handled else named(value)
 
-    def after(self, annotation: str) -> "Hands":
-        """The hands once this annotation was acted on."""
-        return Hands(self.values, self.by, (*self.handled, _key(annotation, self.values[annotation])))
+    def open(self) -> dict[str, str]:
+        """By annotation, the revisions that are named and were not acted on yet."""
+        asked = {annotation: self.revision(annotation) for annotation in HANDLED_ANNOTATIONS}
+        return {annotation: revision for annotation, revision in asked.items() if revision is not None}
+
+    def asked(self, revision: str) -> tuple[str, ...]:
+        """The annotations that name this revision and were not acted on yet."""
+        return tuple(annotation for annotation, name in self.open().items() if name == revision)
 
     def pauses(self, revision: str) -> bool:
         """Whether this revision is to keep its weight: a state, not a request."""
-        return self.values.get(PAUSE_ANNOTATION, "").partition("/")[0] == revision
+        return named(self.values.get(PAUSE_ANNOTATION, "")) == revision
 
 
-def read_hands(annotations: Mapping[str, str], handled: Iterable[str]) -> Hands:
-    """The hands among an object's annotations."""
-    values = {name: annotations[name] for name in HANDS if name in annotations}
-    present = {_key(name, value) for name, value in values.items()}
+def named(value: str) -> str:
+    """The revision that the value of a hand names."""
+    return value.partition("/")[0]
+
+
+def read_hands(annotations: Mapping[str, str], handled: Mapping[str, Mapping[str, str]]) -> Hands:
+    """The hands among an object's annotations; `handled` is by revision what its record remembers."""
+    known = (*HANDLED_ANNOTATIONS, PAUSE_ANNOTATION)
+    values = {name: annotations[name] for name in known if name in annotations}
     return Hands(
         values,
         annotations.get(HANDS_BY_ANNOTATION),
-        tuple(key for key in handled if key in present),
+        {name for name, value in values.items() if handled.get(named(value), {}).get(name) == value},
     )
-
-
-def _key(annotation: str, value: str) -> str:
-    return f"{annotation.removeprefix(f'{GROUP}/')}={value}"[:_LONGEST_KEY]

@@ -20,14 +20,15 @@ new spec (a new rollout begins, its candidate Pending until the old one has gone
 from dataclasses import replace
 
 from tailbound.api.conditions import Reason
-from tailbound.api.names import ABORT_ANNOTATION, PROMOTE_ANNOTATION
+from tailbound.api.names import ABORT_ANNOTATION, PROMOTE_ANNOTATION, RETRY_ANNOTATION
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import rest, steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.recreate import exchange
+from tailbound.rollout.refusals import refusal
 from tailbound.rollout.rejections import rejection_of
 from tailbound.rollout.roles import Roles, roles
-from tailbound.rollout.situation import Flow, Rejection, Situation, Step
+from tailbound.rollout.situation import Flow, Marking, Rejection, Situation, Step
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import direct, flow, weight_of
 
@@ -67,40 +68,40 @@ def advance(now: Situation, who: Roles, rollout: RolloutStatus | None, verdict: 
 
 
 def _complete(now: Situation, step: Step) -> Step:
-    """What holds for every step: what was acted on is remembered, and what has the weight keeps its pods."""
+    """What holds for every step: what has the weight keeps its pods."""
     fleet, target = dict(step.fleet), step.flow.target
     if target is not None and target not in fleet:
         fleet[target] = now.pods(target)
     serves = now.ready(target) > 0 or not any(state.ready for state in now.revisions.values())
     shrink = step.flow.settled and now.desired is not None and (serves or now.stopped or target is None)
-    rollout = step.rollout
-    if rollout is not None:
-        handled = now.hands.handled if step.handled is None else step.handled
-        rollout = rollout.model_copy(update={"handled": handled})
-    return replace(step, fleet=fleet, shrink=shrink, rollout=rollout)
+    return replace(step, fleet=fleet, shrink=shrink, refusal=refusal(now, step))
 
 
 def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) -> Step:
     candidate, hands = rollout.revision, now.hands
     if hands.revision(ABORT_ANNOTATION) == candidate:
         aborted = Rejection(candidate, Reason.ABORTED_BY_HAND, words.aborted(hands.by), hands.by)
-        step = _roll_back(now, who, rollout, aborted)
-        return replace(step, handled=hands.after(ABORT_ANNOTATION).handled)
+        return _roll_back(now, who, rollout, aborted)
     if rollout.progress_at is not None:
         rollout = steps.pods_counted(now, rollout)
     rejected = rejection_of(now, rollout, verdict)
     if rejected is not None:
         return _roll_back(now, who, rollout, rejected)
-    if hands.revision(PROMOTE_ANNOTATION) == candidate:
-        hands = hands.after(PROMOTE_ANNOTATION)
+    if hands.revision(PROMOTE_ANNOTATION) == candidate and not steps.by_hand(rollout):
         rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
     if now.spec.strategy is Strategy.RECREATE:
         step = _recreate(now, rollout)
     else:
         step = _share(now, rollout, counting=verdict.counting)
     step = steps.judge(now, steps.observed(now, step), verdict)
-    marking = replace(step.marking, retried=candidate if who.retried else None)
-    return replace(step, marking=marking, wake=steps.wake(now, step, verdict), handled=hands.handled)
+    return replace(step, marking=_retried(step.marking, who), wake=steps.wake(now, step, verdict))
+
+
+def _retried(marking: Marking, who: Roles) -> Marking:
+    """What else was acted on is done with when the rollout is over: it may begin anew after a lost status."""
+    if not who.retried or RETRY_ANNOTATION in marking.handled:
+        return marking
+    return replace(marking, handled=(*marking.handled, RETRY_ANNOTATION))
 
 
 def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
@@ -111,12 +112,17 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     base, candidate = rollout.from_revision, rollout.revision
     without = flow(now, base, candidate, 0, ())
     if not now.of(candidate).deployed and _others_linger(now, rollout, without):
-        waiting = words.told(rollout, RolloutState.PENDING, Reason.PENDING, words.pending(rollout))
+        waiting = words.told(
+            rollout,
+            RolloutState.PENDING,
+            steps.unless_by_hand(rollout, Reason.PENDING),
+            words.pending(rollout),
+        )
         return Step(without, waiting, base, candidate, {base: now.pods(base)}, shrink=False)
     rollout = steps.pods_counted(now, rollout)
     wanted, carries = steps.wanted(now, rollout)
     pods = now.pods(candidate, carries)
-    unseen = not counting and rollout.weight == 0 and rollout.reason != Reason.PROMOTED_BY_HAND
+    unseen = not counting and rollout.weight == 0 and not steps.by_hand(rollout)
     share = 0 if unseen else steps.share(now, rollout, wanted, pods)
     lost = share == 0 and rollout.weight > 0
     progress_at = now.now if lost else rollout.progress_at
@@ -147,7 +153,12 @@ def _recreate(now: Situation, rollout: RolloutStatus) -> Step:
     clearing = exchange(now, candidate)
     if clearing is not None:
         where, fleet = clearing
-        waiting = words.told(rollout, RolloutState.PENDING, Reason.ROLLING_OUT, words.clearing(rollout))
+        waiting = words.told(
+            rollout,
+            RolloutState.PENDING,
+            steps.unless_by_hand(rollout, Reason.ROLLING_OUT),
+            words.clearing(rollout),
+        )
         return Step(where, waiting, base, candidate, fleet, shrink=False)
     rollout = steps.pods_counted(now, rollout).model_copy(update={"weight": ALL})
     fleet = {candidate: now.pods(candidate)} | ({base: 0} if now.of(base).deployed else {})
@@ -160,5 +171,5 @@ def _roll_back(now: Situation, who: Roles, rollout: RolloutStatus, rejection: Re
     step = rest.without(now, who.base, frozenset({rollout.revision}))
     ended = words.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
     ended = ended.model_copy(update={"weight": 0, "progress_at": None})
-    marking = replace(step.marking, rejection=rejection)
+    marking = replace(step.marking, rejection=rejection, handled=now.hands.asked(rollout.revision))
     return replace(step, rollout=ended, marking=marking, rejection=rejection)

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tailbound.api.conditions import Reason
+from tailbound.api.names import ABORT_ANNOTATION
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.recreate import exchange
@@ -106,10 +107,15 @@ def _promoted(now: Situation, step: Step, name: str) -> Step:
     return replace(
         step,
         rollout=stored.model_copy(update={"progress_at": since}),
-        marking=Marking(name if serves else None),
+        marking=Marking(name, handled=_fulfilled(now, name)) if serves else Marking(),
         promoted=serves,
         wake=wake,
     )
+
+
+def _fulfilled(now: Situation, name: str) -> tuple[str, ...]:
+    """Hands that ask for what is: an edit that comes later must not find them still to be done."""
+    return tuple(hand for hand in now.hands.asked(name) if hand != ABORT_ANNOTATION)
 
 
 def _rolled_back(now: Situation, name: str, base: str) -> RolloutStatus:
@@ -129,13 +135,12 @@ def returning(now: Situation, back: Return) -> Step:
             state=RolloutState.ROLLED_BACK, revision=rejection.revision, from_revision=back.to
         )
         ended = words.told(ended, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
-        hands = now.hands.after(back.annotation) if back.annotation is not None else now.hands
+        handled = (back.annotation,) if back.annotation is not None else ()
         return replace(
             step,
             rollout=ended,
-            marking=Marking(stable=back.to, rejection=rejection),
+            marking=Marking(stable=back.to, rejection=rejection, handled=handled),
             rejection=rejection,
-            handled=hands.handled,
         )
     stored, before_it = now.stored, now.stable or rejection.revision
     begun = (RolloutState.PROMOTING, back.to, before_it, rejection.reason)

@@ -61,9 +61,8 @@ def roles(now: Situation) -> Roles:
 
 
 def _retried(now: Situation, name: str) -> bool:
-    """Whether a retry is asked for that was not acted on. The record remembers it: a status may be lost."""
-    value = now.hands.values.get(RETRY_ANNOTATION)
-    return value is not None and value.partition("/")[0] == name and value != now.of(name).retried
+    """Whether a retry is asked for that was not acted on."""
+    return now.hands.revision(RETRY_ANNOTATION) == name
 
 
 def _base(now: Situation) -> str | None:
@@ -85,14 +84,15 @@ def _base(now: Situation) -> str | None:
 def _asked_for(now: Situation) -> Return | None:
     """The hand `rollback-to`. It names a revision that served once, or it is no return."""
     to = now.hands.revision(ROLLBACK_ANNOTATION)
-    if to is None or now.desired is None or now.stopped or not _can_serve(now, to):
+    if to is None or now.desired is None or now.stopped or not can_serve(now, to):
         return None
     message = f"somebody asked for a return to {to}"
     rejection = Rejection(now.desired, Reason.ROLLED_BACK_BY_HAND, message, now.hands.by)
     return Return(to, rejection, ROLLBACK_ANNOTATION)
 
 
-def _can_serve(now: Situation, name: str) -> bool:
+def can_serve(now: Situation, name: str) -> bool:
+    """An older revision that requests may return to."""
     state = now.of(name)
     return name != now.desired and state.restorable and state.promoted_at is not None
 
@@ -106,7 +106,7 @@ def _lost(now: Situation) -> Return | None:
     if stored is None or stable is None or stable != now.desired or now.stopped:
         return None
     to = stored.revision if stored.state is RolloutState.PROMOTING else before(now, stored.from_revision)
-    if to is None or not _can_serve(now, to):
+    if to is None or not can_serve(now, to):
         return None
     gone = f"none of its endpoints has been ready for {now.spec.progress_deadline}"
     back = Return(to, Rejection(stable, Reason.LOST, gone), None)
@@ -123,11 +123,11 @@ def _lost(now: Situation) -> Return | None:
 
 def before(now: Situation, before: str) -> str | None:
     """The revision that served before the stable one, or else the one promoted last of all others."""
-    if before and _can_serve(now, before) and now.of(before).rejection is None:
+    if before and can_serve(now, before) and now.of(before).rejection is None:
         return before
     promoted = [
         (state.promoted_at, name)
         for name, state in now.revisions.items()
-        if state.promoted_at and state.rejection is None and _can_serve(now, name)
+        if state.promoted_at and state.rejection is None and can_serve(now, name)
     ]
     return max(promoted)[1] if promoted else None

@@ -49,8 +49,6 @@ class RevisionState:
     trouble: Trouble | None = None
     promoted_at: str | None = None
     rejection: Rejection | None = None
-    retried: str | None = None
-    """The value of the `retry` annotation that was last acted on."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +109,8 @@ class Marking:
     """The revision that is the stable one from now on; all others are not."""
     promoted_by: str | None = None
     rejection: Rejection | None = None
-    retried: str | None = None
-    """The revision whose rejection is forgotten, because the `retry` annotation asks for it."""
+    handled: tuple[str, ...] = ()
+    """Annotations that are done with; a `retry` forgets the rejection of the revision that it names."""
 
 
 @dataclass(frozen=True)
@@ -141,5 +139,5 @@ class Step:
     """The evidence for passing starts again."""
     wake: timedelta | None = None
     """Look again after this time."""
-    handled: tuple[str, ...] | None = None
-    """Annotations that were acted on, if this step acted on one."""
+    refusal: str | None = None
+    """Why an annotation that is there asks for something that cannot be."""

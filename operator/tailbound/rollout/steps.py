@@ -40,15 +40,26 @@ def is_last(now: Situation, rollout: RolloutStatus) -> bool:
     return rollout.step >= len(now.spec.weights)
 
 
+def by_hand(rollout: RolloutStatus) -> bool:
+    """Somebody has promoted the candidate; it is on its last step."""
+    return rollout.reason == Reason.PROMOTED_BY_HAND
+
+
+def unless_by_hand(rollout: RolloutStatus, reason: Reason) -> Reason:
+    """This reason, but that somebody has promoted the candidate is not forgotten."""
+    return Reason.PROMOTED_BY_HAND if by_hand(rollout) else reason
+
+
 def awaiting(now: Situation, rollout: RolloutStatus) -> bool:
     """Everything is passed, and somebody has to promote it."""
     manual = now.spec.promotion is Promotion.MANUAL
-    return manual and is_last(now, rollout) and rollout.state is not RolloutState.PROMOTING
+    promoting = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
+    return manual and is_last(now, rollout) and not promoting
 
 
 def paused(now: Situation, rollout: RolloutStatus) -> bool:
     """Somebody holds the weight as it is. To promote by hand is the later word."""
-    return now.hands.pauses(rollout.revision) and rollout.reason != Reason.PROMOTED_BY_HAND
+    return now.hands.pauses(rollout.revision) and not by_hand(rollout)
 
 
 def held(now: Situation, rollout: RolloutStatus) -> bool:
@@ -142,7 +153,7 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
         return step
     if held(now, rollout):
         return _held(now, step, rollout)
-    if rollout.weight < ALL and _without_data(now, verdict) and rollout.reason != Reason.PROMOTED_BY_HAND:
+    if rollout.weight < ALL and _without_data(now, verdict) and not by_hand(rollout):
         return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict))
     if is_last(now, rollout):
         return _promoting(now, step, rollout)
@@ -203,10 +214,9 @@ def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
 
 def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     """All requests: as soon as all pods are ready; promoted when the old ones have been kept long enough."""
-    by_hand = rollout.reason == Reason.PROMOTED_BY_HAND
-    reason = Reason.PROMOTED_BY_HAND if by_hand else Reason.ROLLING_OUT
+    reason = unless_by_hand(rollout, Reason.ROLLING_OUT)
     if rollout.weight < ALL:
-        begun = rollout.state is RolloutState.PROMOTING
+        begun = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
         state = RolloutState.PROMOTING if begun else RolloutState.STARTING
         return _told(step, state, reason if begun else Reason.STARTING, words.starting(rollout))
     if rollout.step_started_at is None:
@@ -217,15 +227,16 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled or not ready:
         return _told(step, RolloutState.PROMOTING, reason, words.promoting(rollout, delay))
     done = words.told(
-        rollout, RolloutState.PROMOTED, reason if by_hand else Reason.PROMOTED, words.promoted(rollout)
+        rollout, RolloutState.PROMOTED, unless_by_hand(rollout, Reason.PROMOTED), words.promoted(rollout)
     )
+    by = now.hands.by if by_hand(rollout) else None
     return replace(
         step,
         rollout=done.model_copy(update={"progress_at": None}),
         stable=rollout.revision,
         candidate=None,
         fleet={rollout.revision: now.pods(rollout.revision)},
-        marking=Marking(stable=rollout.revision, promoted_by=now.hands.by if by_hand else None),
+        marking=Marking(rollout.revision, by, handled=now.hands.asked(rollout.revision)),
         promoted=True,
         poll=False,
     )

@@ -264,7 +264,6 @@ def test_a_rollout_is_read_as_it_is_written() -> None:
             }
         ],
         "evidence": {"readings": {"byPod": {}}},
-        "handled": ["promote=churn-r1-a"],
     }
     status = service("status", {"rollout": rollout}).status
     assert status.rollout is not None

@@ -1,5 +1,6 @@
 """Which annotation a command sets, and when it refuses."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -99,32 +100,66 @@ PAUSE = {"tailbound.dev/pause": R3}
 PROMOTE = {"tailbound.dev/promote": f"{R3}/1"}
 
 
+BACK = {"tailbound.dev/rollback-to": f"{R2}/1"}
+REFRESH = {"tailbound.dev/refresh": "1"}
+STABLE, SLOW = promoted(STAMP, stable=True), rejected("Slow", "slow")
+AT_REST, RETURNED = {"state": "Promoted"}, {"state": "RolledBack"}
+
+
+def handled(hand: str, value: str) -> dict[str, str]:
+    return {f"tailbound.dev/handled-{hand}": value}
+
+
 @pytest.mark.parametrize(
-    ("raw", "code"),
+    ("raw", "marks", "code"),
     [
-        (service(), None),
-        (service(promoted=None), None),
-        (service(promoted=TRUE), 0),
-        (service(promoted=TRUE, generation=4), None),
-        (service(promoted=FALSE), 2),
-        (service(promoted=FALSE, annotations=RETRY), None),
-        (service(promoted=FALSE, annotations={"tailbound.dev/retry": R2}), 2),
-        (service(rollout=WAITING), 3),
-        (service(rollout=WAITING, annotations=PROMOTE), None),
-        (service(rollout={**WAITING, "handled": [f"promote={R3}/1"]}, annotations=PROMOTE), 3),
-        (service(rollout=WAITING, annotations={"tailbound.dev/abort": R3}), None),
-        (service(rollout=WAITING, annotations={"tailbound.dev/abort": R2}), 3),
-        (service(rollout=HELD, annotations=PAUSE), 3),
-        (service(rollout=HELD), None),
+        (service(), {}, None),
+        (service(promoted=None), {}, None),
+        (service(promoted=TRUE), STABLE, 0),
+        (service(promoted=TRUE, generation=4), STABLE, None),
+        (service(promoted=TRUE), {}, None),
+        (service(promoted=TRUE), SLOW, None),
+        (service(promoted=FALSE), {}, None),
+        (service(promoted=FALSE), SLOW, 2),
+        (service(promoted=FALSE, rollout=RETURNED, annotations=RETRY), SLOW, None),
+        (service(promoted=FALSE, rollout=RETURNED, annotations=RETRY), {**SLOW, **handled("retry", R3)}, 2),
+        (service(promoted=FALSE, rollout=RETURNED, annotations={"tailbound.dev/retry": R2}), SLOW, 2),
+        (service(rollout=WAITING), {}, 3),
+        (service(rollout=WAITING, annotations=PROMOTE), {}, None),
+        (service(rollout=WAITING, annotations=PROMOTE), handled("promote", f"{R3}/1"), 3),
+        (service(rollout=WAITING, annotations={"tailbound.dev/abort": R3}), {}, None),
+        (service(rollout=WAITING, annotations={"tailbound.dev/abort": R3}), SLOW, None),
+        (service(rollout=WAITING, annotations={"tailbound.dev/abort": R2}), {}, 3),
+        (service(rollout=HELD, annotations=PAUSE), {}, 3),
+        (service(rollout=HELD), {}, None),
+        (service(promoted=TRUE, rollout=AT_REST, annotations=BACK), STABLE, None),
+        (service(promoted=TRUE, rollout=AT_REST, annotations={"tailbound.dev/rollback-to": "x"}), STABLE, 1),
+        (service(promoted=TRUE, rollout=AT_REST, annotations={"tailbound.dev/rollback-to": R3}), {}, 1),
+        (service(promoted=TRUE, rollout=AT_REST, annotations=REFRESH), STABLE, None),
     ],
 )
-def test_waiting_ends(raw: Any, code: int | None) -> None:
-    ended = outcome(subject(raw))
+def test_waiting_ends(raw: Any, marks: dict[str, str], code: int | None) -> None:
+    ended = outcome(subject(raw, [*HISTORY[:2], revision(R3, marks)]))
     assert (ended.code if ended is not None else None) == code
 
 
-def test_a_retry_that_was_acted_on_ends_waiting_again() -> None:
-    history = [*HISTORY[:2], revision(R3, {**rejected("Slow", "slow"), "tailbound.dev/retried": R3})]
-    ended = outcome(subject(service(promoted=FALSE, annotations=RETRY), history))
+@pytest.mark.parametrize(("promoted_", "marks", "code"), [(TRUE, STABLE, None), (FALSE, SLOW, 2)])
+def test_a_return_that_was_made_ends_waiting_once_the_status_tells_it(
+    promoted_: Any, marks: dict[str, str], code: int | None
+) -> None:
+    back = revision(R2, {**promoted(STAMP, stable=True), **handled("rollback-to", f"{R2}/1")})
+    before = {name: value for name, value in marks.items() if "stable" not in name}
+    ended = outcome(
+        subject(service(promoted=promoted_, annotations=BACK), [HISTORY[0], back, revision(R3, before)])
+    )
+    assert (ended.code if ended is not None else None) == code
+
+
+def test_a_refresh_is_waited_for() -> None:
+    fresh = revision(R3, STABLE)
+    fresh["data"]["spec"] = json.dumps({"model": {"format": "onnx"}, "refresh": "1"})
+    ended = outcome(
+        subject(service(promoted=TRUE, rollout=AT_REST, annotations=REFRESH), [*HISTORY[:2], fresh])
+    )
     assert ended is not None
-    assert (ended.code, ended.message) == (2, "risk/churn rolled back: too slow")
+    assert ended.code == 0

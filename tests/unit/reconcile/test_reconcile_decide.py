@@ -110,6 +110,7 @@ def test_status_document() -> None:
         "TrafficApplied",
         "RuntimeOutdated",
         "Promoted",
+        "HandRefused",
     ]
 
 

@@ -435,8 +435,14 @@ def test_rollback_to_scales_up_then_moves_the_weight_then_shrinks() -> None:
 @pytest.mark.parametrize("named", ["churn-r9-nobody", ""])
 def test_hands_that_name_nothing_do_nothing(named: str) -> None:
     simulator = promoted_and_alone()
+    before = (simulator.weights(), replicas(simulator), simulator.rollout)
     simulator.annotate(rollback_to=named, promote=named, abort=named, retry=named, pause=named)
+    plan = simulator.reconcile()
+    assert plan.writes == ()
+    assert [event.reason for event in plan.events] == ["HandRefused"]
+    assert simulator.condition("HandRefused") == ("True", "HandRefused")
     assert simulator.plan() == Plan()
+    assert (simulator.weights(), replicas(simulator), simulator.rollout) == before
 
 
 def test_recreate_takes_the_old_ones_down_first() -> None:

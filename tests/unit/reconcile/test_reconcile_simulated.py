@@ -56,6 +56,10 @@ class Rollovers(RuleBasedStateMachine):
         if names:
             self.simulator.annotate(**{hand: names[index % len(names)] + again})
 
+    @rule(again=st.sampled_from(("", "1", "2")))
+    def refresh(self, again: str) -> None:
+        self.simulator.annotate(refresh=again)
+
     @rule()
     def hands_off(self) -> None:
         self.simulator.service["metadata"].pop("annotations", None)
@@ -218,14 +222,14 @@ class Rollovers(RuleBasedStateMachine):
 
 
 def name_wanted(simulator: Simulator) -> str:
-    """The newest revision of the model that the spec names."""
-    names: list[str] = [
-        stored["metadata"]["name"]
+    """The newest revision of the model that the spec names, without a refresh."""
+    sha256 = simulator.service["spec"]["model"]["sha256"]
+    specs = {
+        stored["metadata"]["name"]: json.loads(stored["data"]["spec"])
         for stored in simulator.of("ControllerRevision")
-        if json.loads(stored["data"]["spec"])["model"]["sha256"]
-        == simulator.service["spec"]["model"]["sha256"]
-    ]
-    return names[-1]
+    }
+    plain = [name for name, wanted in specs.items() if "refresh" not in wanted]
+    return [name for name in plain if specs[name]["model"]["sha256"] == sha256][-1]
 
 
 Rollovers.TestCase.settings = settings(

@@ -61,8 +61,8 @@ SAME_REVISION = {
 
 @pytest.mark.parametrize("fields", SAME_REVISION.values(), ids=SAME_REVISION)
 def test_makes_no_new_revision(fields: dict[str, object]) -> None:
-    assert digest(InferenceServiceSpec.model_validate(BASE | fields)) == digest(
-        InferenceServiceSpec.model_validate(BASE)
+    assert digest(InferenceServiceSpec.model_validate(BASE | fields), "") == digest(
+        InferenceServiceSpec.model_validate(BASE), ""
     )
 
 
@@ -85,7 +85,13 @@ NEW_REVISION = {
 
 def test_each_field_of_the_pods_makes_a_revision_of_its_own() -> None:
     specs = [InferenceServiceSpec.model_validate(BASE | fields) for fields in ({}, *NEW_REVISION.values())]
-    assert len({digest(spec) for spec in specs}) == len(specs)
+    assert len({digest(spec, "") for spec in specs}) == len(specs)
+
+
+def test_each_refresh_makes_a_revision_of_its_own() -> None:
+    spec = InferenceServiceSpec.model_validate(BASE)
+    assert len({digest(spec, refresh) for refresh in ("", "1", "2")}) == 3
+    assert digest(spec, "1") == digest(spec, "1")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_reads_back_what_was_written_although_the_server_writes_json_its_own_way
         Marks(),
         Marks(stable=True, promoted_at="2026-01-01T00:00:00Z"),
         Marks(promoted_at="2026-01-01T00:00:00Z"),
+        Marks(handled={"tailbound.dev/abort": f"{NAME}/1", "tailbound.dev/retry": NAME}),
     ],
 )
 def test_marks_live_in_annotations(marks: Marks) -> None:

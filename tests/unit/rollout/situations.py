@@ -46,7 +46,9 @@ def situation(
     **fields: Any,
 ) -> Situation:
     """Revision `old` is stable and the spec wants `new`, two pods of it."""
-    hands = read_hands({f"tailbound.dev/{k}": v for k, v in (annotations or {}).items()}, handled)
+    asked = {f"tailbound.dev/{hand}": value for hand, value in (annotations or {}).items()}
+    done = {f"tailbound.dev/{hand}": asked[f"tailbound.dev/{hand}"] for hand in handled}
+    hands = read_hands(asked, dict.fromkeys(revisions, done))
     base = Situation(
         desired="new",
         stable="old" if "old" in revisions else None,

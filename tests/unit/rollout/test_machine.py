@@ -240,7 +240,7 @@ STEPS: dict[str, tuple[Situation, Verdict, tuple[str, str, int, dict[str, int]]]
         ("Promoting", "PromotedByHand", 2, NEW),
     ),
     "promoted by hand once": (
-        canary(annotations=PROMOTE, handled=("promote=new",)),
+        canary(annotations=PROMOTE, handled=("promote",)),
         WAIT,
         ("Analysing", "Analysing", 0, AT_5),
     ),
@@ -355,7 +355,9 @@ BASES: dict[str, tuple[Situation, tuple[str | None, str | None]]] = {
     ),
     "rejected, tried again before": (
         situation(
-            {"old": state(2), "new": state(rejected=True, retried="new/1")}, annotations={"retry": "new/1"}
+            {"old": state(2), "new": state(rejected=True)},
+            annotations={"retry": "new/1"},
+            handled=("retry",),
         ),
         ("old", None),
     ),
@@ -378,7 +380,7 @@ BASES: dict[str, tuple[Situation, tuple[str | None, str | None]]] = {
         situation(
             {"a": replace(GONE, promoted_at="1"), "old": state(2)},
             annotations={"rollback-to": "a"},
-            handled=("rollback-to=a",),
+            handled=("rollback-to",),
         ),
         ("old", "new"),
     ),

@@ -1,0 +1,79 @@
+"""Annotations that ask a rollout for something that cannot be: told, for as long as they are there.
+
+First row that fits; what was acted on is never refused.
+
+| hand | the revision that it names | why it is refused |
+|---|---|---|
+| any | is none of this service | there is no such revision |
+| rollback-to | never took over, or is damaged | nothing to return to |
+| rollback-to | is the newest, and was rejected | a retry is what it takes |
+| promote | was rejected | a retry comes first |
+| promote | is neither on its way nor the stable one | its spec has to come back first |
+| abort | has taken over, or is the first | a rollback is what it takes, or a new spec |
+"""
+
+from collections.abc import Iterator
+
+from tailbound.api.names import ABORT_ANNOTATION, PAUSE_ANNOTATION, PROMOTE_ANNOTATION, ROLLBACK_ANNOTATION
+from tailbound.rollout.hands import named
+from tailbound.rollout.roles import can_serve
+from tailbound.rollout.situation import Situation, Step
+
+
+def refusal(now: Situation, step: Step) -> str | None:
+    """Why the first annotation that cannot be acted on cannot be; None if there is none."""
+    open_hands = {hand: name for hand, name in now.hands.open().items() if hand not in step.marking.handled}
+    pause = now.hands.values.get(PAUSE_ANNOTATION)
+    named_anywhere = open_hands if pause is None else {**open_hands, PAUSE_ANNOTATION: named(pause)}
+    return next(
+        (f"{hand} is {now.hands.values[hand]!r}: {why}" for hand, why in _rules(now, step, named_anywhere)),
+        None,
+    )
+
+
+def _rules(now: Situation, step: Step, hands: dict[str, str]) -> Iterator[tuple[str, str]]:
+    returns = sorted(name for name in now.revisions if can_serve(now, name))
+    choice = f"name one of {', '.join(returns)}" if returns else "there is none to return to"
+    for hand, name in hands.items():
+        if name not in now.revisions:
+            remedy = choice if hand == ROLLBACK_ANNOTATION else "see kubectl tailbound history"
+            yield hand, f"this service has no revision of that name; {remedy}, or remove the annotation"
+    for hand, name in hands.items():
+        why = _senseless(now, step, hand, name, choice)
+        if why is not None:
+            yield hand, why
+
+
+def _senseless(now: Situation, step: Step, hand: str, name: str, choice: str) -> str | None:
+    state, rejected = now.of(name), now.of(name).rejection is not None
+    newest, rollout = name == now.desired, step.rollout
+    back, promote, abort = (
+        hand == kind for kind in (ROLLBACK_ANNOTATION, PROMOTE_ANNOTATION, ABORT_ANNOTATION)
+    )
+    first = rollout is not None and rollout.revision == name and not rollout.from_revision
+    on_its_way = name in {now.desired, step.stable}
+    rules = (
+        (
+            back and newest and rejected,
+            "it is the newest revision and was rejected; kubectl tailbound retry tries it again",
+        ),
+        (
+            back and not newest and not state.restorable,
+            f"its record is damaged, so that its pods cannot be made; {choice}",
+        ),
+        (
+            back and not newest and state.promoted_at is None,
+            f"it never took over; {choice}, or change the spec",
+        ),
+        (promote and rejected, "it was rejected; kubectl tailbound retry tries it again"),
+        (
+            promote and not on_its_way,
+            "it is not on its way; apply its spec, or return to it with kubectl tailbound rollback",
+        ),
+        (
+            abort and name == step.stable,
+            "it has taken over; kubectl tailbound rollback returns to an older one",
+        ),
+        (abort and newest and first, "it is the first revision, and there is none to return to"),
+    )
+    return next((why for holds, why in rules if holds), None)

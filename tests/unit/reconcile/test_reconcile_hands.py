@@ -1,0 +1,174 @@
+"""Hands act once per value, also where the status is lost afterwards; a refresh is a rollout as any other."""
+
+from typing import Any
+
+import pytest
+from tailbound.reconcile.model import Plan
+
+from tests.unit.reconcile.simulator import Simulator, runtime, service, spec
+
+
+def model(letter: str) -> dict[str, Any]:
+    return {**spec()["model"], "sha256": letter * 64}
+
+
+def served(*letters: str, **rollout: Any) -> Simulator:
+    """A service whose spec went through these models, each promoted."""
+    simulator = Simulator(service=service(rollout=rollout, scaling={"min": 2}))
+    simulator.settle()
+    for letter in letters:
+        simulator.edit(model=model(letter))
+        simulator.settle()
+    return simulator
+
+
+def lose_status(simulator: Simulator) -> None:
+    del simulator.service["status"]
+    simulator.touch(simulator.service)
+
+
+def hands(simulator: Simulator, number: str) -> dict[str, str]:
+    """What the record of a revision remembers."""
+    (name,) = (name for name in simulator.names("ControllerRevision") if f"-{number}-" in name)
+    annotations = simulator.objects["ControllerRevision", name]["metadata"]["annotations"]
+    mark = "tailbound.dev/handled-"
+    return {
+        key.removeprefix(mark): value.partition("/")[2]
+        for key, value in annotations.items()
+        if key.startswith(mark)
+    }
+
+
+def number_of(simulator: Simulator, number: str) -> str:
+    (name,) = (name for name in simulator.names("ControllerRevision") if f"-{number}-" in name)
+    return name
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_return_is_not_made_again_when_the_spec_changes(lost: bool) -> None:
+    simulator = served("b")
+    simulator.annotate(rollback_to=f"{number_of(simulator, 'r1')}/1")
+    simulator.settle()
+    assert (simulator.weights(), hands(simulator, "r1")) == ({"r1": 100}, {"rollback-to": "1"})
+    if lost:
+        lose_status(simulator)
+    simulator.edit(model=model("c"))
+    simulator.settle()
+    assert simulator.weights() == {"r3": 100}
+    assert simulator.condition("Promoted") == ("True", "Promoted")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_abort_is_not_made_again_when_the_revision_is_tried_again(lost: bool) -> None:
+    simulator = served(promotion="manual")
+    simulator.edit(model=model("b"))
+    simulator.settle()
+    name = number_of(simulator, "r2")
+    simulator.annotate(abort=f"{name}/1")
+    simulator.settle()
+    assert simulator.rollout["reason"] == "AbortedByHand"
+    if lost:
+        lose_status(simulator)
+        simulator.settle()
+    simulator.annotate(retry=f"{name}/2", promote=f"{name}/3")
+    simulator.settle()
+    assert simulator.weights() == {"r2": 100}
+    assert hands(simulator, "r2") == {"abort": "1", "retry": "2", "promote": "3"}
+
+
+def test_a_promotion_is_not_made_again_when_the_revision_is_tried_again() -> None:
+    simulator = served(promotion="manual")
+    simulator.edit(model=model("b"))
+    simulator.settle()
+    name = number_of(simulator, "r2")
+    simulator.annotate(promote=f"{name}/1")
+    simulator.settle()
+    assert simulator.weights() == {"r2": 100}
+    simulator.annotate(rollback_to=f"{number_of(simulator, 'r1')}/2")
+    simulator.settle()
+    lose_status(simulator)
+    simulator.settle()
+    simulator.annotate(retry=f"{name}/3")
+    simulator.settle()
+    assert (simulator.weights(), simulator.rollout["reason"]) == ({"r1": 100}, "AwaitingPromotion")
+
+
+def test_a_promotion_whose_status_is_lost_half_way_is_made_to_its_end() -> None:
+    simulator = served(promotion="manual")
+    simulator.edit(model=model("b"))
+    simulator.settle()
+    simulator.annotate(promote=f"{number_of(simulator, 'r2')}/1")
+    simulator.reconcile()
+    assert simulator.rollout["reason"] == "PromotedByHand"
+    lose_status(simulator)
+    simulator.settle()
+    assert (simulator.weights(), simulator.rollout["reason"]) == ({"r2": 100}, "PromotedByHand")
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_a_return_whose_operator_dies_half_way_ends_the_same(writes: int) -> None:
+    simulator = served("b")
+    simulator.annotate(rollback_to=f"{number_of(simulator, 'r1')}/1")
+    for _ in range(20):
+        simulator.run_controllers()
+        for pod in list(simulator.pods):
+            simulator.make_ready(pod)
+        for name in simulator.gateways:
+            simulator.sync(name)
+        simulator.reconcile(crash_after=writes)
+        simulator.reconcile()
+    simulator.settle()
+    assert simulator.weights() == {"r1": 100}
+    assert simulator.marked("rejected-at") == {number_of(simulator, "r2")}
+
+
+def test_a_value_that_is_removed_and_set_again_asks_again() -> None:
+    simulator = served("b")
+    old, new = simulator.names("ControllerRevision")
+    for _ in range(2):
+        simulator.annotate(rollback_to=old)
+        simulator.settle()
+        assert simulator.weights() == {"r1": 100}
+        simulator.service["metadata"]["annotations"] = {}
+        simulator.annotate(retry=new)
+        simulator.settle()
+        assert simulator.weights() == {"r2": 100}
+        assert hands(simulator, "r1") == {}
+        simulator.service["metadata"]["annotations"] = {}
+        simulator.settle()
+
+
+def test_a_revision_that_a_hand_names_is_kept() -> None:
+    simulator = served("b", historyLimit=1)
+    simulator.annotate(rollback_to=number_of(simulator, "r1"))
+    simulator.settle()
+    for letter in "cd":
+        simulator.edit(model=model(letter))
+        simulator.settle()
+    numbers = [name.split("-")[1] for name in simulator.names("ControllerRevision")]
+    assert numbers == ["r1", "r3", "r4"]
+    assert simulator.condition("HandRefused") == ("False", "NoHandRefused")
+
+
+def test_a_refresh_takes_up_a_new_runtime_through_a_rollout_and_returns_exactly() -> None:
+    simulator = served(promotion="manual")
+    before = simulator.objects["Deployment", number_of(simulator, "r1")]["spec"]["template"]
+    simulator.cluster_runtimes = {"onnxruntime": runtime(image="registry.example.com/runtime:2")}
+    simulator.settle()
+    assert simulator.condition("RuntimeOutdated") == ("True", "RuntimeChanged")
+    assert "kubectl tailbound refresh" in simulator.message("RuntimeOutdated")
+    simulator.annotate(refresh="1")
+    simulator.settle()
+    assert simulator.rollout["reason"] == "AwaitingPromotion"
+    simulator.annotate(promote=number_of(simulator, "r2"))
+    simulator.settle()
+    assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
+    template = simulator.objects["Deployment", number_of(simulator, "r2")]["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == "registry.example.com/runtime:2"
+    assert simulator.plan() == Plan()
+    lose_status(simulator)
+    simulator.settle()
+    assert simulator.weights() == {"r2": 100}, "the same value is the same revision"
+    simulator.annotate(rollback_to=number_of(simulator, "r1"))
+    simulator.settle()
+    assert simulator.objects["Deployment", number_of(simulator, "r1")]["spec"]["template"] == before
