@@ -67,13 +67,16 @@ class Cluster:
         found = self._asked(AppsV1Api(self.client).read_namespaced_controller_revision, name, namespace)
         return entry_of(self.client.sanitize_for_serialization(found))
 
-    def services(self, namespace: str | None) -> list[InferenceService]:
-        """All services of a namespace; None: of all of them."""
+    def services(self, namespace: str | None, selector: str = "") -> list[InferenceService]:
+        """Services of a namespace that have these labels; None: of all of them."""
         api = CustomObjectsApi(self.client)
         if namespace is None:
-            found = self._asked(api.list_cluster_custom_object, GROUP, VERSION, _PLURAL)
+            found = self._asked(
+                api.list_cluster_custom_object, GROUP, VERSION, _PLURAL, label_selector=selector
+            )
         else:
-            found = self._asked(api.list_namespaced_custom_object, GROUP, VERSION, namespace, _PLURAL)
+            place = (GROUP, VERSION, namespace, _PLURAL)
+            found = self._asked(api.list_namespaced_custom_object, *place, label_selector=selector)
         return [service_of(item) for item in found["items"]]
 
     def annotate(self, service: InferenceService, changes: Mapping[str, str | None]) -> None:

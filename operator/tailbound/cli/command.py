@@ -8,11 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NoReturn
 
+from tailbound.api.names import REFRESH_ANNOTATION
 from tailbound.api.quantities import Duration
+from tailbound.api.traffic import utc_seconds
 from tailbound.cli import hands, outcome
 from tailbound.cli.cluster import Cluster, ConflictError
 from tailbound.cli.hands import Hand
 from tailbound.cli.history import diff, history
+from tailbound.cli.refresh import Fleet, outdated
 from tailbound.cli.status import overview, status
 from tailbound.cli.subject import CommandError, Entry
 from tailbound.cli.why import why
@@ -105,6 +108,58 @@ class Session:
             return 0
         raise CommandError(f"{self._options.name} is being written all the time: try again")
 
+    def refresh(self) -> int:
+        """Make one service anew, or one after the other."""
+        options = self._options
+        fleet = options.all or options.all_namespaces or options.selector
+        if bool(options.name) == bool(fleet):
+            raise CommandError("give either NAME, or --all, --selector or --all-namespaces")
+        if options.name:
+            self._ask_for_refresh(self._namespace, options.name)
+            return 0
+        where = None if options.all_namespaces else self._namespace
+        names = outdated(self._cluster.services(where, options.selector or ""))
+        _print(f"{len(names)} services are outdated")
+        return self._refresh_all(Fleet(names, options.at_once))
+
+    def _refresh_all(self, fleet: Fleet) -> int:
+        until = {}
+        while not fleet.over:
+            for key in fleet.to_begin():
+                self._ask_for_refresh(*key)
+                until[key] = time.monotonic() + self._options.timeout.timedelta / timedelta(seconds=1)
+                fleet = fleet.begun(key)
+            for key in sorted(fleet.under_way):
+                ended = self._ended(key, late=time.monotonic() >= until[key])
+                if ended is not None:
+                    _print(ended.message)
+                    fleet = fleet.after(key, ended)
+            if fleet.under_way:
+                time.sleep(_POLL_SECONDS)
+        if fleet.failed is not None and fleet.left:
+            _print(f"{len(fleet.left)} services were not begun: run it again once this one is settled")
+        return outcome.PROMOTED if fleet.failed is None else fleet.failed.code
+
+    def _ended(self, key: tuple[str, str], *, late: bool) -> outcome.Outcome | None:
+        """How the rollout of one service ended."""
+        subject = self._cluster.subject(*key)
+        ended = outcome.outcome(subject)
+        if ended is None and late:
+            text = f"{subject.title}: no end within {self._options.timeout}. {why(subject)}"
+            return outcome.Outcome(outcome.FAILED, text)
+        return ended
+
+    def _ask_for_refresh(self, namespace: str, name: str) -> None:
+        for _ in range(_TRIES):
+            service = self._cluster.subject(namespace, name).service
+            try:
+                self._cluster.annotate(service, {REFRESH_ANNOTATION: utc_seconds(datetime.now(UTC))})
+            except ConflictError:
+                continue
+            _print(f"{namespace}/{name} is made anew, through a rollout")
+            return
+        raise CommandError(f"{name} is being written all the time: try again")
+
     def wait(self) -> int:
         """Wait until the newest spec is promoted, rolled back or paused."""
         until = time.monotonic() + self._options.timeout.timedelta / timedelta(seconds=1)
@@ -168,6 +223,18 @@ def _parser() -> argparse.ArgumentParser:
         command = add(hand, Session.hand, text)
         if hand is Hand.ROLLBACK:
             command.add_argument("--to", metavar="REVISION", help="otherwise the one that served before")
+    fresh = add(
+        "refresh",
+        Session.refresh,
+        "make pods anew from the runtime, class and Tailbound of now, through the normal rollout",
+        named=False,
+    )
+    fresh.add_argument("name", nargs="?", metavar="NAME", help="this one; it returns at once")
+    fresh.add_argument("--all", action="store_true", help="all that are outdated, one after the other")
+    fresh.add_argument("-l", "--selector", help="those of them with these labels")
+    fresh.add_argument("-A", "--all-namespaces", action="store_true", help="those of every namespace")
+    fresh.add_argument("--at-once", type=_count, default=1, metavar="N", help="so many at a time; default 1")
+    fresh.add_argument("--timeout", type=_duration, default=_DEFAULT_TIMEOUT, help="for each; default 1h")
     waiting = add(
         "wait", Session.wait, "wait for the end: exit status 0 promoted, 2 rolled back, 3 paused, 1 otherwise"
     )
@@ -182,6 +249,12 @@ def _duration(text: str) -> Duration:
         return Duration.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of services: write one of 1 or more")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tailbound.cli.command import main
 
 from e2e.cluster import ControlPlane, binaries
 from tests.integration.api.conftest import Api, all_crds
-from tests.unit.cli.cli_objects import HISTORY, R1, R2, R3, service
+from tests.unit.cli.cli_objects import HISTORY, R1, R2, R3, condition, rejected, service
 
 NAMESPACE = "risk"
 REVISIONS = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
@@ -133,6 +133,8 @@ def test_a_rejected_revision_is_tried_again(churn: Api, run: Run) -> None:
     ("arguments", "message"),
     [
         (("resume", "churn"), f"nobody paused {R3}"),
+        (("refresh",), "give either NAME, or --all"),
+        (("refresh", "churn", "--all"), "give either NAME, or --all"),
         (("status", "other"), '"other" not found'),
         (("diff", R1, "churn-r9-z"), '"churn-r9-z" not found'),
         (("promote", "churn", "--context", "none"), "context none is not in the kubeconfig"),
@@ -147,15 +149,57 @@ def test_what_cannot_be_done_is_told(churn: Api, run: Run, arguments: tuple[str,
     assert annotations(churn) == {}
 
 
+def test_one_service_is_made_anew(churn: Api, run: Run) -> None:
+    assert run("refresh", "churn") == (0, "risk/churn is made anew, through a rollout\n", "")
+    assert list(annotations(churn)) == ["tailbound.dev/refresh"]
+
+
+OUTDATED = condition("RuntimeOutdated", "True", "RuntimeChanged", "the runtime has changed")
+
+
+@pytest.mark.parametrize(("end", "code"), [("Promoted", 0), ("RolledBack", 2)])
+def test_a_fleet_is_made_anew_and_waited_for(
+    churn: Api, run: Run, monkeypatch: pytest.MonkeyPatch, end: str, code: int
+) -> None:
+    """The rollout that it begins ends while it waits."""
+    outdated = service(promoted=("True", "Promoted", "done"))
+    outdated["status"]["conditions"].append(OUTDATED)
+    set_status(churn, outdated)
+
+    def sleep(seconds: float) -> None:
+        fresh = json.loads(json.dumps(HISTORY[2]))
+        fresh["data"]["spec"] = json.dumps({"refresh": annotations(churn)["tailbound.dev/refresh"]})
+        marks = {"tailbound.dev/stable": "true"} if end == "Promoted" else rejected("Slow", "slow")
+        fresh["metadata"]["annotations"] = marks
+        assert churn.request("DELETE", f"{REVISIONS}/{R3}").code == 200
+        assert churn.request("POST", REVISIONS, fresh).code == 201
+        told = ("True", end, "done") if end == "Promoted" else ("False", end, "slow")
+        set_status(churn, service(promoted=told, rollout={"state": end}))
+
+    monkeypatch.setattr("tailbound.cli.command.time.sleep", sleep)
+    found, out, err = run("refresh", "--all")
+    assert (found, err) == (code, "")
+    first, second, third = out.splitlines()
+    assert (first, second) == ("1 services are outdated", "risk/churn is made anew, through a rollout")
+    assert third.startswith("risk/churn promoted" if end == "Promoted" else "risk/churn rolled back")
+
+
+def test_nothing_outdated_is_nothing_to_do(churn: Api, run: Run) -> None:
+    assert run("refresh", "--all") == (0, "0 services are outdated\n", "")
+    assert annotations(churn) == {}
+
+
 def test_an_empty_namespace_is_told(churn: Api, run: Run) -> None:
     assert run("status", namespace="default") == (0, "no inference services in namespace default\n", "")
+
+
+AT_REST = {"state": "Promoted", "revision": R2, "from": R1}
 
 
 @pytest.mark.parametrize(
     ("raw", "code", "text"),
     [
-        (service(promoted=("True", "Promoted", "done")), 0, "risk/churn promoted: done"),
-        (service(promoted=("False", "RolledBack", "slow")), 2, "risk/churn rolled back: slow"),
+        (service(promoted=("True", "Promoted", "done"), rollout=AT_REST), 0, "risk/churn promoted: done"),
         (service(rollout={"state": "Paused", "message": "held"}), 3, "risk/churn paused: held"),
     ],
 )

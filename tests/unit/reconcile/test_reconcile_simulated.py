@@ -228,7 +228,7 @@ def name_wanted(simulator: Simulator) -> str:
         stored["metadata"]["name"]: json.loads(stored["data"]["spec"])
         for stored in simulator.of("ControllerRevision")
     }
-    plain = [name for name, wanted in specs.items() if "refresh" not in wanted]
+    plain: list[str] = [name for name, wanted in specs.items() if "refresh" not in wanted]
     return [name for name in plain if specs[name]["model"]["sha256"] == sha256][-1]
 
 
