@@ -100,8 +100,9 @@ async def test_a_slow_canary_is_rolled_back_by_counters(environment: Environment
                 return len(await environment.children(DEPLOYMENTS, "churn")) == 1
 
             await environment.until("the end of the canary's pods", one_left)
-            service = await environment.service("churn")
-            assert condition(service, "Ready")["reason"] == "RolledBack"
+            await environment.until_service(
+                "churn", lambda it: condition(it, "Ready")["reason"] == "RolledBack", "Ready"
+            )
 
 
 async def end_of(environment: Environment, name: str) -> dict[str, Any]:
