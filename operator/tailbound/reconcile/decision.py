@@ -135,7 +135,8 @@ class Decision:
         done = {hand: annotations[hand] for hand in marking.handled if named(annotations[hand]) == name}
         # For as long as the annotation is there: who removes it and sets it again asks again.
         known = {hand: value for hand, value in marks.handled.items() if annotations.get(hand) == value}
-        marks = marks.remembering(known | done)
+        if known | done != marks.handled:
+            marks = marks.remembering(known | done)
         if RETRY_ANNOTATION in done:
             marks = marks.forgiven()
         rejection = marking.rejection

@@ -22,6 +22,8 @@ from tailbound.rollout.situation import Situation, Step
 
 def refusal(now: Situation, step: Step) -> str | None:
     """Why the first annotation that cannot be acted on cannot be; None if there is none."""
+    if not now.hands.values:
+        return None
     open_hands = {hand: name for hand, name in now.hands.open().items() if hand not in step.marking.handled}
     pause = now.hands.values.get(PAUSE_ANNOTATION)
     named_anywhere = open_hands if pause is None else {**open_hands, PAUSE_ANNOTATION: named(pause)}
