@@ -14,7 +14,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=line
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries images quick lint types contracts crds crd-check unit runtime \
-        integration e2e cluster-up cluster-down bench-rollout
+        integration e2e cluster-up cluster-down bench-rollout bench-batching
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -99,3 +99,6 @@ packages: ## Install the Debian packages that are missing
 
 bench-rollout: $(INSTALLED) ## Canary verdict against the rules of other projects, simulated
 	$(BIN)/python -m e2e.bench.rollout
+
+bench-batching: $(INSTALLED) ## Throughput of the model server with dynamic batching against none
+	$(BIN)/python -m e2e.bench.batching
