@@ -16,10 +16,10 @@ Each model path exists with /versions/1 after NAME, too. HEAD goes where GET goe
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 import structlog
@@ -33,6 +33,7 @@ from tailbound_runtime.worker import InferenceThread, QueueFullError
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+T = TypeVar("T")
 
 JSON: Final = b"application/json"
 RETRY_AFTER: Final[Header] = (b"retry-after", b"1")  # seconds
@@ -181,7 +182,7 @@ class App:
             request = parse_infer(body, signature)
         try:
             with _queue_full():
-                arrays = await thread.run(request, deadline)
+                arrays = await _unless_gone(receive, thread.run(request, deadline))
         except TimeoutError:
             raise ApiError(
                 504, f"no answer within {self._timeout_seconds:g} s, the time-out of this service"
@@ -227,6 +228,28 @@ class App:
         return ApiError(
             413, f"the request body is longer than {self._max_request_bytes} bytes, the limit of this server"
         )
+
+
+async def _unless_gone(receive: Receive, running: Coroutine[Any, Any, T]) -> T:
+    """The result, while the client is there to get it. Raises ApiError 499, read by nobody, if it left."""
+    caller = asyncio.current_task()
+    assert caller is not None
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        caller.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        return await running
+    except asyncio.CancelledError:
+        if not watching.done():
+            raise
+        caller.uncancel()
+        raise ApiError(499, "the client left before the answer was there") from None
+    finally:
+        watching.cancel()
 
 
 def _check_encoding(headers: Mapping[bytes, bytes]) -> None:

@@ -2,7 +2,7 @@
 
 | name | type | meaning |
 |---|---|---|
-| tailbound_runtime_requests_total{code} | counter | infer requests answered, by HTTP status |
+| tailbound_runtime_requests_total{code} | counter | infer requests by HTTP status; 499: the client left |
 | tailbound_runtime_request_duration_seconds | histogram | infer requests, from head to answer |
 | tailbound_runtime_stage_seconds{stage} | histogram | of a request: parse, queue, inference, serialize |
 | tailbound_runtime_requests_in_flight | gauge | infer requests now between head and answer |

@@ -5,7 +5,7 @@ failure stays in its own future: if a run that several requests share fails, eac
 
 What becomes of a request:
 
-| when its deadline passes | then |
+| when its deadline passes or its caller leaves | then |
 |---|---|
 | waiting | it leaves the queue, and never runs |
 | running, others in the same run | the run goes on for them |
