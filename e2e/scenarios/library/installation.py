@@ -32,6 +32,7 @@ NAME_VARIABLE: Final = "TAILBOUND_CLUSTER"
 REGISTRY_VARIABLE: Final = "TAILBOUND_IMAGE_REGISTRY"
 LOCAL_REGISTRY: Final = "localhost"
 TAG: Final = "e2e"
+PROMETHEUS_IMAGE: Final = "tailbound-prometheus"
 # The same images by another name: what a new release looks like.
 NEXT_TAG: Final = "e2e-next"
 TIMEOUT: Final = "180s"
@@ -89,6 +90,7 @@ def upgrade(world: World, tag: str) -> None:
     world.helm.run(
         *("upgrade", "--install", RELEASE, str(CHART), "-n", SYSTEM, "--create-namespace"),
         *("-f", str(VALUES), "--set", f"image.registry={registry()}", "--set", f"image.tag={tag}"),
+        *("--set", f"prometheus.image={registry()}/{PROMETHEUS_IMAGE}:{TAG}"),
         *("--wait", "--timeout", TIMEOUT),
         timeout_seconds=HELM_SECONDS,
     )

@@ -51,6 +51,13 @@ class AnalysisPolicy(StrEnum):
     RELATIVE = "relative"
 
 
+class AnalysisSource(StrEnum):
+    """Where the counts of requests come from."""
+
+    GATEWAY = "gateway"
+    PROMETHEUS = "prometheus"
+
+
 class Step(Model):
     """One stage of a canary."""
 
@@ -75,6 +82,10 @@ _STEPS_RISE: Final = Rule(
 
 class Analysis(Model):
     """How a new revision is judged."""
+
+    source: AnalysisSource = AnalysisSource.GATEWAY
+    """Where the counts of requests are read. gateway: from each gateway. prometheus: from what the
+    installation's Prometheus scraped of them; without it the rollout waits."""
 
     policy: AnalysisPolicy = AnalysisPolicy.BOTH
     """What it takes to reject a revision: absolute, that it breaches the SLA; relative, that it is worse than

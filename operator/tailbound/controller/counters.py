@@ -1,4 +1,7 @@
-"""The counters of every gateway pod, read in rounds while some rollout is judged."""
+"""The counters of every gateway pod, read in rounds while some rollout is judged.
+
+From the pods themselves, or from what Prometheus scraped of them: as each service's spec.rollout says.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -9,10 +12,13 @@ from tailbound.api.traffic import Observed, RequestClasses
 from tailbound.kube.objects import Key, uid_of
 from tailbound.kube.protocol import Object
 from tailbound.reconcile.model import Unread
+from tailbound.rollout import scrapes
 from tailbound.rollout.counters import Classes, Reading, Unknown
 from tailbound.rollout.polls import Answers
+from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable
 
 PERIOD_SECONDS = 2.0
+_UNREAD = Unknown.UNKNOWN
 
 
 class Pods(Protocol):
@@ -41,6 +47,9 @@ class Counters:
 
     pods: Pods
     changed: Callable[[Key], None]
+    through_prometheus: Callable[[Key], bool]
+    """Whether a service's counters are to be taken from Prometheus."""
+    prometheus: Prometheus | None
     judged: set[Key] = field(default_factory=set)
     _rounds: dict[Key, Answers] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,18 +79,56 @@ class Counters:
             await asyncio.sleep(PERIOD_SECONDS)
 
     async def round(self) -> None:
-        """Ask every Ready gateway pod once, for all judged services together."""
-        keys = tuple(sorted(self.judged))
-        pods = dict(self.pods.ready_pods())
+        """Read every Ready gateway pod once, for all judged services together."""
+        keys = sorted(self.judged)
+        scraped = tuple(key for key in keys if self.through_prometheus(key))
+        asked = tuple(key for key in keys if key not in scraped)
+        for answers in await asyncio.gather(self._ask(asked), self._scraped(scraped)):
+            for key, answer in answers.items():
+                if key in self.judged:
+                    self._rounds[key] = answer
+                    self.changed(key)
+
+    async def _ask(self, keys: tuple[Key, ...]) -> dict[Key, Answers]:
+        """What the pods themselves say."""
+        if not keys:
+            return {}
+        pods = self._ready()
         reports = await self.pods.ask(keys)
-        existing = frozenset(uid_of(pod) for pod in self.pods.all_pods())
+        return {
+            key: self._answers(
+                {uid: _reading(reports.get(name), "/".join(key)) for name, uid in pods.items()}
+            )
+            for key in keys
+        }
+
+    async def _scraped(self, keys: tuple[Key, ...]) -> dict[Key, Answers]:
+        """What Prometheus has of them."""
+        if not keys:
+            return {}
+        pods = self._ready()
+        found = await self._query(scrapes.expression(keys))
+        if isinstance(found, Unavailable):
+            return {key: self._answers(dict.fromkeys(pods.values(), _UNREAD), found.reason) for key in keys}
+        answers = {}
         for key in keys:
-            if key not in self.judged:
-                continue
-            name = "/".join(key)
-            answers = {uid_of(pod): _reading(reports.get(pod_name), name) for pod_name, pod in pods.items()}
-            self._rounds[key] = Answers(answers, existing | answers.keys())
-            self.changed(key)
+            by_name = scrapes.readings(found, key, pods)
+            by_uid = {pods[name]: reading for name, reading in by_name.items()}
+            answers[key] = self._answers(by_uid, scrapes.unread(by_name))
+        return answers
+
+    async def _query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+        if self.prometheus is None:
+            return Unavailable("no Prometheus is named in the installation's values (prometheus.url)")
+        return await self.prometheus.query(expression)
+
+    def _ready(self) -> dict[str, str]:
+        """UIDs of the pods that must be read, by name, as they are before anything is read."""
+        return {name: uid_of(pod) for name, pod in self.pods.ready_pods().items()}
+
+    def _answers(self, by_pod: Mapping[str, Reading | Unknown], unread: str = "") -> Answers:
+        existing = frozenset(uid_of(pod) for pod in self.pods.all_pods())
+        return Answers(by_pod, existing | by_pod.keys(), unread)
 
 
 def _reading(report: Observed | Unread | None, service: str) -> Reading | Unknown:

@@ -13,6 +13,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from tailbound.api.conditions import ConditionType
 from tailbound.api.names import GATEWAY_OBSERVED_PORT
+from tailbound.api.rollout import AnalysisSource
 from tailbound.controller import targets
 from tailbound.controller.counters import Counters
 from tailbound.controller.defaults import ensure_defaults
@@ -38,6 +39,7 @@ from tailbound.kube.resources import INFERENCE_SERVICES, PODS, Resource
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.metrics import Metrics
+from tailbound.telemetry.prometheus import Prometheus
 
 _LOG = logger(__name__)
 LEASE_NAME = "tailbound-operator"
@@ -132,7 +134,9 @@ class Operator:
             self._workers.add,
             self.stores.enqueue_all,
         )
-        self._counters = Counters(self._gateways, self._workers.add)
+        self._counters = Counters(
+            self._gateways, self._workers.add, self._through_prometheus, self._open_prometheus(stack)
+        )
         renderer = Renderer()
         stack.push_async_callback(renderer.close)
         await renderer.start()
@@ -191,6 +195,18 @@ class Operator:
         )
         stack.push_async_callback(cluster.close)
         return self._seams.wrap(cluster)
+
+    def _open_prometheus(self, stack: AsyncExitStack) -> Prometheus | None:
+        if self.settings.prometheus_url is None:
+            return None
+        prometheus = Prometheus(self.settings.prometheus_url)
+        stack.callback(prometheus.close)
+        return prometheus
+
+    def _through_prometheus(self, key: Key) -> bool:
+        spec = (self.stores.service(key) or {}).get("spec") or {}
+        analysis = (spec.get("rollout") or {}).get("analysis") or {}
+        return bool(analysis.get("source") == AnalysisSource.PROMETHEUS)
 
     async def _lead(self) -> None:
         """Wait for the Lease and work while it is held. Returns when the workers were stopped."""

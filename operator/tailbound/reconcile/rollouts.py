@@ -1,16 +1,17 @@
 """The rollout of one service: from what exists to one step of the machine, with the verdict in between."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
+from tailbound.api.rollout import Analysis, AnalysisSource, RolloutState, RolloutStatus
 from tailbound.api.rollout import Evidence as ApiEvidence
 from tailbound.api.rollout import Finding as ApiFinding
-from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.reconcile.pods import most_restarts, report
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.world import World
 from tailbound.revisions.record import CorruptRevisionError, from_object
+from tailbound.rollout import scrapes
 from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
 from tailbound.rollout.hands import read_hands
 from tailbound.rollout.machine import advance, begin
@@ -74,9 +75,14 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
             service.metadata.annotations, {name: marks.handled for name, marks in world.marks.items()}
         ),
         judged=bool(_terms(world).objectives),
-        timeout=spec.effective_timeout().timedelta,
+        timeout=spec.effective_timeout().timedelta + _lag(spec.rollout.analysis),
         now=now,
     )
+
+
+def _lag(analysis: Analysis) -> timedelta:
+    """How much older than the reading a count may be."""
+    return scrapes.FRESH if analysis.source is AnalysisSource.PROMETHEUS else timedelta()
 
 
 def _state(world: World, name: str, desired: str | None) -> RevisionState:

@@ -80,7 +80,10 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
     if answers is None or not terms.objectives:
         return memory
     before = memory.record
-    if before is None:
+    record: Record | Frozen
+    if answers.unread:
+        record = Frozen(answers.unread)
+    elif before is None:
         first = baseline(answers.by_pod)
         record = first if isinstance(first, Frozen) else Record(_of_both(first, pair), {}, {})
     else:

@@ -20,6 +20,8 @@ class Answers:
 
     by_pod: Mapping[str, Reading | Unknown]
     existing: Set[str]
+    unread: str = ""
+    """Why nothing is known, where the readers know it better than that a gateway was not read."""
 
 
 @dataclass(frozen=True)

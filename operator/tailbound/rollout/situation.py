@@ -73,7 +73,7 @@ class Situation:
     judged: bool
     """There is an objective to judge by."""
     timeout: timedelta
-    """Of one request."""
+    """The longest that a request can take, until it has been counted and read."""
     now: datetime
 
     def of(self, name: str | None) -> RevisionState:

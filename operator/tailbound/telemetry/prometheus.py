@@ -111,7 +111,8 @@ class Prometheus:
         except PrometheusApiClientException as error:
             return Unavailable(f"Prometheus refuses the query: {error}"[:_LONGEST_REASON])
         except RequestException as error:
-            return Unavailable(f"Prometheus is not reached: {error}"[:_LONGEST_REASON])
+            # Not its words: they name ports and objects, and no two are alike.
+            return Unavailable(f"Prometheus is not reached ({type(error).__name__})")
         except (KeyError, TypeError, ValueError) as error:
             return Unavailable(f"the answer of Prometheus is not understood: {error!r}"[:_LONGEST_REASON])
 

@@ -190,7 +190,13 @@ def test_empty_defaults_are_not_stored() -> None:
         "restartLimit": 3,
         "scaleDownDelay": "30s",
         "historyLimit": 10,
-        "analysis": {"policy": "both", "warmupRequests": 10, "minErrorRate": "1%", "dataTimeout": "1m"},
+        "analysis": {
+            "source": "gateway",
+            "policy": "both",
+            "warmupRequests": 10,
+            "minErrorRate": "1%",
+            "dataTimeout": "1m",
+        },
     }
     assert defaults == {
         "resources": {"cpu": "1", "memory": "2Gi"},

@@ -1,0 +1,120 @@
+"""Rounds of counters: of each service from where its spec says."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tailbound.api.traffic import Observed, RequestClasses, ServiceObservation
+from tailbound.controller.counters import Counters
+from tailbound.kube.objects import Key
+from tailbound.reconcile.model import Unread
+from tailbound.rollout.counters import Classes, Reading, Unknown
+from tailbound.rollout.polls import Answers
+from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable, Value
+
+ASKED, SCRAPED = ("risk", "asked"), ("risk", "scraped")
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+POD: dict[str, Any] = {"metadata": {"name": "gw-0", "uid": "u0"}}
+LEAVING: dict[str, Any] = {"metadata": {"name": "gw-1", "uid": "u1"}}
+
+
+class Pods:
+    """One Ready gateway pod, and one on its way out."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Key, ...]] = []
+
+    def ready_pods(self) -> Mapping[str, dict[str, Any]]:
+        return {"gw-0": POD}
+
+    def all_pods(self) -> Iterable[dict[str, Any]]:
+        return [POD, LEAVING]
+
+    async def ask(self, services: tuple[Key, ...]) -> Mapping[str, Observed | Unread]:
+        self.asked.append(services)
+        seen = ServiceObservation(counters={"r1": RequestClasses(good=3)})
+        services_seen = {"/".join(service): seen for service in services}
+        return {"gw-0": Observed(envoy_start_time=START, synced=True, services=services_seen)}
+
+
+class Canned(Prometheus):
+    """Answers every query alike."""
+
+    def __init__(self, answer: tuple[Series, ...] | Unavailable) -> None:
+        super().__init__("http://prometheus.test")
+        self.answer = answer
+        self.asked: list[str] = []
+
+    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+        self.asked.append(expression)
+        return self.answer
+
+
+SCRAPE = (
+    Series(
+        {"__name__": "tailbound_gateway_envoy_start_time_seconds", "pod": "gw-0"},
+        (Value(9, START.timestamp()),),
+    ),
+    Series(
+        {
+            "__name__": "tailbound_requests_total",
+            "pod": "gw-0",
+            "namespace": "risk",
+            "service": "scraped",
+            "revision": "r1",
+            "class": "good",
+        },
+        (Value(9, 3),),
+    ),
+)
+
+
+async def rounds(
+    prometheus: Prometheus | None, *keys: Key
+) -> tuple[dict[Key, Answers | None], Pods, list[Key]]:
+    """One round over these services: their answers, the pods, and whom it was told to."""
+    pods, changed = Pods(), list[Key]()
+    counters = Counters(pods, changed.append, lambda key: key == SCRAPED, prometheus)
+    for key in keys:
+        counters.expect(key)
+    await counters.round()
+    return {key: counters.view(key) for key in keys}, pods, changed
+
+
+async def test_each_service_is_read_where_its_spec_says_and_reads_alike() -> None:
+    prometheus = Canned(SCRAPE)
+    answers, pods, changed = await rounds(prometheus, ASKED, SCRAPED)
+    reading = Reading(START.isoformat(), {"r1": Classes(good=3)})
+    assert answers == dict.fromkeys((ASKED, SCRAPED), Answers({"u0": reading}, {"u0", "u1"}))
+    assert pods.asked == [(ASKED,)]
+    assert len(prometheus.asked) == 1
+    assert sorted(changed) == [ASKED, SCRAPED]
+
+
+async def test_nobody_is_asked_for_nothing() -> None:
+    prometheus = Canned(SCRAPE)
+    _, pods, _ = await rounds(prometheus, SCRAPED)
+    assert pods.asked == []
+    await rounds(prometheus, ASKED)
+    assert len(prometheus.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("prometheus", "why"),
+    [
+        (None, "no Prometheus is named in the installation's values (prometheus.url)"),
+        (Canned(Unavailable("Prometheus is not reached: refused")), "Prometheus is not reached: refused"),
+        (Canned(()), "Prometheus has no scrape of gw-0 within 30 s"),
+    ],
+)
+async def test_without_prometheus_only_its_services_have_no_counters(
+    prometheus: Prometheus | None, why: str
+) -> None:
+    answers, _, changed = await rounds(prometheus, ASKED, SCRAPED)
+    assert answers[SCRAPED] == Answers({"u0": Unknown.UNKNOWN}, {"u0", "u1"}, why)
+    asked = answers[ASKED]
+    assert asked is not None
+    assert asked.unread == ""
+    assert isinstance(asked.by_pod["u0"], Reading)
+    assert SCRAPED in changed
