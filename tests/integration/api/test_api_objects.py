@@ -54,7 +54,13 @@ def test_defaults_of_a_service_are_stored(create: Create) -> None:
             "restartLimit": 3,
             "scaleDownDelay": "30s",
             "historyLimit": 10,
-            "analysis": {"policy": "both", "warmupRequests": 10, "minErrorRate": "1%", "dataTimeout": "1m"},
+            "analysis": {
+                "source": "gateway",
+                "policy": "both",
+                "warmupRequests": 10,
+                "minErrorRate": "1%",
+                "dataTimeout": "1m",
+            },
         },
         "stopped": False,
     }
