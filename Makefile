@@ -14,7 +14,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=line
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries images quick lint types contracts crds crd-check unit runtime \
-        integration e2e cluster-up cluster-down bench-rollout bench-batching
+        integration e2e cluster-up cluster-down bench-rollout bench-batching bench-autoscale
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -102,3 +102,6 @@ bench-rollout: $(INSTALLED) ## Canary verdict against the rules of other project
 
 bench-batching: $(INSTALLED) ## Throughput of the model server with dynamic batching against none
 	$(BIN)/python -m e2e.bench.batching
+
+bench-autoscale: $(INSTALLED) ## Late requests and replica-hours of scaling, simulated; TRACE=FILE SCALE=X for one of your own
+	$(BIN)/python -m e2e.bench.autoscale $(if $(TRACE),--trace "$(TRACE)") $(if $(SCALE),--scale $(SCALE))

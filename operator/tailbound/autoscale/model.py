@@ -8,7 +8,10 @@ did not rise. Stable and canary are sized by separate calls, each on its own tra
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from tailbound.autoscale.state import State
 
 TICK: Final = 10.0
 """Seconds between two decisions about one revision."""
@@ -217,23 +220,13 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class State:
-    """What the next decision needs of this one. In memory only, but for `learned`.
-
-    The rest is rebuilt from the metrics' history after a restart, by `tailbound.autoscale.decide.restored`.
-    """
-
-    learned: LearnedCapacity | Unknown = Unknown("no batch of this model on this hardware class was seen yet")
-
-
-@dataclass(frozen=True)
 class Decision:
     """How many replicas the revision shall have, and why."""
 
     replicas: int
     reason: Reason
     explanation: Explanation
-    state: State
+    state: "State"
     limited_by: Limit = Limit.NONE
     stale: tuple[str, ...] = field(default=())
     """Signals that were missing, with why: the condition MetricsStale."""

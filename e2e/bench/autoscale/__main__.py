@@ -1,0 +1,179 @@
+"""Late requests and replica-hours of the product and of other rules: `python -m e2e.bench.autoscale`.
+
+`--trace FILE` and `--scale X` take one workload from a file instead of those of `traces`. Prints tables and,
+last, one JSON line; for every trace, as means over the seeds,
+
+late_pct, x_oracle              requests over the target, and replica-hours over the oracle's, of the product
+hpa70_late_pct, hpa70_x_oracle  the same of HPA at 0.7 of a capacity that it is told
+
+and under `faults` the product's and HPA's late requests in each scenario of things that go wrong.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from e2e.bench.autoscale import oracle, peers, traces
+from e2e.bench.autoscale.fleet import Faults, Outcome, Plan, Policy, draw, simulate
+from e2e.bench.autoscale.own import Own
+from e2e.bench.autoscale.traces import Trace
+
+_FIRST_SEED: Final = 11
+_SETTLED: Final = 150
+"""Seconds whose busiest moment sets the replicas that every policy starts with."""
+
+OWN, HPA70 = "Tailbound", "HPA usage 0.7"
+POLICIES: Final[dict[str, Callable[[], Policy]]] = {
+    OWN: Own,
+    HPA70: lambda: peers.Hpa(peers.usage(0.7)),
+    "HPA busy 0.7": lambda: peers.Hpa(peers.busy(0.7)),
+    "HPA P99": lambda: peers.Hpa(peers.latency, of_pods=False),
+    "Knative": peers.Kpa,
+    "KEDA": peers.keda,
+}
+
+
+class Scenario:
+    """One workload drawn with one seed, and what the oracle needs for it."""
+
+    def __init__(
+        self, trace: Trace, seed: int, cold_start: float = 60.0, faults: Faults | None = None
+    ) -> None:
+        self.trace, self.seed, self.cold_start, self.faults = trace, seed, cold_start, faults
+        self.arrivals = draw(trace.rates, seed)
+        self.duration = len(trace.rates)
+        self.plan = oracle.plan(self.arrivals, self.duration, trace.server)
+        self.start = int(self.plan[:_SETTLED].max())
+        self.hours = float(self.plan.sum()) / 3600
+
+    def run(self, policy: Policy) -> Outcome:
+        """Serve it with `policy`."""
+        return simulate(
+            self.arrivals,
+            self.duration,
+            self.trace.server,
+            policy,
+            self.start,
+            self.cold_start,
+            self.faults,
+            self.seed,
+        )
+
+    def ideal(self) -> Outcome:
+        """Serve it with the oracle's replicas, which are ready at once."""
+        return simulate(
+            self.arrivals, self.duration, self.trace.server, Plan(self.plan), self.start, 0.0, seed=self.seed
+        )
+
+
+def say(text: str) -> None:
+    """One line of the report."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def compare(trace: Trace) -> dict[str, float]:
+    """Every policy on one trace, over its seeds. The figures of the JSON line."""
+    scenarios = [Scenario(trace, _FIRST_SEED + seed) for seed in range(trace.seeds)]
+    first = scenarios[0]
+    say(
+        f"\n{trace.name}: {len(first.arrivals)} requests in {first.duration} s, "
+        f"target {trace.server.target} s, "
+        f"oracle {first.plan.min()} to {first.plan.max()} replicas, {trace.seeds} seeds"
+    )
+    say(
+        f"  {'':16}{'late %':>8}{'minutes %':>11}{'hours':>8}{'x oracle':>10}"
+        f"{'P99 s':>8}{'peak':>6}{'changes':>9}"
+    )
+    _row("oracle", [first.ideal()], [first.hours])
+    figures: dict[str, float] = {}
+    for name, policy in POLICIES.items():
+        outcomes = [scenario.run(policy()) for scenario in scenarios]
+        late, times = _row(name, outcomes, [scenario.hours for scenario in scenarios])
+        prefix = {OWN: "", HPA70: "hpa70_"}.get(name)
+        if prefix is not None:
+            figures |= {f"{prefix}late_pct": round(late, 4), f"{prefix}x_oracle": round(times, 3)}
+    return figures
+
+
+def _row(name: str, outcomes: list[Outcome], oracle_hours: list[float]) -> tuple[float, float]:
+    late = float(np.mean([outcome.late_pct for outcome in outcomes]))
+    times = float(
+        np.mean([one.replica_hours / hours for one, hours in zip(outcomes, oracle_hours, strict=True)])
+    )
+    minutes = float(np.mean([outcome.late_minutes_pct for outcome in outcomes]))
+    hours = float(np.mean([outcome.replica_hours for outcome in outcomes]))
+    p99 = float(np.mean([outcome.p99 for outcome in outcomes]))
+    peak = max(outcome.peak for outcome in outcomes)
+    changes = float(np.mean([outcome.changes for outcome in outcomes]))
+    say(f"  {name:16}{late:8.3f}{minutes:11.1f}{hours:8.2f}{times:10.3f}{p99:8.2f}{peak:6d}{changes:9.0f}")
+    return late, times
+
+
+def trouble(calm: Trace, bursty: Trace) -> dict[str, dict[str, float]]:
+    """What goes wrong: the product and HPA at 0.7, once each."""
+    slower = replace(calm, server=replace(calm.server, target=calm.server.target * 1.25))
+    middle, seed = len(calm.rates) // 3, _FIRST_SEED
+    rows = {
+        "batches 1.35x slower": Scenario(slower, seed, faults=Faults(slower_from=middle, slower_by=1.35)),
+        "metrics lost 12 min": Scenario(calm, seed, faults=Faults(outage=(middle, middle + 720))),
+        "pods stuck": Scenario(bursty, seed, faults=Faults(stuck=(middle, middle + 900))),
+        "pods dying": Scenario(calm, seed, faults=Faults(deaths=(middle, 2 * middle))),
+        "spike": Scenario(_with_spike(calm), seed),
+        "cold start 30 s": Scenario(bursty, seed, 30.0),
+        "cold start 120 s": Scenario(bursty, seed, 120.0),
+        "cold start 180 s": Scenario(bursty, seed, 180.0),
+        "calm, 180 s": Scenario(calm, seed, 180.0),
+    }
+    say(f"\nwhen things go wrong ({calm.name}, {bursty.name})")
+    say(
+        f"  {'':24}{OWN:>24}{HPA70:>24}\n"
+        f"  {'':24}{'late %':>12}{'x oracle':>12}{'late %':>12}{'x oracle':>12}"
+    )
+    figures = {}
+    for name, scenario in rows.items():
+        outcomes = [scenario.run(POLICIES[policy]()) for policy in (OWN, HPA70)]
+        cells = [f"{one.late_pct:12.3f}{one.replica_hours / scenario.hours:12.3f}" for one in outcomes]
+        say(f"  {name:24}{''.join(cells)}")
+        figures[name] = {
+            "late_pct": round(outcomes[0].late_pct, 4),
+            "hpa70_late_pct": round(outcomes[1].late_pct, 4),
+        }
+    return figures
+
+
+def _with_spike(trace: Trace) -> Trace:
+    """Twice the traffic for two minutes, out of nowhere."""
+    rates = trace.rates.copy()
+    middle = len(rates) // 2
+    rates[middle : middle + 120] *= 2
+    return replace(trace, rates=rates)
+
+
+def main(arguments: list[str]) -> int:
+    """Run everything, or one file's trace."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.bench.autoscale", description=__doc__)
+    parser.add_argument("--trace", type=Path, help="rates by second, or requests of the Azure LLM format")
+    parser.add_argument("--scale", type=float, default=1.0, help="what its rates are multiplied with")
+    options = parser.parse_args(arguments)
+    if options.trace:
+        figures = {trace.name: compare(trace) for trace in [traces.read(options.trace, options.scale)]}
+        say(json.dumps({"bench": "autoscale", "traces": figures}))
+        return 0
+    place = traces.folder()
+    drawn = traces.drawn(1)
+    workloads = (traces.recorded(place) if place else []) + drawn
+    figures = {trace.name: compare(trace) for trace in workloads}
+    calm, bursty = (workloads[1], workloads[0]) if place else (drawn[1], drawn[2])
+    say(json.dumps({"bench": "autoscale", "traces": figures, "faults": trouble(calm, bursty)}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""The product's own decisions, fed with what its operator would see."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tailbound.autoscale.decide import decide
+from tailbound.autoscale.model import (
+    Arrivals,
+    BatchSums,
+    Known,
+    Limits,
+    Objective,
+    Observation,
+    Replicas,
+    Unknown,
+)
+from tailbound.autoscale.state import State, restored
+
+from e2e.bench.autoscale import signals
+from e2e.bench.autoscale.fleet import HIGHEST, Fleet
+
+_SUMS: Final = 30
+"""Seconds that the sums of batches are taken over."""
+_OVERDUE: Final = 2
+"""Cold starts after which the operator calls a pod stuck."""
+_OUTAGE: Final = Unknown("Prometheus does not answer")
+
+
+@dataclass
+class Own:
+    """Starts as after a restart of the operator: with the rates that Prometheus has, and nothing learned."""
+
+    every: int = 10
+    state: State = field(default_factory=State)
+    started: bool = False
+
+    def replicas(self, fleet: Fleet) -> int | None:
+        """One tick."""
+        if not self.started:
+            self.started = True
+            end = signals.scraped(fleet)
+            rates = [
+                Known(signals.rate_until(fleet, at, 10), float(at)) for at in range(end % 10 + 10, end, 10)
+            ]
+            self.state = restored(rates, fleet.cold_start + signals.LAG)
+        server = fleet.server
+        objective = Objective(server.target, server.batch, server.delay)
+        decision = decide(float(fleet.now), observe(fleet), objective, Limits(1, HIGHEST), self.state)
+        self.state = decision.state
+        return decision.replicas
+
+
+def observe(fleet: Fleet) -> Observation:
+    """One tick's observation."""
+    pods = _pods(fleet)
+    cold_start = Known(fleet.cold_start, float(fleet.now))
+    if fleet.blind:
+        arrivals = Arrivals(_OUTAGE, _OUTAGE, _OUTAGE, _OUTAGE)
+        return Observation(arrivals, _OUTAGE, _OUTAGE, _OUTAGE, pods, cold_start)
+    at = float(signals.scraped(fleet))
+    rates = (Known(signals.rate(fleet, window), at) for window in (10, 30, 60, 120))
+    latency = signals.p99(fleet, 60)
+    return Observation(
+        Arrivals(*rates),
+        Unknown("too few requests completed") if latency is None else Known(latency, at),
+        Known(float(fleet.in_flight[int(at)]), at),
+        Known(_sums(fleet, int(at)), at),
+        pods,
+        cold_start,
+    )
+
+
+def _pods(fleet: Fleet) -> Replicas:
+    pending = [name for name, ready in fleet.alive.items() if ready > fleet.now]
+    overdue = fleet.now - _OVERDUE * fleet.cold_start
+    stuck = sum(fleet.made_at[name] < overdue for name in pending)
+    return Replicas(fleet.requested, fleet.requested - len(pending), len(pending), stuck)
+
+
+def _sums(fleet: Fleet, end: int) -> BatchSums:
+    batches = [batch for second in fleet.batches[max(0, end - _SUMS) : end] for batch in second]
+    return BatchSums(
+        _SUMS,
+        len(batches),
+        sum(rows for rows, _ in batches),
+        sum(rows * rows for rows, _ in batches),
+        sum(seconds for _, seconds in batches),
+        sum(rows * seconds for rows, seconds in batches),
+    )

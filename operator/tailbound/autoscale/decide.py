@@ -1,0 +1,250 @@
+"""How many replicas a revision shall have: arrivals over learned capacity, with latency as the constraint."""
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from tailbound.autoscale.feedback import QUIET, corrected
+from tailbound.autoscale.forecast import dispersion
+from tailbound.autoscale.model import (
+    Arrivals,
+    Decision,
+    Explanation,
+    Known,
+    LearnedCapacity,
+    Limit,
+    Limits,
+    Objective,
+    Observation,
+    Rate,
+    Reason,
+    Unknown,
+)
+from tailbound.autoscale.moves import Patience, grown, shrunk
+from tailbound.autoscale.need import Sizing
+from tailbound.autoscale.panic import DRAIN, backlog, overloaded, panic_until
+from tailbound.autoscale.state import State, taught
+
+STALE: Final = 45.0
+"""Seconds after which a value is not believed: three scrapes."""
+_WATCHFUL: Final = 0.8
+"""Share of the target above which nothing is given up."""
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the traffic asks for, before any bound."""
+
+    present: Rate
+    forecast: Rate
+    needed: int
+    """For what is expected."""
+    at_once: int
+    """For that and, in panic, for what arrives this moment and the backlog."""
+    with_spares: int
+    """And in place of the pods that do not become ready."""
+
+
+def decide(
+    now: float, observation: Observation, objective: Objective, limits: Limits, state: State
+) -> Decision:
+    """One tick's decision about one revision. Called once every `TICK` seconds."""
+    seen, stale = fresh(observation, now)
+    state = taught(state, seen, objective, now)
+    state = replace(state, panic_until=panic_until(state.panic_until, seen, objective, now))
+    state = _quieter(state, seen, objective)
+    sizing = _sizing(state, objective)
+    if sizing is not None:
+        state = _corrected(state, seen, sizing)
+        sizing = _sizing(state, objective)
+    demand = _demand(state, seen, sizing)
+    state = _patient(state, demand)
+    wanted, reason = _wanted(state, seen, objective, limits, demand)
+    if reason is Reason.SHRINK:
+        state = replace(state, patience=state.patience.stepped())
+    replicas, limit = _bounded(wanted, demand.with_spares, seen.replicas.requested, limits)
+    return Decision(
+        replicas,
+        reason if replicas == wanted else Reason.LIMITED,
+        _explanation(state, seen, sizing, demand),
+        replace(state, replicas=replicas),
+        limit,
+        stale,
+    )
+
+
+def fresh(observation: Observation, now: float) -> tuple[Observation, tuple[str, ...]]:
+    """The observation with what is too old taken for unknown, and what is missing, in words."""
+    arrivals = observation.arrivals
+    believed = replace(
+        observation,
+        arrivals=Arrivals(
+            _believed(arrivals.over_10s, now),
+            _believed(arrivals.over_30s, now),
+            _believed(arrivals.over_60s, now),
+            _believed(arrivals.over_120s, now),
+        ),
+        p99=_believed(observation.p99, now),
+        in_flight=_believed(observation.in_flight, now),
+        service=_believed(observation.service, now),
+    )
+    signals = (
+        ("arrivals", believed.arrivals.over_10s),
+        ("arrivals", believed.arrivals.over_30s),
+        ("in flight", believed.in_flight),
+    )
+    missing = {name: value.why for name, value in signals if isinstance(value, Unknown)}
+    return believed, tuple(f"{name}: {why}" for name, why in missing.items())
+
+
+def _believed(value: Known[V] | Unknown, now: float) -> Known[V] | Unknown:
+    if isinstance(value, Known) and now - value.at > STALE:
+        return Unknown(f"the last value is {now - value.at:.0f} s old")
+    return value
+
+
+def _quieter(state: State, seen: Observation, objective: Objective) -> State:
+    moved = (
+        seen.replicas.pending > 0 or seen.replicas.requested != state.replicas or backlog(seen, objective) > 0
+    )
+    return replace(state, quiet=0 if moved else min(QUIET, state.quiet + 1))
+
+
+def _sizing(state: State, objective: Objective) -> Sizing | None:
+    if state.curve is None or isinstance(state.learned, Unknown):
+        return None
+    return Sizing(state.curve, objective, state.learned.correction, dispersion(state.forecasts.rates))
+
+
+def _corrected(state: State, seen: Observation, sizing: Sizing) -> State:
+    """With the latency model corrected, where it can be judged."""
+    rate, p99, learned = seen.arrivals.over_60s, seen.p99, state.learned
+    if state.quiet < QUIET or isinstance(learned, Unknown):
+        return state
+    if isinstance(rate, Unknown) or isinstance(p99, Unknown):
+        return state
+    content = sizing.needed(rate.value) <= seen.replicas.ready
+    factor = corrected(learned.correction, p99.value, sizing.objective.p99, content)
+    return replace(state, learned=LearnedCapacity(learned.base, learned.per_row, factor, learned.cold_start))
+
+
+def _demand(state: State, seen: Observation, sizing: Sizing | None) -> Demand:
+    arrivals = seen.arrivals
+    present = _first(arrivals.over_30s, arrivals.over_10s, arrivals.over_60s)
+    if sizing is None or isinstance(present, Unknown):
+        backlogged = 0 if sizing is None else sizing.needed(backlog(seen, sizing.objective) / DRAIN)
+        at_once = seen.replicas.requested + backlogged if backlogged else 0
+        return Demand(present, Unknown("arrivals or capacity are unknown"), 0, at_once, at_once)
+    expected = max(state.forecasts.expected, present.value)
+    needed = sizing.needed(expected)
+    at_once = needed
+    if state.panic_until is not None:
+        this_moment = _first(arrivals.over_10s, present)
+        rate = max(expected, this_moment.value if isinstance(this_moment, Known) else 0.0)
+        at_once = sizing.needed(rate + backlog(seen, sizing.objective) / DRAIN)
+    spares = min(seen.replicas.stuck, at_once)
+    return Demand(present, Known(expected, present.at), needed, at_once, at_once + spares)
+
+
+def _first(*rates: Rate) -> Rate:
+    """The first that is known, else why the first one is not."""
+    return next((rate for rate in rates if isinstance(rate, Known)), rates[0])
+
+
+def _patient(state: State, demand: Demand) -> State:
+    if isinstance(demand.forecast, Unknown):
+        return replace(state, patience=Patience())
+    return replace(state, patience=state.patience.with_need(demand.with_spares))
+
+
+def _wanted(
+    state: State, seen: Observation, objective: Objective, limits: Limits, demand: Demand
+) -> tuple[int, Reason]:
+    """The first rule that fits.
+
+    | capacity known | arrivals known | asked for now           | result                           |
+    |----------------|----------------|-------------------------|----------------------------------|
+    | no             | any            | overloaded, none pends  | one more, UnknownCapacity        |
+    | no             | any            | else                    | as they are, UnknownCapacity     |
+    | yes            | no             | more, by a backlog      | grown, Panic                     |
+    | yes            | no             | else                    | as they are, MetricsStale        |
+    | yes            | yes            | more, by panic          | grown, Panic                     |
+    | yes            | yes            | more, by forecast       | grown, Forecast                  |
+    | yes            | yes            | more, for stuck pods    | grown, Stuck                     |
+    | yes            | yes            | as many                 | as they are, Steady              |
+    | yes            | yes            | fewer, at min           | as they are, Limited             |
+    | yes            | yes            | fewer, in each last tick| fewer, Shrink (to none: Idle)    |
+    | yes            | yes            | fewer                   | as they are, Cooling             |
+    """
+    replicas = seen.replicas.requested
+    if state.curve is None:
+        more = overloaded(seen, objective) and not seen.replicas.pending
+        return replicas + int(more), Reason.UNKNOWN_CAPACITY
+    if demand.with_spares > replicas:
+        return grown(replicas, demand.with_spares), _why_grown(replicas, demand)
+    if isinstance(demand.forecast, Unknown):
+        return replicas, Reason.METRICS_STALE
+    if demand.with_spares == replicas:
+        return replicas, Reason.STEADY if replicas else Reason.IDLE
+    return _given_up(state, seen, objective, limits)
+
+
+def _given_up(state: State, seen: Observation, objective: Objective, limits: Limits) -> tuple[int, Reason]:
+    """What becomes of more replicas than are needed now: the last three rows of the table of `_wanted`."""
+    replicas = seen.replicas.requested
+    if replicas <= limits.min:
+        return replicas, Reason.LIMITED
+    floor = state.patience.floor
+    if floor >= replicas or not state.patience.full or not _relaxed(state, seen, objective):
+        return replicas, Reason.COOLING
+    return shrunk(replicas, floor), Reason.SHRINK
+
+
+def _why_grown(replicas: int, demand: Demand) -> Reason:
+    if demand.needed > replicas:
+        return Reason.FORECAST
+    return Reason.PANIC if demand.at_once > replicas else Reason.STUCK
+
+
+def _relaxed(state: State, seen: Observation, objective: Objective) -> bool:
+    """Whether latency allows to give something up. Nothing in flight is as good as a low latency."""
+    if state.panic_until is not None or isinstance(seen.in_flight, Unknown):
+        return False
+    if isinstance(seen.p99, Unknown):
+        return seen.in_flight.value == 0
+    return seen.p99.value < _WATCHFUL * objective.p99
+
+
+def _bounded(wanted: int, asked: int, present: int, limits: Limits) -> tuple[int, Limit]:
+    """The replicas within the bounds, and the bound that what is asked for runs into.
+
+    A ceiling stops growth only: a pod that waits for room takes it as soon as there is any.
+    """
+    ceiling = min(limits.ceilings, key=lambda one: one.replicas, default=None)
+    replicas, limit = wanted, Limit.NONE
+    if ceiling is not None and asked > ceiling.replicas:
+        replicas, limit = min(wanted, max(present, ceiling.replicas)), ceiling.limit
+    if asked > limits.max and (ceiling is None or limits.max <= ceiling.replicas):
+        limit = Limit.MAX
+    replicas = min(replicas, limits.max)
+    if asked < limits.min and replicas <= limits.min:
+        return limits.min, Limit.MIN
+    return max(replicas, limits.min), limit
+
+
+def _explanation(state: State, seen: Observation, sizing: Sizing | None, demand: Demand) -> Explanation:
+    known = isinstance(demand.forecast, Known)
+    capacity: Rate = Unknown("no batch was seen yet")
+    if sizing is not None and isinstance(demand.present, Known):
+        capacity = Known(sizing.curve.capacity(sizing.objective.max_batch), demand.present.at)
+    return Explanation(
+        demand.present,
+        demand.forecast,
+        capacity,
+        Known(float(demand.needed), demand.forecast.at)
+        if isinstance(demand.forecast, Known)
+        else demand.forecast,
+        state.cold_start(seen),
+        "overloaded" if state.panic_until is not None else ("steady" if known else "blind"),
+    )

@@ -1,0 +1,209 @@
+"""The rate to be expected when a replica that is asked for now is ready, and how wrong that has been.
+
+A regression that learns as it goes tells how the rate at the horizon follows from how it moved lately:
+whether what rises goes on rising, or falls back to where it was, differs from one service to the next. What
+the last forecasts were short of is the spare.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, log
+from math import pow as power
+from statistics import NormalDist
+from typing import Final
+
+from tailbound.autoscale.model import TICK
+
+QUANTILE: Final = 0.8
+"""Of the errors, that the spare covers. Shorter bursts than a batch wait in the queue without being late."""
+REMEMBERED: Final = 120
+"""Errors kept: those of twenty minutes."""
+_WINDOWS: Final = (3, 6, 12, 30, 60)
+"""In ticks. The ratio of each window's mean to the next one's is what the regression knows."""
+_SIZE: Final = len(_WINDOWS) - 1
+_MEMORY: Final = 0.995
+"""What an error counts for, relative to the one a tick later."""
+_CONFIDENCE: Final = 1.0
+"""Variance of the weights before anything is known, in those of the errors; they start at 0: no change."""
+_FARTHEST: Final = log(2)
+"""A forecast is at most twice the present rate, and at least half of it."""
+_RISE: Final = 12
+"""Ticks that a line is drawn through."""
+_SIGNIFICANT: Final = 5.0
+"""Standard errors of the slope that are none of chance."""
+_HIGHEST_RISE: Final = 2.0
+"""A line is followed to at most this many times the present rate."""
+_LEAST_RATE: Final = 0.1
+"""Requests per second below which no ratio is taken."""
+_LEAST_SPARE: Final = 0.05
+"""At a horizon of `_USUAL_HORIZON` seconds. A service that has been calm so far has no errors that would
+tell of a surge, and the longer a replica takes to come, the more late requests a surge costs."""
+_SPARE_GROWTH: Final = 2.75
+"""Power of the horizon that the least spare grows with. Simulated: surges are held at 85 s and at 205 s."""
+_USUAL_HORIZON: Final = 85.0
+_PRIOR: Final = tuple(0.12 * NormalDist().inv_cdf((step + 0.5) / 24) for step in range(24))
+"""Logarithms of the errors supposed before any was seen; real ones replace them one by one."""
+
+Vector = tuple[float, ...]
+_NOTHING: Final[Vector] = (0.0,) * _SIZE
+_UNSURE: Final = tuple(
+    tuple(_CONFIDENCE if row == column else 0.0 for column in range(_SIZE)) for row in range(_SIZE)
+)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A forecast that is judged at `due`. Logarithms of ratios, but for the rates."""
+
+    due: float
+    present: float
+    features: Vector
+    predicted: float
+    risen: float
+    """Where a rise that is none of chance leads; 0 without one."""
+    least_spare: float
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Recursive least squares: the weights, and how uncertain each is."""
+
+    weights: Vector = _NOTHING
+    covariance: tuple[Vector, ...] = _UNSURE
+
+    def predict(self, features: Vector) -> float:
+        """Logarithm of the rate at the horizon over the present one."""
+        return max(-_FARTHEST, min(_FARTHEST, _dot(self.weights, features)))
+
+    def taught(self, features: Vector, seen: float) -> "Regression":
+        """After a guess from `features` turned out to be `seen`."""
+        direction = tuple(_dot(row, features) for row in self.covariance)
+        scale = _MEMORY + _dot(features, direction)
+        miss = (seen - _dot(self.weights, features)) / scale
+        weights = tuple(weight + miss * step for weight, step in zip(self.weights, direction, strict=True))
+        covariance = tuple(
+            tuple(
+                (value - one * other / scale) / _MEMORY for value, other in zip(row, direction, strict=True)
+            )
+            for row, one in zip(self.covariance, direction, strict=True)
+        )
+        # Without excitation forgetting would let the uncertainty, and so the next step, grow without bound.
+        excess = sum(covariance[at][at] for at in range(_SIZE)) / (_CONFIDENCE * _SIZE)
+        if excess > 1:
+            covariance = tuple(tuple(value / excess for value in row) for row in covariance)
+        return Regression(weights, covariance)
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """Recent rates, guesses that are not due yet, and by how much earlier ones fell short."""
+
+    rates: Vector = ()
+    at: float | None = None
+    pending: tuple[Guess, ...] = ()
+    errors: Vector = _PRIOR
+    regression: Regression = field(default_factory=Regression)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing arrived for as long as is remembered."""
+        return not any(self.rates)
+
+    @property
+    def expected(self) -> float:
+        """Requests per second at the horizon, spare included; 0 while nothing was seen."""
+        if not self.pending:
+            return 0.0
+        last = self.pending[-1]
+        spare = max(last.least_spare, quantile(self.errors, QUANTILE))
+        return max(last.risen, last.present * exp(last.predicted + spare))
+
+
+def observed(before: Forecasts, rate: float, at: float, horizon: float) -> Forecasts:
+    """After a tick whose rate over the last ten seconds is known. `horizon` is in seconds.
+
+    A service without traffic is remembered as nothing at all, so that nothing about it changes.
+    """
+    if before.at is not None and at - before.at < TICK / 2:
+        return before
+    missed = 1 if before.at is None else min(_WINDOWS[-1], max(1, round((at - before.at) / TICK)))
+    rates = (*before.rates, *(rate,) * missed)[-_WINDOWS[-1] :]
+    if not any(rates):
+        return Forecasts(errors=before.errors, regression=before.regression)
+    judged = _judged(before, rate, at)
+    features, present = _features(rates)
+    guess = Guess(
+        at + horizon,
+        present,
+        features,
+        judged.regression.predict(features),
+        _rise(rates, horizon),
+        _least_spare(horizon),
+    )
+    return replace(judged, rates=rates, at=at, pending=(*judged.pending, guess))
+
+
+def dispersion(rates: Sequence[float]) -> float:
+    """Variance over mean of the counts of a tick, about their running mean; between 1 and 2."""
+    if len(rates) < 8:
+        return 2.0
+    smooth = [sum(rates[at - 2 : at + 3]) / 5 for at in range(2, len(rates) - 2)]
+    mean = sum(smooth) / len(smooth)
+    if mean <= 0:
+        return 1.0
+    around = sum((rates[at + 2] - value) ** 2 for at, value in enumerate(smooth)) / len(smooth)
+    return min(2.0, max(1.0, 1.25 * TICK * around / mean))
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Interpolated between the two nearest of at least one value."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+def _judged(forecasts: Forecasts, rate: float, at: float) -> Forecasts:
+    """With what is due compared with what came."""
+    pending, errors, regression = forecasts.pending, forecasts.errors, forecasts.regression
+    while pending and pending[0].due <= at + TICK / 2:
+        guess, pending = pending[0], pending[1:]
+        seen = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.present))
+        errors = (*errors, seen - guess.predicted)[-REMEMBERED:]
+        regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)))
+    return replace(forecasts, pending=pending, errors=errors, regression=regression)
+
+
+def _features(rates: Vector) -> tuple[Vector, float]:
+    """Logarithms of the ratios of neighbouring windows' means, and the mean of the shortest one."""
+    means = [sum(rates[-window:]) / min(window, len(rates)) for window in _WINDOWS]
+    logs = [log(max(_LEAST_RATE, mean)) for mean in means]
+    return tuple(logs[at] - logs[at + 1] for at in range(_SIZE)), means[0]
+
+
+def _least_spare(horizon: float) -> float:
+    return min(_FARTHEST, _LEAST_SPARE * power(horizon / _USUAL_HORIZON, _SPARE_GROWTH))
+
+
+def _rise(rates: Vector, horizon: float) -> float:
+    """The line through the last rates drawn on to the horizon, if it rises by more than chance; else 0.
+
+    A surge that is new to the service is in no regression yet, and a spare learned in calm doesn't cover it.
+    """
+    recent = rates[-_RISE:]
+    count = len(recent)
+    if count < _RISE:
+        return 0.0
+    middle, mean = (count - 1) / 2, sum(recent) / count
+    spread = count * (count * count - 1) / 12
+    slope = sum((index - middle) * rate for index, rate in enumerate(recent)) / spread
+    misses = sum((rate - mean - slope * (index - middle)) ** 2 for index, rate in enumerate(recent))
+    if slope <= 0 or slope * slope * spread * (count - 2) < _SIGNIFICANT**2 * misses:
+        return 0.0
+    reached = mean + slope * (middle + horizon / TICK)
+    return min(reached, _HIGHEST_RISE * recent[-1])
+
+
+def _dot(one: Vector, other: Vector) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,54 @@
+"""The 99th percentile of latency that a number of replicas gives at a steady rate."""
+
+from math import inf, log, sqrt
+from typing import Final
+
+from tailbound.autoscale.curve import Curve
+from tailbound.autoscale.model import Objective
+
+_SERVICE_SPREAD: Final = 0.14
+"""Standard deviation over mean of the time of batches of one size."""
+_NORMAL_99: Final = 2.33
+_SLOWEST: Final = 1 + 0.7 * _NORMAL_99 * _SERVICE_SPREAD
+"""What a slow batch takes, over what a mean one does."""
+
+
+def waiting_chance(replicas: int, load: float) -> float:
+    """Erlang's C: the chance that all of `replicas` are busy at `load`, in replicas' worth of work."""
+    if load >= replicas:
+        return 1.0
+    blocked = 1.0
+    for servers in range(1, replicas + 1):
+        blocked = load * blocked / (servers + load * blocked)
+    return blocked / (1 - load / replicas * (1 - blocked))
+
+
+def floor(curve: Curve, objective: Objective, dispersion: float) -> float:
+    """Seconds that the 99th percentile cannot fall below, however many replicas there are."""
+    large = min(float(objective.max_batch), 1 + _NORMAL_99 * sqrt(dispersion))
+    return objective.max_queue_delay + curve.seconds(large) * _SLOWEST
+
+
+def p99(replicas: int, rate: float, curve: Curve, objective: Objective, dispersion: float) -> float:
+    """Seconds, infinite where `rate` is more than the replicas can do.
+
+    A replica under load finds at its next batch what arrived during the last one. To that batch's time comes
+    the wait for a replica to be free (a share of a batch), and the queue before full batches: Allen and
+    Cunneen's approximation with an exponential tail. `dispersion` is the variance over the mean of counts.
+    """
+    batch = objective.max_batch
+    each, full = rate / replicas, curve.seconds(batch)
+    usage = each * full / batch
+    if usage >= 1:
+        return inf
+    typical = min(float(batch), max(1.0, each * curve.base / max(1e-9, 1 - each * curve.per_row)))
+    large = min(float(batch), typical + _NORMAL_99 * sqrt(typical * dispersion))
+    chance = waiting_chance(replicas, usage * replicas)
+    queue = max(0.0, log(max(1e-9, 100 * chance)))
+    variability = (2 * dispersion / batch + _SERVICE_SPREAD**2) / 2
+    return (
+        objective.max_queue_delay
+        + curve.seconds(large) * _SLOWEST
+        + curve.seconds(typical) / replicas
+        + queue * variability * full / (replicas * (1 - usage))
+    )

@@ -1,0 +1,43 @@
+"""The fewest replicas that hold the target at a rate."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from tailbound.autoscale.curve import Curve
+from tailbound.autoscale.latency import floor, p99
+from tailbound.autoscale.model import Objective
+
+USAGE: Final = 0.9
+"""Hard cap of the share of capacity that is planned with. Without it feedback can learn a capacity that no
+replica has, from latencies that stay flat until the knee."""
+_MARGIN: Final = 0.8
+"""Share of the target that the modelled P99 may take."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What turns a rate into replicas."""
+
+    curve: Curve
+    objective: Objective
+    correction: float
+    dispersion: float
+
+    def needed(self, rate: float) -> int:
+        """Replicas for `rate` requests per second; 0 for none.
+
+        Where even an idle replica misses the target, more replicas don't help, and the usage alone decides.
+        """
+        if rate <= 0:
+            return 0
+        capacity = self.curve.capacity(self.objective.max_batch)
+        least = max(1, ceil(rate / (capacity * USAGE * min(1.0, self.correction))))
+        allowed = _MARGIN * self.objective.p99
+        if floor(self.curve, self.objective, self.dispersion) > allowed:
+            return least
+        asked = rate / self.correction
+        replicas = least
+        while p99(replicas, asked, self.curve, self.objective, self.dispersion) > allowed:
+            replicas += 1
+        return replicas

@@ -1,0 +1,30 @@
+"""Overload that is there already, as against the one that is forecast."""
+
+from typing import Final
+
+from tailbound.autoscale.model import Known, Objective, Observation
+
+LASTS: Final = 60.0
+"""Seconds after its last sign for which panic goes on."""
+DRAIN: Final = 60.0
+"""Seconds in which a backlog is to be worked off."""
+
+
+def backlog(seen: Observation, objective: Objective) -> float:
+    """Requests that are in no replica's batch yet; 0 where the requests in flight are unknown."""
+    if not isinstance(seen.in_flight, Known):
+        return 0.0
+    return max(0.0, seen.in_flight.value - seen.replicas.ready * objective.max_batch)
+
+
+def overloaded(seen: Observation, objective: Objective) -> bool:
+    """Whether requests are late now, or will be: more wait than a batch for every replica."""
+    late = isinstance(seen.p99, Known) and seen.p99.value > objective.p99
+    return late or backlog(seen, objective) > max(1, seen.replicas.ready) * objective.max_batch
+
+
+def panic_until(before: float | None, seen: Observation, objective: Objective, now: float) -> float | None:
+    """When panic ends, None outside of one."""
+    if overloaded(seen, objective):
+        return now + LASTS
+    return before if before is not None and before > now else None

@@ -1,0 +1,89 @@
+"""What one decision leaves to the next. In memory only, but for what was learned of the capacity."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tailbound.autoscale.curve import Curve, Fit, learn, seeded
+from tailbound.autoscale.forecast import Forecasts, observed
+from tailbound.autoscale.model import TICK, Known, LearnedCapacity, Objective, Observation, Unknown
+from tailbound.autoscale.moves import Patience
+
+USUAL_COLD_START: Final = 60.0
+"""Seconds, where none was measured yet."""
+_SAVED_CHANGE: Final = 0.05
+_SAVED_PAUSE: Final = 600.0
+_NEVER_SEEN: Final = Unknown("no batch of this model was seen on this hardware class yet")
+
+
+@dataclass(frozen=True)
+class State:
+    """Stays equal while a service is idle."""
+
+    learned: LearnedCapacity | Unknown = _NEVER_SEEN
+    fit: Fit = field(default_factory=Fit)
+    forecasts: Forecasts = field(default_factory=Forecasts)
+    panic_until: float | None = None
+    patience: Patience = field(default_factory=Patience)
+    quiet: int = 0
+    """Ticks for which nothing has moved, up to `feedback.QUIET`."""
+    replicas: int = 0
+    """As they were at the last decision."""
+
+    @property
+    def curve(self) -> Curve | None:
+        """None while nothing is known."""
+        if isinstance(self.learned, Unknown):
+            return None
+        return Curve(self.learned.base, self.learned.per_row)
+
+    def cold_start(self, seen: Observation) -> float:
+        """Seconds: as measured, else as learned, else as usual."""
+        if isinstance(seen.cold_start, Known):
+            return seen.cold_start.value
+        return USUAL_COLD_START if isinstance(self.learned, Unknown) else self.learned.cold_start
+
+
+def restored(
+    rates: Sequence[Known[float]], cold_start: float, learned: LearnedCapacity | Unknown = _NEVER_SEEN
+) -> State:
+    """The state after a restart, from the rates over ten seconds of the last hour or so, oldest first."""
+    forecasts = Forecasts()
+    for rate in rates:
+        forecasts = observed(forecasts, rate.value, rate.at, cold_start + TICK)
+    return State(learned=learned, forecasts=forecasts)
+
+
+def taught(state: State, seen: Observation, objective: Objective, now: float) -> State:
+    """With the new batches and arrivals taken in."""
+    cold_start = state.cold_start(seen)
+    fit, curve, learned = state.fit, state.curve, state.learned
+    if isinstance(seen.service, Known):
+        if fit.at is None and curve is not None:
+            fit = seeded(curve, objective.max_batch)
+        fit, curve = learn(fit, curve, seen.service.value, seen.service.at)
+    if curve is not None:
+        correction = 1.0 if isinstance(learned, Unknown) else learned.correction
+        learned = LearnedCapacity(curve.base, curve.per_row, correction, cold_start)
+    forecasts, rate = state.forecasts, seen.arrivals.over_10s
+    if isinstance(rate, Known):
+        horizon = cold_start + TICK + now - rate.at
+        forecasts = observed(forecasts, rate.value, rate.at, horizon)
+    return replace(state, learned=learned, fit=fit, forecasts=forecasts)
+
+
+def worth_saving(
+    learned: LearnedCapacity, saved: LearnedCapacity | Unknown, saved_at: float | None, now: float
+) -> bool:
+    """Whether to write `learned` where it outlives the operator: seldom, and only what differs by 5 %."""
+    if isinstance(saved, Unknown) or saved_at is None:
+        return True
+    if now - saved_at < _SAVED_PAUSE:
+        return False
+    pairs = (
+        (learned.base + learned.per_row, saved.base + saved.per_row),
+        (learned.per_row, saved.per_row),
+        (learned.correction, saved.correction),
+        (learned.cold_start, saved.cold_start),
+    )
+    return any(abs(new - old) > _SAVED_CHANGE * old for new, old in pairs)

@@ -1,0 +1,86 @@
+"""The benchmark is what it says: the product's own decisions, on a fleet that works as it should."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from e2e.bench.autoscale import peers, traces
+from e2e.bench.autoscale.fleet import Faults, Floats, Plan, Policy, Server, draw, simulate
+from e2e.bench.autoscale.own import Own
+
+SERVER = Server()
+
+
+def rising() -> tuple[Floats, int]:
+    """Arrivals of ten minutes that double, and their duration."""
+    return draw(np.linspace(60, 120, 600), 1), 600
+
+
+def test_enough_replicas_are_late_for_nobody_and_too_few_for_nearly_all() -> None:
+    arrivals, seconds = rising()
+    for count, fewest, most in ((12, 0.0, 0.0), (3, 50.0, 100.0)):
+        outcome = simulate(arrivals, seconds, SERVER, Plan(np.array([count])), count)
+        assert fewest <= outcome.late_pct <= most
+        assert outcome.replica_hours == pytest.approx(count * 601 / 3600)
+
+
+def test_the_product_holds_a_rise_for_little_more_than_a_rule_that_is_told_the_capacity() -> None:
+    arrivals, seconds = rising()
+    own = simulate(arrivals, seconds, SERVER, Own(), 6)
+    hpa = simulate(arrivals, seconds, SERVER, peers.Hpa(peers.usage(0.7)), 6)
+    assert own.late_pct <= 0.1
+    assert own.replica_hours < 1.1 * hpa.replica_hours
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [peers.Hpa(peers.busy(0.7)), peers.Hpa(peers.latency, of_pods=False), peers.Kpa(), peers.keda(), Own()],
+    ids=["busy", "p99", "knative", "keda", "own"],
+)
+def test_a_run_can_be_repeated(policy: Policy) -> None:
+    arrivals, seconds = rising()
+    first = simulate(arrivals, seconds, SERVER, policy, 6)
+    assert first.replica_hours > 0
+    assert 0 <= first.late_pct <= 100
+
+
+def test_lost_metrics_hold_the_product_and_take_keda_down() -> None:
+    arrivals, seconds = rising()
+    faults = Faults(outage=(200, 600))
+    held = simulate(arrivals, seconds, SERVER, Own(), 9, faults=faults)
+    lost = simulate(arrivals, seconds, SERVER, peers.keda(), 9, faults=faults)
+    assert held.replicas[590] >= held.replicas[199]
+    assert lost.replicas[590] == 1
+
+
+def test_replicas_that_never_get_ready_cost_and_do_not_serve() -> None:
+    arrivals, seconds = rising()
+    faults = Faults(stuck=(0, 600), deaths=(300,))
+    fine = simulate(arrivals, seconds, SERVER, Own(), 6)
+    stuck = simulate(arrivals, seconds, SERVER, Own(), 6, faults=faults)
+    assert stuck.replica_hours > fine.replica_hours
+
+
+def test_a_file_of_rates_and_one_of_requests_are_read(tmp_path: Path) -> None:
+    rates = tmp_path / "rates.txt"
+    rates.write_text("1\n2\n3\n")
+    assert traces.read(rates, 2.0).rates.tolist() == [2, 4, 6]
+    requests = tmp_path / "requests.csv"
+    stamps = [f"2023-11-16 18:15:{second:02d}.6805900,374,44" for second in range(30) for _ in range(4)]
+    requests.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *stamps]))
+    read = traces.read(requests, 1.0)
+    assert read.rates[10] == pytest.approx(4)
+    assert read.server == SERVER
+    broken = tmp_path / "broken.txt"
+    broken.write_text("many\n")
+    with pytest.raises(ValueError, match="neither one rate per line"):
+        traces.read(broken, 1.0)
+
+
+def test_drawn_traces_differ_by_seed_and_repeat_with_it() -> None:
+    first, again, other = traces.drawn(1), traces.drawn(1), traces.drawn(2)
+    assert all(np.array_equal(one.rates, two.rates) for one, two in zip(first, again, strict=True))
+    assert not np.array_equal(first[0].rates, other[0].rates)
+    assert replace(first[0], seeds=1).seeds == 1

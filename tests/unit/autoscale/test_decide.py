@@ -1,0 +1,273 @@
+"""Decisions, tick by tick: what they rest on, and what they never do."""
+
+import json
+from dataclasses import asdict, replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tailbound.autoscale.decide import decide
+from tailbound.autoscale.model import (
+    Arrivals,
+    BatchSums,
+    Ceiling,
+    Decision,
+    Known,
+    LearnedCapacity,
+    Limit,
+    Limits,
+    Objective,
+    Observation,
+    Reason,
+    Replicas,
+    Unknown,
+)
+from tailbound.autoscale.state import State, restored, worth_saving
+
+OBJECTIVE = Objective(p99=2.0, max_batch=16, max_queue_delay=0.05)
+LIMITS = Limits(1, 60)
+LEARNED = LearnedCapacity(0.2, 0.05)
+LOST = Unknown("Prometheus does not answer")
+
+
+def batches(rows: float = 8.0, factor: float = 1.0) -> BatchSums:
+    """A window of batches of about `rows`, exactly on the curve 0.2 + 0.05 n."""
+    sizes = [max(1.0, rows - 4), rows, rows + 4] * 20
+    times = [factor * (0.2 + 0.05 * size) for size in sizes]
+    pairs = list(zip(sizes, times, strict=True))
+    return BatchSums(
+        30.0, 60, sum(sizes), sum(n * n for n in sizes), sum(times), sum(n * s for n, s in pairs)
+    )
+
+
+def seen(
+    at: float, rate: float, replicas: Replicas, p99: float | None = 0.8, waiting: float = 0.0
+) -> Observation:
+    """Everything known, and fresh."""
+    known = Known(rate, at)
+    return Observation(
+        Arrivals(known, known, known, known),
+        Unknown("nothing completed") if p99 is None else Known(p99, at),
+        Known(waiting, at),
+        Known(batches(), at) if rate else Unknown("no batches"),
+        replicas,
+        Known(60.0, at),
+    )
+
+
+def blind(replicas: Replicas) -> Observation:
+    """Nothing known but the pods."""
+    return Observation(Arrivals(LOST, LOST, LOST, LOST), LOST, LOST, LOST, replicas, LOST)
+
+
+def ready(count: int) -> Replicas:
+    return Replicas(count, count, 0)
+
+
+def steady(rate: float, ticks: int, replicas: int = 0, limits: Limits = LIMITS) -> Decision:
+    """The decision after `ticks` at one rate, the replicas ready as soon as they are asked for."""
+    state, count = State(learned=LEARNED), replicas or 1
+    for tick in range(ticks):
+        at = tick * 10.0
+        decision = decide(at, seen(at, rate, ready(count)), OBJECTIVE, limits, state)
+        state, count = decision.state, decision.replicas
+    return decision
+
+
+@pytest.mark.parametrize(("rate", "fewest", "most"), [(10, 1, 2), (80, 6, 7), (160, 11, 13), (480, 33, 38)])
+def test_a_steady_rate_gets_its_capacity_and_little_more(rate: float, fewest: int, most: int) -> None:
+    assert fewest <= steady(rate, 60).replicas <= most
+
+
+def test_replicas_grow_before_a_rising_rate_needs_them() -> None:
+    state, count = State(learned=LEARNED), 8
+    for tick in range(30):
+        at = tick * 10.0
+        rate = 80.0 + 0.4 * at
+        decision = decide(at, seen(at, rate, ready(count)), OBJECTIVE, LIMITS, state)
+        state, count = decision.state, decision.replicas
+    assert count * 16 >= rate + 0.4 * 70
+
+
+def test_metrics_that_are_lost_hold_the_replicas_within_the_bounds() -> None:
+    before = steady(160, 30)
+    for limits, expected in ((LIMITS, before.replicas), (Limits(20, 60), 20), (Limits(1, 5), 5)):
+        decision = decide(900, blind(ready(before.replicas)), OBJECTIVE, limits, before.state)
+        assert decision.replicas == expected
+        assert decision.stale
+    assert (
+        decide(900, blind(ready(before.replicas)), OBJECTIVE, LIMITS, before.state).reason
+        is Reason.METRICS_STALE
+    )
+
+
+def test_a_value_that_is_too_old_is_as_good_as_none() -> None:
+    before = steady(160, 30)
+    old = seen(300, 0.0, ready(before.replicas))
+    decision = decide(400, old, OBJECTIVE, LIMITS, before.state)
+    assert decision.replicas == before.replicas
+    assert decision.reason is Reason.METRICS_STALE
+
+
+def test_a_backlog_grows_the_replicas_even_while_arrivals_are_unknown() -> None:
+    before = steady(160, 30)
+    waiting = replace(blind(ready(before.replicas)), in_flight=Known(3000.0, 300.0))
+    decision = decide(300, waiting, OBJECTIVE, LIMITS, before.state)
+    assert decision.replicas > before.replicas
+    assert decision.reason is Reason.PANIC
+
+
+def test_an_unknown_capacity_holds_unless_overloaded() -> None:
+    observation = replace(seen(0, 100, ready(3)), service=Unknown("no batch yet"))
+    assert decide(0, observation, OBJECTIVE, LIMITS, State()).replicas == 3
+    late = replace(observation, p99=Known(9.0, 0.0))
+    decision = decide(0, late, OBJECTIVE, LIMITS, State())
+    assert (decision.replicas, decision.reason) == (4, Reason.UNKNOWN_CAPACITY)
+    pending = replace(late, replicas=Replicas(4, 3, 1))
+    assert decide(0, pending, OBJECTIVE, LIMITS, State()).replicas == 4
+
+
+def test_pending_replicas_count_as_capacity_and_stuck_ones_do_not() -> None:
+    before = steady(160, 30)
+    count = before.replicas
+    pending = decide(300, seen(300, 160, Replicas(count, count - 3, 3)), OBJECTIVE, LIMITS, before.state)
+    assert pending.replicas == count
+    stuck = decide(300, seen(300, 160, Replicas(count, count - 3, 3, 3)), OBJECTIVE, LIMITS, before.state)
+    assert (stuck.replicas, stuck.reason) == (count + 3, Reason.STUCK)
+
+
+@pytest.mark.parametrize(
+    ("limits", "replicas", "limited_by"),
+    [
+        (Limits(1, 4), 4, Limit.MAX),
+        (Limits(30, 60), 30, Limit.MIN),
+        (Limits(1, 60, (Ceiling(Limit.QUOTA, 5),)), 5, Limit.QUOTA),
+        (Limits(1, 60, (Ceiling(Limit.QUOTA, 7), Ceiling(Limit.HARDWARE, 6))), 6, Limit.HARDWARE),
+        (Limits(1, 4, (Ceiling(Limit.HARDWARE, 6),)), 4, Limit.MAX),
+        (LIMITS, None, Limit.NONE),
+    ],
+)
+def test_a_bound_is_kept_and_named(limits: Limits, replicas: int | None, limited_by: Limit) -> None:
+    decision = steady(160, 60, limits=limits)
+    assert decision.limited_by is limited_by
+    assert replicas is None or decision.replicas == replicas
+
+
+def test_replicas_without_room_stay_asked_for_and_grow_no_more() -> None:
+    before = steady(160, 30)
+    limits = Limits(1, 60, (Ceiling(Limit.HARDWARE, 4),))
+    short = Replicas(6, 4, 2, 2)
+    decision = decide(300, seen(300, 160, short, p99=5.0), OBJECTIVE, limits, before.state)
+    assert decision.replicas == 6
+    assert decision.limited_by is Limit.HARDWARE
+
+
+def test_the_way_down_is_slow_and_stops_while_requests_are_late() -> None:
+    before = steady(320, 60)
+    counts, state = [before.replicas], before.state
+    for tick in range(60, 90):
+        at = tick * 10.0
+        decision = decide(at, seen(at, 80, ready(counts[-1])), OBJECTIVE, LIMITS, state)
+        state = decision.state
+        counts.append(decision.replicas)
+    assert counts[1] == counts[0]
+    assert all(after >= now - max(1, now // 3) for now, after in pairwise(counts))
+    assert counts[-1] <= 12
+    late = decide(600, seen(600, 80, ready(before.replicas), p99=2.5), OBJECTIVE, LIMITS, before.state)
+    assert late.replicas >= before.replicas
+
+
+def test_an_idle_service_changes_nothing() -> None:
+    decision = steady(40, 30)
+    state, count = decision.state, decision.replicas
+    for tick in range(30, 130):
+        at = tick * 10.0
+        decision = decide(at, seen(at, 0, ready(count), p99=None), OBJECTIVE, LIMITS, state)
+        previous, state, count = state, decision.state, decision.replicas
+    assert count == 1
+    assert state == previous
+    empty = decide(2000, seen(2000, 0, ready(1), p99=None), OBJECTIVE, Limits(0, 60), state)
+    assert empty.replicas in {0, 1}
+
+
+def test_to_none_and_back_to_one() -> None:
+    limits, state, count = Limits(0, 60), State(learned=LEARNED), 2
+    for tick in range(20):
+        at = tick * 10.0
+        decision = decide(at, seen(at, 0, ready(count), p99=None), OBJECTIVE, limits, state)
+        state, count = decision.state, decision.replicas
+    assert (count, decision.reason) == (0, Reason.IDLE)
+    woken = decide(200, seen(200, 0.5, ready(0), p99=None, waiting=5), OBJECTIVE, limits, state)
+    assert woken.replicas == 1
+
+
+def test_slower_batches_raise_the_need_at_once() -> None:
+    before = steady(160, 30)
+    state = before.state
+    for at in (300.0, 330.0):
+        slow = replace(seen(at, 160, ready(before.replicas)), service=Known(batches(factor=1.35), at))
+        decision = decide(at, slow, replace(OBJECTIVE, p99=2.5), LIMITS, state)
+        state = decision.state
+    assert isinstance(state.learned, LearnedCapacity)
+    assert state.learned.base + 16 * state.learned.per_row == pytest.approx(1.35, rel=0.02)
+    assert decision.replicas >= 1.25 * before.replicas
+
+
+def test_a_restart_forecasts_what_it_would_have_without_one() -> None:
+    rates = [Known(80.0 + tick, tick * 10.0) for tick in range(60)]
+    state = restored(rates, 60.0, LEARNED)
+    count = 12
+    decision = decide(600, seen(600, 140, ready(count)), OBJECTIVE, LIMITS, state)
+    assert decision.reason is not Reason.UNKNOWN_CAPACITY
+    assert isinstance(decision.explanation.forecast, Known)
+    assert decision.explanation.forecast.value > 142
+
+
+@pytest.mark.parametrize(
+    ("learned", "saved", "saved_at", "worth"),
+    [
+        (LEARNED, Unknown("never"), None, True),
+        (LEARNED, LEARNED, 0.0, False),
+        (replace(LEARNED, per_row=0.051), LEARNED, 0.0, False),
+        (replace(LEARNED, per_row=0.06), LEARNED, 0.0, True),
+        (replace(LEARNED, per_row=0.06), LEARNED, 500.0, False),
+        (replace(LEARNED, correction=0.9), LEARNED, 0.0, True),
+    ],
+)
+def test_capacity_is_saved_seldom(
+    learned: LearnedCapacity, saved: LearnedCapacity | Unknown, saved_at: float | None, worth: bool
+) -> None:
+    assert worth_saving(learned, saved, saved_at, 1000.0) is worth
+
+
+def test_a_decision_and_its_state_can_be_written_down() -> None:
+    assert json.loads(json.dumps(asdict(steady(160, 20))))["replicas"] > 0
+
+
+rates = st.one_of(st.just(0.0), st.floats(0.01, 2000))
+known_or_not = st.booleans()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(rates, known_or_not, known_or_not), min_size=1, max_size=25),
+    st.integers(0, 5),
+    st.integers(0, 40),
+)
+def test_whatever_is_seen_bounds_hold_and_nothing_is_given_up_blindly(
+    ticks: list[tuple[float, bool, bool]], least: int, more: int
+) -> None:
+    limits, state, count = Limits(least, least + more), State(learned=LEARNED), least
+    for tick, (rate, arrivals_known, rest_known) in enumerate(ticks):
+        at = tick * 10.0
+        observation = seen(at, rate, ready(count), p99=1.0, waiting=rate)
+        if not arrivals_known:
+            observation = replace(observation, arrivals=Arrivals(LOST, LOST, LOST, LOST))
+        if not rest_known:
+            observation = replace(observation, p99=LOST, in_flight=LOST, service=LOST)
+        decision = decide(at, observation, OBJECTIVE, limits, state)
+        assert limits.min <= decision.replicas <= limits.max
+        if not (arrivals_known and rest_known):
+            assert decision.replicas >= count
+        state, count = decision.state, decision.replicas

@@ -1,0 +1,203 @@
+"""The parts of a decision, each by itself."""
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tailbound.autoscale.curve import Curve, Fit, learn, seeded
+from tailbound.autoscale.feedback import LOWEST, corrected
+from tailbound.autoscale.forecast import Forecasts, Regression, dispersion, observed, quantile
+from tailbound.autoscale.latency import p99, waiting_chance
+from tailbound.autoscale.model import BatchSums, GatewayLatency, Limits, Objective
+from tailbound.autoscale.moves import HOLD, PAUSE, Patience, grown, shrunk
+from tailbound.autoscale.need import USAGE, Sizing
+
+CURVE = Curve(0.2, 0.05)
+OBJECTIVE = Objective(2.0, 16, 0.05)
+
+
+def sums(sizes: list[int], curve: Curve) -> BatchSums:
+    """A window of batches exactly on `curve`."""
+    times = [curve.seconds(size) for size in sizes]
+    return BatchSums(
+        30.0,
+        len(sizes),
+        sum(sizes),
+        sum(size * size for size in sizes),
+        sum(times),
+        sum(size * time for size, time in zip(sizes, times, strict=True)),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(0.001, 5), st.floats(0.0001, 1))
+def test_a_line_is_found_in_the_batches_that_lie_on_it(base: float, per_row: float) -> None:
+    _, curve = learn(Fit(), None, sums([1, 4, 8, 16] * 10, Curve(base, per_row)), 30.0)
+    assert curve is not None
+    assert curve.seconds(16) == pytest.approx(base + 16 * per_row, rel=1e-3)
+    assert curve.seconds(1) == pytest.approx(base + per_row, rel=1e-2)
+
+
+def test_batches_of_one_size_move_the_level_and_keep_the_shape() -> None:
+    _, curve = learn(seeded(CURVE, 16), CURVE, sums([8] * 2000, Curve(0.3, 0.075)), 30.0)
+    assert curve is not None
+    assert curve.seconds(16) == pytest.approx(1.5 * CURVE.seconds(16), rel=0.02)
+
+
+def test_a_window_without_batches_teaches_nothing() -> None:
+    assert learn(Fit(), CURVE, sums([], CURVE), 30.0) == (Fit(), CURVE)
+
+
+def test_the_same_window_counts_once() -> None:
+    window = sums([1, 8, 16] * 10, CURVE)
+    fit, curve = learn(Fit(), None, window, 30.0)
+    assert learn(fit, curve, window, 30.0) == (fit, curve)
+
+
+def test_latency_at_the_gateway_gives_a_capacity_on_the_safe_side() -> None:
+    fit, curve = Fit(), None
+    for tick, rows in enumerate((2.0, 6.0, 10.0, 14.0)):
+        seconds = 0.5 * 0.2 + CURVE.seconds(rows)
+        fit, curve = learn(fit, curve, GatewayLatency(seconds, rows), 60.0 * tick)
+    assert curve is not None
+    assert 0.8 * CURVE.capacity(16) < curve.capacity(16) <= CURVE.capacity(16)
+
+
+@pytest.mark.parametrize(("replicas", "load", "chance"), [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (3, 3.0, 1.0)])
+def test_chance_of_waiting_is_that_of_erlang(replicas: int, load: float, chance: float) -> None:
+    assert waiting_chance(replicas, load) == pytest.approx(chance)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 60), st.floats(0.1, 900), st.floats(1, 3))
+def test_more_replicas_are_never_slower(replicas: int, rate: float, spread: float) -> None:
+    fewer = p99(replicas, rate, CURVE, OBJECTIVE, spread)
+    assert p99(replicas + 1, rate, CURVE, OBJECTIVE, spread) <= fewer * (1 + 1e-9)
+    assert (fewer == inf) == (rate >= replicas * CURVE.capacity(16))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0, 900), st.floats(0, 100), st.floats(0.5, 1.0))
+def test_need_rises_with_the_rate_and_never_plans_with_more_than_the_cap(
+    rate: float, more: float, correction: float
+) -> None:
+    sizing = Sizing(CURVE, OBJECTIVE, correction, 1.0)
+    needed = sizing.needed(rate)
+    assert needed <= sizing.needed(rate + more)
+    assert needed * CURVE.capacity(16) * USAGE * (1 + 1e-9) >= rate
+    assert (needed == 0) == (rate == 0)
+
+
+def test_a_target_that_no_replicas_hold_is_sized_by_usage_alone() -> None:
+    assert Sizing(Curve(5.0, 0.1), OBJECTIVE, 1.0, 1.0).needed(10) == 5
+
+
+@pytest.mark.parametrize(
+    ("latency", "content", "before", "after"),
+    [
+        (2.5, True, 1.0, 0.95),
+        (2.5, True, 0.5, LOWEST),
+        (2.5, False, 0.8, 0.8),
+        (1.0, True, 0.8, 0.808),
+        (1.0, False, 1.0, 1.0),
+        (1.8, True, 0.8, 0.8),
+    ],
+)
+def test_latency_corrects_the_model_slowly(
+    latency: float, content: bool, before: float, after: float
+) -> None:
+    assert corrected(before, latency, 2.0, content) == pytest.approx(after)
+
+
+def forecast(rates: list[float]) -> Forecasts:
+    """After these rates, a tick each, with a horizon of 85 s."""
+    forecasts = Forecasts()
+    for tick, rate in enumerate(rates):
+        forecasts = observed(forecasts, rate, tick * 10.0, 85.0)
+    return forecasts
+
+
+def test_a_steady_rate_is_expected_to_stay_with_a_shrinking_spare() -> None:
+    early, late = forecast([100.0] * 5).expected, forecast([100.0] * 400).expected
+    assert 100 < late < early < 140
+
+
+def test_a_rise_is_followed_to_the_horizon() -> None:
+    assert forecast([100.0] * 60 + [100 + 3.0 * tick for tick in range(30)]).expected >= 187 + 3 * 8
+
+
+def test_a_rate_that_falls_back_each_time_is_learned() -> None:
+    pattern = ([100.0] * 12 + [150.0] * 3) * 24
+    assert forecast([*pattern, 150.0, 150.0]).expected < 150 * 1.4
+
+
+def test_a_tick_that_comes_twice_counts_once() -> None:
+    before = forecast([100.0] * 5)
+    assert observed(before, 100.0, 42.0, 85.0) == before
+
+
+def test_a_service_that_was_idle_for_as_long_as_is_remembered_is_a_new_one() -> None:
+    after = forecast([5.0, *[0.0] * 60])
+    assert after.idle
+    assert observed(after, 0.0, 9999.0, 85.0) == after
+    assert after.expected == 0
+
+
+def test_weights_stay_bounded_without_excitation() -> None:
+    regression = Regression()
+    for _ in range(5000):
+        regression = regression.taught((0.0, 0.0, 0.0, 0.0), 0.0)
+    assert all(abs(value) < 100 for row in regression.covariance for value in row)
+
+
+@pytest.mark.parametrize(
+    ("rates", "spread"),
+    [([100.0] * 30, 1.0), ([0.0] * 30, 1.0), ([50.0, 150.0] * 15, 2.0), ([100.0], 2.0)],
+)
+def test_dispersion_is_that_of_the_counts(rates: list[float], spread: float) -> None:
+    assert dispersion(rates) == pytest.approx(spread)
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0)])
+def test_quantiles_are_interpolated(share: float, value: float) -> None:
+    assert quantile([4, 1, 3, 2], share) == value
+
+
+@pytest.mark.parametrize(
+    ("replicas", "needed", "result"), [(1, 3, 3), (1, 40, 5), (10, 40, 20), (10, 12, 12)]
+)
+def test_growth_is_bounded(replicas: int, needed: int, result: int) -> None:
+    assert grown(replicas, needed) == result
+
+
+@pytest.mark.parametrize(("replicas", "floor", "result"), [(10, 2, 8), (3, 1, 2), (10, 9, 9), (1, 0, 0)])
+def test_the_way_down_is_bounded(replicas: int, floor: int, result: int) -> None:
+    assert shrunk(replicas, floor) == result
+
+
+def test_the_highest_need_of_the_last_ticks_is_kept_and_steps_are_apart() -> None:
+    patience = Patience()
+    for needed in (9, *[4] * (HOLD - 1)):
+        assert not patience.full
+        patience = patience.with_need(needed)
+    assert (patience.floor, patience.full) == (9, True)
+    stepped = patience.stepped()
+    for _ in range(PAUSE):
+        assert not stepped.full
+        stepped = stepped.with_need(4)
+    assert (stepped.floor, stepped.full) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Objective(1.0, 0), "max_batch is 0"),
+        (lambda: Objective(1.0, 1, 1.0), "max_queue_delay is 1.0 s"),
+        (lambda: Limits(3, 2), "min is 3 and max 2"),
+    ],
+)
+def test_what_cannot_be_met_is_refused(make: object, words: str) -> None:
+    assert callable(make)
+    with pytest.raises(ValueError, match=words):
+        make()
