@@ -6,13 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kubernetes.client import ApiClient, AppsV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, list_kube_config_contexts, new_client_from_config
 from urllib3.exceptions import HTTPError
 
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.names import GROUP, SERVICE_LABEL, VERSION
+from tailbound.api.names import (
+    COMPONENT_LABEL,
+    GATEWAY_COMPONENT,
+    GATEWAY_OBSERVED_PORT,
+    GROUP,
+    SERVICE_LABEL,
+    VERSION,
+)
+from tailbound.cli.proposal import Surroundings
 from tailbound.cli.subject import CommandError, Entry, Subject, entry_of, service_of, subject_of
 
 _PLURAL: Final = "inferenceservices"
@@ -54,13 +62,16 @@ class Cluster:
             CustomObjectsApi(self.client).get_namespaced_custom_object,
             *(GROUP, VERSION, namespace, _PLURAL, name),
         )
-        revisions = self._asked(
+        return subject_of(raw, self._revisions(namespace, name))
+
+    def _revisions(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        found = self._asked(
             AppsV1Api(self.client).list_namespaced_controller_revision,
             namespace,
             label_selector=f"{SERVICE_LABEL}={name}",
         )
-        items = self.client.sanitize_for_serialization(revisions)["items"]
-        return subject_of(raw, items)
+        items: list[dict[str, Any]] = self.client.sanitize_for_serialization(found)["items"]
+        return items
 
     def revision(self, namespace: str, name: str) -> Entry:
         """One revision of any service."""
@@ -78,6 +89,43 @@ class Cluster:
             place = (GROUP, VERSION, namespace, _PLURAL)
             found = self._asked(api.list_namespaced_custom_object, *place, label_selector=selector)
         return [service_of(item) for item in found["items"]]
+
+    def surroundings(self, namespace: str, name: str) -> Surroundings:
+        """What a service of this name is made from, and its revisions."""
+        api, place = CustomObjectsApi(self.client), (GROUP, VERSION)
+        classes = self._asked(api.list_cluster_custom_object, *place, "hardwareclasses")["items"]
+        everywhere = self._asked(api.list_cluster_custom_object, *place, "clusterservingruntimes")["items"]
+        here = self._asked(api.list_namespaced_custom_object, *place, namespace, "servingruntimes")["items"]
+        return Surroundings(
+            hardware_classes=_by_name(classes),
+            runtimes=_by_name(here),
+            cluster_runtimes=_by_name(everywhere),
+            revisions=tuple(self._revisions(namespace, name)),
+        )
+
+    def service(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """One service as it is stored; None if there is none."""
+        found = self._asked(
+            CustomObjectsApi(self.client).list_namespaced_custom_object,
+            *(GROUP, VERSION, namespace, _PLURAL),
+            field_selector=f"metadata.name={name}",
+        )
+        return next(iter(found["items"]), None)
+
+    def gateway_metrics(self, namespace: str) -> dict[str, str]:
+        """/metrics of every gateway pod by its name, through the API server's proxy."""
+        api = CoreV1Api(self.client)
+        labels = f"{COMPONENT_LABEL}={GATEWAY_COMPONENT}"
+        pods = self._asked(api.list_namespaced_pod, namespace, label_selector=labels).items
+        return {pod.metadata.name: self._metrics(api, namespace, pod.metadata.name) for pod in pods}
+
+    def _metrics(self, api: CoreV1Api, namespace: str, pod: str) -> str:
+        answer = self._asked(
+            api.connect_get_namespaced_pod_proxy_with_path,
+            *(f"{pod}:{GATEWAY_OBSERVED_PORT}", namespace, "metrics"),
+            _preload_content=False,
+        )
+        return str(answer.data.decode())
 
     def annotate(self, service: InferenceService, changes: Mapping[str, str | None]) -> None:
         """Set annotations, remove those of None. Raises ConflictError if the service was written since."""
@@ -98,6 +146,10 @@ class Cluster:
             raise CommandError(_words(error)) from error
         except HTTPError as error:
             raise CommandError(f"the API server does not answer: {error}") from error
+
+
+def _by_name(items: list[dict[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {item["metadata"]["name"]: item for item in items}
 
 
 def _words(error: ApiException) -> str:

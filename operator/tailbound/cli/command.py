@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -13,17 +14,24 @@ from tailbound.api.quantities import Duration
 from tailbound.api.traffic import utc_seconds
 from tailbound.cli import hands, outcome
 from tailbound.cli.cluster import Cluster, ConflictError
+from tailbound.cli.dryrun import applied
 from tailbound.cli.hands import Hand
 from tailbound.cli.history import diff, history
+from tailbound.cli.measure import counted, measured
+from tailbound.cli.plan import Requests, assumed, plan, rolls
+from tailbound.cli.proposal import Proposal, propose
 from tailbound.cli.refresh import Fleet, outdated
 from tailbound.cli.status import overview, status
 from tailbound.cli.subject import CommandError, Entry
 from tailbound.cli.why import why
+from tailbound.reconcile.rollouts import terms_of
+from tailbound.rollout.counters import Classes
 
 _POLL_SECONDS: Final = 1.0
 _TRIES: Final = 10
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _DEFAULT_TIMEOUT: Final = Duration.parse("1h")
+_DEFAULT_MEASURE: Final = Duration.parse("10s")
 _HANDS: Final = {
     Hand.PROMOTE: "give all requests to the revision on its way",
     Hand.ABORT: "roll the revision on its way back at once",
@@ -160,6 +168,43 @@ class Session:
             return
         raise CommandError(f"{name} is being written all the time: try again")
 
+    def plan(self) -> int:
+        """Say what applying a file would do, without doing it."""
+        options = self._options
+        passed = {"namespace": self._namespace, "kubeconfig": options.kubeconfig, "context": options.context}
+        flags = [f"--{name}={value}" for name, value in passed.items() if value is not None]
+        texts = []
+        for wanted in applied(options.filename, flags):
+            namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
+            around = self._cluster.surroundings(namespace, name)
+            proposal = propose(self._cluster.service(namespace, name), wanted, around)
+            texts.append(plan(proposal, self._requests(proposal)))
+        _print("\n\n".join(texts))
+        return 0
+
+    def _requests(self, proposal: Proposal) -> Requests:
+        """What the flag says, or else what the gateways count meanwhile."""
+        options, spec = self._options, proposal.wanted.spec
+        if options.requests_per_second is not None:
+            return assumed(options.requests_per_second, terms_of(spec))
+        if not rolls(proposal) or not terms_of(spec).objectives:
+            return Requests(None, "")
+        remedy = "give --requests-per-second"
+        try:
+            first = self._counted(proposal)
+            began = time.monotonic()
+            time.sleep(options.measure.timedelta / timedelta(seconds=1))
+            traffic = measured(first, self._counted(proposal), time.monotonic() - began)
+        except (CommandError, ConflictError) as error:
+            return Requests(None, f"as the gateways cannot be read ({error}): {remedy}")
+        if traffic is None:
+            return Requests(None, f"as no requests came within {options.measure}: {remedy}")
+        return Requests(traffic, f"counted for {options.measure}")
+
+    def _counted(self, proposal: Proposal) -> dict[str, dict[str, Classes]]:
+        texts = self._cluster.gateway_metrics(self._options.gateway_namespace)
+        return {pod: counted(text, proposal.wanted) for pod, text in texts.items()}
+
     def wait(self) -> int:
         """Wait until the newest spec is promoted, rolled back or paused."""
         until = time.monotonic() + self._options.timeout.timedelta / timedelta(seconds=1)
@@ -223,6 +268,15 @@ def _parser() -> argparse.ArgumentParser:
         command = add(hand, Session.hand, text)
         if hand is Hand.ROLLBACK:
             command.add_argument("--to", metavar="REVISION", help="otherwise the one that served before")
+    planned = add("plan", Session.plan, "say what applying a file would do, without doing it", named=False)
+    planned.add_argument("-f", "--filename", required=True, metavar="FILE", help="as for kubectl apply")
+    planned.add_argument("--requests-per-second", type=_rate, metavar="N", help="otherwise they are counted")
+    planned.add_argument(
+        "--measure", type=_duration, default=_DEFAULT_MEASURE, help="how long to count; default 10s"
+    )
+    planned.add_argument(
+        "--gateway-namespace", default="tailbound-system", help="that of Tailbound; default tailbound-system"
+    )
     fresh = add(
         "refresh",
         Session.refresh,
@@ -249,6 +303,16 @@ def _duration(text: str) -> Duration:
         return Duration.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of requests: write one above 0")
+    return rate
 
 
 def _count(text: str) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from tailbound.api.inferenceservice import InferenceServiceSpec
 from tailbound.api.rollout import Analysis, AnalysisSource, RolloutState, RolloutStatus
 from tailbound.api.rollout import Evidence as ApiEvidence
 from tailbound.api.rollout import Finding as ApiFinding
@@ -42,7 +43,7 @@ def roll(world: World, known: Known, now: datetime) -> Step:
     who, rollout = begin(situation)
     if rollout is None:
         return advance(situation, who, rollout, Verdict(None))
-    terms = _terms(world)
+    terms = terms_of(world.service.spec)
     memory = _memory(rollout)
     pair = Pair(
         candidate=rollout.revision,
@@ -74,7 +75,7 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         hands=read_hands(
             service.metadata.annotations, {name: marks.handled for name, marks in world.marks.items()}
         ),
-        judged=bool(_terms(world).objectives),
+        judged=bool(terms_of(world.service.spec).objectives),
         timeout=spec.effective_timeout().timedelta + _lag(spec.rollout.analysis),
         now=now,
     )
@@ -112,8 +113,9 @@ def _readable(world: World, name: str) -> bool:
         return False
 
 
-def _terms(world: World) -> Terms:
-    sla, analysis = world.service.spec.sla, world.service.spec.rollout.analysis
+def terms_of(spec: InferenceServiceSpec) -> Terms:
+    """What a candidate of this spec is judged by."""
+    sla, analysis = spec.sla, spec.rollout.analysis
     latency = () if sla.latency is None else (latency_objective(_P99),)
     errors = (
         ()

@@ -38,6 +38,11 @@ def relevant(spec: InferenceServiceSpec, refresh: str) -> dict[str, Any]:
     return {**fields, REFRESH_FIELD: refresh} if refresh else fields
 
 
+def beside(spec: InferenceServiceSpec) -> dict[str, Any]:
+    """The fields that make no revision, in canonical spelling, defaults included."""
+    return spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_FIELDS)
+
+
 def digest(spec: InferenceServiceSpec, refresh: str) -> str:
     """The spec hash of these fields."""
     return spec_hash(relevant(spec, refresh))

@@ -1,0 +1,196 @@
+"""`kubectl tailbound plan`: what applying a file would do, and how long it would take, in words. Pure.
+
+| the revision that the spec would ask for | what is told |
+|---|---|
+| cannot be made | the problem |
+| the first one of a new service | it serves as soon as it can |
+| the one that it asks for now | no new revision |
+| the stable one | a rollout under way ends at once |
+| one that was rejected | it is not tried again by itself |
+| any other | how it takes over, from which one, and when |
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tailbound.api.inferenceservice import InferenceServiceSpec
+from tailbound.api.rollout import Promotion, RolloutSpec, Strategy
+from tailbound.cli.history import diff
+from tailbound.cli.proposal import Proposal
+from tailbound.cli.subject import Entry
+from tailbound.cli.table import indented, table
+from tailbound.reconcile.rollouts import terms_of
+from tailbound.revisions.record import Marks, Revision
+from tailbound.revisions.relevant import beside
+from tailbound.rollout.analysis import Terms
+from tailbound.rollout.forecast import Forecast, Traffic, forecast
+from tailbound.rollout.verdict import Measure, Outcome
+
+_SEED: Final = 1
+_BAD_SHARES: Final = (0.02, 0.05, 0.10)
+_BAD: Final = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
+_NONE: Final = "-"
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What the expected times rest on."""
+
+    traffic: Traffic | None
+    """None: it is not known."""
+    source: str
+    """Where it is from; or why it is not known, and what to do."""
+
+
+def assumed(per_second: float, terms: Terms) -> Requests:
+    """So many requests, half as many bad ones among them as the SLA allows."""
+    half = {objective.measure: objective.allowed / 2 for objective in terms.objectives}
+    traffic = Traffic(per_second, half.get(Measure.LATENCY, 0.0), half.get(Measure.ERRORS, 0.0))
+    return Requests(traffic, "as given, half as bad as the SLA allows")
+
+
+def plan(proposal: Proposal, requests: Requests) -> str:
+    """What would happen."""
+    metadata = proposal.wanted.metadata
+    parts = [f"{metadata.namespace}/{metadata.name} {_verb(proposal)}", indented(_revision(proposal))]
+    fields = _quiet_changes(proposal)
+    if fields:
+        parts += ["", "  without a new revision:", indented(indented("\n".join(fields)))]
+    if rolls(proposal):
+        parts += ["", indented(_difference(proposal)), "", indented(_expected(proposal, requests))]
+    return "\n".join(parts)
+
+
+def _verb(proposal: Proposal) -> str:
+    if proposal.live is None:
+        return "would be created"
+    same = proposal.live.spec == proposal.wanted.spec and proposal.current == _name(proposal)
+    return "would stay as it is" if same else "would be changed"
+
+
+def _name(proposal: Proposal) -> str | None:
+    return proposal.desired.revision.name if proposal.desired.revision is not None else None
+
+
+def rolls(proposal: Proposal) -> bool:
+    """One revision would take over from another."""
+    name, stable = _name(proposal), proposal.stable
+    waits = proposal.rejected is not None or proposal.wanted.spec.stopped
+    if name is None or stable is None or waits:
+        return False
+    return name not in {proposal.current, stable.name}
+
+
+def _revision(proposal: Proposal) -> str:
+    problem, name, stable = proposal.desired.problem, _name(proposal), proposal.stable
+    if problem is not None or name is None:
+        return f"it would not work: {problem.reason}: {problem.message}" if problem else "nothing can be told"
+    made = f"new revision {name}" if proposal.desired.is_new else f"revision {name}, which is stored already,"
+    texts = (
+        (name == proposal.current, f"no new revision: {name} stays"),
+        (
+            stable is not None and name == stable.name,
+            f"{name} serves already: a rollout under way ends at once",
+        ),
+        (
+            proposal.rejected is not None,
+            f"{name} was rejected ({proposal.rejected}) and is tried again only by kubectl tailbound retry",
+        ),
+        (stable is None, f"{made} serves as soon as it can, and is not judged: there is none to return to"),
+    )
+    told = next((text for holds, text in texts if holds), None)
+    before = stable.name if stable is not None else _NONE
+    return told or f"{made} takes over from {before}: {_how(proposal.wanted.spec.rollout)}"
+
+
+def _how(spec: RolloutSpec) -> str:
+    ways = {
+        Strategy.CANARY: f"canary, {', '.join(f'{weight} %' for weight in spec.weights)}, then all requests",
+        Strategy.BLUE_GREEN: "blueGreen, all requests at once",
+        Strategy.RECREATE: "recreate, the old pods end before the new ones start",
+    }
+    by_hand = "; somebody has to promote it" if spec.promotion is Promotion.MANUAL else ""
+    return f"{ways[spec.strategy]}{by_hand}; the old pods are kept for {spec.scale_down_delay}"
+
+
+def _quiet_changes(proposal: Proposal) -> list[str]:
+    """Fields that change and make no revision, with both values."""
+    if proposal.live is None:
+        return []
+    return list(_changes("spec", beside(proposal.live.spec), beside(proposal.wanted.spec)))
+
+
+def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            yield from _changes(f"{path}.{key}", before.get(key), after.get(key))
+    elif before != after:
+        yield f"{path}: {_NONE if before is None else before} -> {_NONE if after is None else after}"
+
+
+def _difference(proposal: Proposal) -> str:
+    assert proposal.stable is not None and proposal.desired.revision is not None, "asked for a rollout"
+    text = diff(_entry(proposal.stable), _entry(proposal.desired.revision))
+    return text or "the pods would be made as they are"
+
+
+def _entry(revision: Revision) -> Entry:
+    return Entry(revision.name, revision.number, Marks(), revision)
+
+
+def _expected(proposal: Proposal, requests: Requests) -> str:
+    spec = proposal.wanted.spec
+    terms = terms_of(spec)
+    if not terms.objectives:
+        return "expected time: without spec.sla nothing is judged, and each step lasts minStepTime"
+    usual = requests.traffic
+    if usual is None:
+        return f"expected time: not known, {requests.source}"
+    known = f"{usual.slow:.2%} slow, {usual.failed:.2%} failed"
+    parts = [f"expected, at {usual.per_second:.3g} requests/s ({requests.source}; {known}):"]
+    parts.append(indented(_passing(spec, terms, usual)))
+    measure = terms.objectives[0].measure
+    parts.append(f"and if more of its requests are {_BAD[measure]}:")
+    parts.append(indented(_condemning(spec, terms, usual, measure)))
+    return "\n".join(parts)
+
+
+def _passing(spec: InferenceServiceSpec, terms: Terms, usual: Traffic) -> str:
+    found = forecast(spec.rollout, terms, spec.effective_timeout().timedelta, usual, usual, _SEED)
+    rows = [["IF IT IS AS GOOD AS THE STABLE ONE", "MEDIAN", "9 OF 10 WITHIN"]]
+    for number, weight in enumerate(spec.rollout.weights):
+        times = [_time(found.step(number, quantile)) for quantile in (0.5, 0.9)]
+        rows.append([f"{weight} % passed after", *times])
+    rows.append([_share(found, Outcome.PASS, "promoted"), *_times(found, Outcome.PASS)])
+    for outcome, text in ((Outcome.HOLD, "holds: both breach the SLA"), (Outcome.WAIT, "no verdict")):
+        if found.share(outcome):
+            rows.append([_share(found, outcome, text), *_times(found, outcome)])
+    return table(rows)
+
+
+def _condemning(spec: InferenceServiceSpec, terms: Terms, usual: Traffic, measure: Measure) -> str:
+    rows = [[_BAD[measure].upper(), "ROLLED BACK", "MEDIAN", "9 OF 10 WITHIN"]]
+    for share in _BAD_SHARES:
+        bad = replace(usual, slow=share) if measure is Measure.LATENCY else replace(usual, failed=share)
+        found = forecast(spec.rollout, terms, spec.effective_timeout().timedelta, bad, usual, _SEED)
+        chance = f"{found.share(Outcome.ROLL_BACK):.0%}"
+        rows.append([f"{share:.0%}", chance, *_times(found, Outcome.ROLL_BACK)])
+    return table(rows)
+
+
+def _share(found: Forecast, outcome: Outcome, text: str) -> str:
+    share = found.share(outcome)
+    return text if share == 1 else f"{text} ({share:.0%})"
+
+
+def _times(found: Forecast, outcome: Outcome) -> list[str]:
+    return [_time(found.seconds(outcome, quantile)) for quantile in (0.5, 0.9)]
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return _NONE
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m" if hours else f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -1,0 +1,188 @@
+"""How long a rollout takes to its verdicts: the product's own judgement, on requests that are drawn. Pure.
+
+Each run draws the requests of both revisions poll by poll and asks the same evidence that a real rollout
+asks. Where few requests come, several polls are taken as one, so that a run costs what its requests cost: its
+end is then late by at most the time that `_REQUESTS_AT_ONCE` of them take.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil, inf, sqrt
+from random import Random
+from typing import Final
+
+from tailbound.api.quantities import Duration
+from tailbound.api.rollout import OnInconclusive, RolloutSpec
+from tailbound.rollout.analysis import Terms
+from tailbound.rollout.counters import Classes
+from tailbound.rollout.sizing import ALL
+from tailbound.rollout.verdict import Evidence, Measure, Outcome, combine, judge, thresholds
+
+RUNS: Final = 60
+POLL_SECONDS: Final = 2.0
+_REQUESTS_AT_ONCE: Final = 10
+_MOST_COUNTED: Final = 50.0
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Requests of a service, and how many of them are bad."""
+
+    per_second: float
+    """Of all revisions together; above 0."""
+    slow: float
+    """Fraction over the latency target."""
+    failed: float
+    """Fraction that fails."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One drawn rollout."""
+
+    steps: tuple[float, ...]
+    """Seconds that each step took, up to the last one that passed."""
+    end: Outcome
+    """PASS: promoted. ROLL_BACK. HOLD: a shared cause, WAIT: no verdict, both until `maxStepTime`."""
+    seconds: float
+    """Until the end, from the first request on."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Many drawn rollouts."""
+
+    runs: tuple[Run, ...]
+
+    def share(self, end: Outcome) -> float:
+        """Fraction of the runs that end so."""
+        return sum(run.end is end for run in self.runs) / len(self.runs)
+
+    def seconds(self, end: Outcome, quantile: float) -> float | None:
+        """Time to this end in so many of the runs that end so; None if none does."""
+        return _quantile([run.seconds for run in self.runs if run.end is end], quantile)
+
+    def step(self, number: int, quantile: float) -> float | None:
+        """Seconds that this step takes in so many of the runs that pass it; None if none does."""
+        return _quantile([run.steps[number] for run in self.runs if len(run.steps) > number], quantile)
+
+
+def forecast(
+    spec: RolloutSpec, terms: Terms, timeout: timedelta, candidate: Traffic, stable: Traffic, seed: int
+) -> Forecast:
+    """Rollouts of a candidate whose requests are bad as often as `candidate` says, beside such a stable."""
+    rules = _Rules(spec, terms, timeout, candidate, stable)
+    random = Random(seed)  # noqa: S311 - a simulation
+    return Forecast(tuple(_run(rules, random) for _ in range(RUNS)))
+
+
+@dataclass(frozen=True)
+class _Rules:
+    spec: RolloutSpec
+    terms: Terms
+    timeout: timedelta
+    candidate: Traffic
+    stable: Traffic
+
+
+_Known = Mapping[Measure, Evidence]
+
+
+def _run(rules: _Rules, random: Random) -> Run:
+    known: _Known = {objective.measure: Evidence() for objective in rules.terms.objectives}
+    passed: list[float] = []
+    for weight in (*rules.spec.weights, ALL):
+        seconds, end, known = _step(rules, weight, known, random)
+        if end is not Outcome.PASS:
+            return Run(tuple(passed), end, sum(passed) + seconds)
+        passed.append(seconds)
+        known = {measure: evidence.next_step() for measure, evidence in known.items()}
+    return Run(tuple(passed), Outcome.PASS, sum(passed))
+
+
+def _step(rules: _Rules, weight: int, known: _Known, random: Random) -> tuple[float, Outcome, _Known]:
+    """Seconds that it lasts, how it ends, and what is known then.
+
+    | verdict | the step | how it ends |
+    |---|---|---|
+    | roll back | any | rolled back |
+    | any other | with all requests, `scaleDownDelay` is over | passed |
+    | pass, for the time that a request may take | `minStepTime` is over | passed |
+    | any but hold | `maxStepTime` is over, and `onInconclusive` is promote | passed |
+    | any | `maxStepTime` is over | as the verdict says |
+    """
+    spec, seconds, since = rules.spec, 0.0, inf
+    last = weight == ALL
+    least = _seconds(spec.scale_down_delay if last else spec.min_step_time)
+    most = least if last else _seconds(spec.max_step_time)
+    poll = max(POLL_SECONDS, _REQUESTS_AT_ONCE * ALL / (rules.candidate.per_second * weight))
+    while True:
+        lasts = min(poll, max(POLL_SECONDS, most - seconds))
+        seconds += lasts
+        known = _counted(rules, weight, lasts, known, random)
+        outcome = _outcome(rules, known, stable_serves=not last)
+        since = min(since, seconds) if outcome is Outcome.PASS else inf
+        waited = rules.timeout.total_seconds() if rules.terms.objectives else 0.0
+        goes_on = spec.on_inconclusive is OnInconclusive.PROMOTE and outcome is not Outcome.HOLD
+        if outcome is Outcome.ROLL_BACK:
+            return seconds, outcome, known
+        if seconds >= least and (last or seconds >= since + waited):
+            return seconds, Outcome.PASS, known
+        if seconds >= most:
+            end = Outcome.PASS if goes_on else Outcome.HOLD if outcome is Outcome.HOLD else Outcome.WAIT
+            return seconds, end, known
+
+
+def _counted(rules: _Rules, weight: int, seconds: float, known: _Known, random: Random) -> _Known:
+    candidate = _drawn(rules.candidate, weight, seconds, random)
+    stable = _drawn(rules.stable, ALL - weight, seconds, random)
+    return {
+        measure: evidence.after(measure.tally(candidate), measure.tally(stable), warmup=rules.terms.warmup)
+        for measure, evidence in known.items()
+    }
+
+
+def _outcome(rules: _Rules, known: _Known, *, stable_serves: bool) -> Outcome:
+    objectives = rules.terms.objectives
+    findings = tuple(
+        judge(
+            objective,
+            known[objective.measure],
+            rules.terms.policy,
+            # Whether requests are slow in bursts is not known before there are any.
+            thresholds(objective, len(objectives), independent=False),
+            stable_serves=stable_serves,
+        )
+        for objective in objectives
+    )
+    return combine(findings) if findings else Outcome.PASS
+
+
+def _drawn(traffic: Traffic, weight: int, seconds: float, random: Random) -> Classes:
+    """Requests come independently of each other, and so do bad ones among them."""
+    mean = traffic.per_second * weight / ALL * seconds
+    slow, failed = mean * traffic.slow, mean * traffic.failed
+    return Classes(
+        good=_poisson(mean - slow - failed, random),
+        slow=_poisson(slow, random),
+        failed=_poisson(failed, random),
+    )
+
+
+def _poisson(mean: float, random: Random) -> int:
+    if mean > _MOST_COUNTED:
+        return max(0, round(random.gauss(mean, sqrt(mean))))
+    count, left = 0, mean - random.expovariate(1.0)
+    while left > 0:
+        count, left = count + 1, left - random.expovariate(1.0)
+    return count
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.timedelta.total_seconds()
+
+
+def _quantile(values: Sequence[float], quantile: float) -> float | None:
+    ordered = sorted(values)
+    return ordered[max(0, ceil(quantile * len(ordered)) - 1)] if ordered else None
