@@ -189,6 +189,47 @@ def test_nothing_outdated_is_nothing_to_do(churn: Api, run: Run) -> None:
     assert annotations(churn) == {}
 
 
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """For files; kubectl is in it, and on PATH."""
+    (tmp_path / "kubectl").symlink_to(binaries.program("kubectl"))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path
+
+
+def test_a_plan_says_what_kubectl_would_apply_and_does_nothing(churn: Api, run: Run, folder: Path) -> None:
+    edited, new = written(service()), written(service())
+    edited["spec"] = {**edited["spec"], "scaling": {"min": 7}}
+    new["metadata"] = {**new["metadata"], "name": "other"}
+    file = folder / "services.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [edited, new]}))
+    code, out, err = run("plan", "-f", str(file), "--requests-per-second", "20")
+    assert (code, err) == (0, "")
+    first, second = out.split("\n\nrisk/other ")
+    assert first.startswith("risk/churn would be changed\n")
+    assert " -> 7" in next(line for line in first.splitlines() if "spec.scaling.min: " in line)
+    assert second.startswith("would be created\n")
+    assert run("status", "other")[0] == 1, "nothing was stored"
+    assert annotations(churn) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "kind not set"),
+        ('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}', "holds no InferenceService"),
+    ],
+)
+def test_a_file_that_cannot_be_planned_is_told(
+    churn: Api, run: Run, folder: Path, text: str, message: str
+) -> None:
+    file = folder / "file.json"
+    file.write_text(text)
+    code, out, err = run("plan", "-f", str(file))
+    assert (code, out) == (1, "")
+    assert message in err
+
+
 def test_an_empty_namespace_is_told(churn: Api, run: Run) -> None:
     assert run("status", namespace="default") == (0, "no inference services in namespace default\n", "")
 
