@@ -21,7 +21,7 @@ from tailbound.autoscale.model import (
 )
 from tailbound.autoscale.moves import Patience, grown, shrunk
 from tailbound.autoscale.need import Sizing
-from tailbound.autoscale.panic import DRAIN, backlog, overloaded, panic_until
+from tailbound.autoscale.panic import DRAIN, backlog, caution_after, overloaded, panic_until
 from tailbound.autoscale.state import State, taught
 
 STALE: Final = 45.0
@@ -52,7 +52,11 @@ def decide(
     """One tick's decision about one revision. Called once every `TICK` seconds."""
     seen, stale = fresh(observation, now)
     state = taught(state, seen, objective, now)
-    state = replace(state, panic_until=panic_until(state.panic_until, seen, objective, now))
+    state = replace(
+        state,
+        panic_until=panic_until(state.panic_until, seen, objective, now),
+        caution=caution_after(state.caution, seen, objective),
+    )
     state = _quieter(state, seen, objective)
     sizing = _sizing(state, objective)
     if sizing is not None:
@@ -136,7 +140,7 @@ def _demand(state: State, seen: Observation, sizing: Sizing | None) -> Demand:
         backlogged = 0 if sizing is None else sizing.needed(backlog(seen, sizing.objective) / DRAIN)
         at_once = seen.replicas.requested + backlogged if backlogged else 0
         return Demand(present, Unknown("arrivals or capacity are unknown"), 0, at_once, at_once)
-    expected = max(state.forecasts.expected, present.value)
+    expected = max(state.forecasts.expected * (1 + state.caution), present.value)
     needed = sizing.needed(expected)
     at_once = needed
     if state.panic_until is not None:

@@ -8,13 +8,12 @@ the last forecasts were short of is the spare.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
-from math import pow as power
 from statistics import NormalDist
 from typing import Final
 
 from tailbound.autoscale.model import TICK
 
-QUANTILE: Final = 0.8
+QUANTILE: Final = 0.75
 """Of the errors, that the spare covers. Shorter bursts than a batch wait in the queue without being late."""
 REMEMBERED: Final = 120
 """Errors kept: those of twenty minutes."""
@@ -36,10 +35,10 @@ _HIGHEST_RISE: Final = 2.0
 _LEAST_RATE: Final = 0.1
 """Requests per second below which no ratio is taken."""
 _LEAST_SPARE: Final = 0.05
-"""At a horizon of `_USUAL_HORIZON` seconds. A service that has been calm so far has no errors that would
-tell of a surge, and the longer a replica takes to come, the more late requests a surge costs."""
-_SPARE_GROWTH: Final = 2.75
-"""Power of the horizon that the least spare grows with. Simulated: surges are held at 85 s and at 205 s."""
+"""At a horizon of up to `_USUAL_HORIZON` seconds. A service that has been calm so far has no errors that
+would tell of a surge, and the longer a replica takes to come, the more late requests a surge costs."""
+_SPARE_GROWTH: Final = 0.0045
+"""More least spare for each second of a longer horizon. Holds simulated surges at a cold start of 180 s."""
 _USUAL_HORIZON: Final = 85.0
 _PRIOR: Final = tuple(0.12 * NormalDist().inv_cdf((step + 0.5) / 24) for step in range(24))
 """Logarithms of the errors supposed before any was seen; real ones replace them one by one."""
@@ -183,7 +182,7 @@ def _features(rates: Vector) -> tuple[Vector, float]:
 
 
 def _least_spare(horizon: float) -> float:
-    return min(_FARTHEST, _LEAST_SPARE * power(horizon / _USUAL_HORIZON, _SPARE_GROWTH))
+    return min(_FARTHEST, _LEAST_SPARE + _SPARE_GROWTH * max(0.0, horizon - _USUAL_HORIZON))
 
 
 def _rise(rates: Vector, horizon: float) -> float:

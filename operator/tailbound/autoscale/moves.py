@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-HOLD: Final = 2
+HOLD: Final = 4
 """Ticks of which the highest need counts before anything is given up."""
-PAUSE: Final = 2
+PAUSE: Final = 3
 """Ticks between two steps down."""
 _SHARE: Final = 5
 """One replica of so many is given up in a step, at least one."""

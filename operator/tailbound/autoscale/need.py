@@ -8,7 +8,7 @@ from tailbound.autoscale.curve import Curve
 from tailbound.autoscale.latency import floor, p99
 from tailbound.autoscale.model import Objective
 
-USAGE: Final = 0.9
+USAGE: Final = 0.92
 """Hard cap of the share of capacity that is planned with. Without it feedback can learn a capacity that no
 replica has, from latencies that stay flat until the knee."""
 _MARGIN: Final = 0.8

@@ -10,6 +10,12 @@ DRAIN: Final = 60.0
 """Seconds in which a backlog is to be worked off."""
 
 
+MOST_CAUTION: Final = 0.2
+_CAUTION_STEP: Final = 0.02
+_CAUTION_LEFT: Final = 0.995
+_NO_CAUTION: Final = 0.001
+
+
 def backlog(seen: Observation, objective: Objective) -> float:
     """Requests that are in no replica's batch yet; 0 where the requests in flight are unknown."""
     if not isinstance(seen.in_flight, Known):
@@ -21,6 +27,16 @@ def overloaded(seen: Observation, objective: Objective) -> bool:
     """Whether requests are late now, or will be: more wait than a batch for every replica."""
     late = isinstance(seen.p99, Known) and seen.p99.value > objective.p99
     return late or backlog(seen, objective) > max(1, seen.replicas.ready) * objective.max_batch
+
+
+def caution_after(before: float, seen: Observation, objective: Objective) -> float:
+    """Share of the forecast to add after requests were late: grows while they are, and fades in half an hour.
+
+    How much spare traffic needs that is burstier than any forecast tells is known from what came late.
+    """
+    if overloaded(seen, objective):
+        return min(MOST_CAUTION, before + _CAUTION_STEP)
+    return before * _CAUTION_LEFT if before > _NO_CAUTION else 0.0
 
 
 def panic_until(before: float | None, seen: Observation, objective: Objective, now: float) -> float | None:

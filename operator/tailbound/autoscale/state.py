@@ -24,6 +24,8 @@ class State:
     fit: Fit = field(default_factory=Fit)
     forecasts: Forecasts = field(default_factory=Forecasts)
     panic_until: float | None = None
+    caution: float = 0.0
+    """Share of the forecast that is added since requests were late."""
     patience: Patience = field(default_factory=Patience)
     quiet: int = 0
     """Ticks for which nothing has moved, up to `feedback.QUIET`."""

@@ -1,5 +1,6 @@
 """The parts of a decision, each by itself."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -9,12 +10,24 @@ from tailbound.autoscale.curve import Curve, Fit, learn, seeded
 from tailbound.autoscale.feedback import LOWEST, corrected
 from tailbound.autoscale.forecast import Forecasts, Regression, dispersion, observed, quantile
 from tailbound.autoscale.latency import p99, waiting_chance
-from tailbound.autoscale.model import BatchSums, GatewayLatency, Limits, Objective
+from tailbound.autoscale.model import (
+    Arrivals,
+    BatchSums,
+    GatewayLatency,
+    Known,
+    Limits,
+    Objective,
+    Observation,
+    Replicas,
+    Unknown,
+)
 from tailbound.autoscale.moves import HOLD, PAUSE, Patience, grown, shrunk
 from tailbound.autoscale.need import USAGE, Sizing
+from tailbound.autoscale.panic import MOST_CAUTION, caution_after
 
 CURVE = Curve(0.2, 0.05)
 OBJECTIVE = Objective(2.0, 16, 0.05)
+NOT_READ = Unknown("not read")
 
 
 def sums(sizes: list[int], curve: Curve) -> BatchSums:
@@ -157,6 +170,24 @@ def test_weights_stay_bounded_without_excitation() -> None:
 )
 def test_dispersion_is_that_of_the_counts(rates: list[float], spread: float) -> None:
     assert dispersion(rates) == pytest.approx(spread)
+
+
+def test_late_requests_make_cautious_and_that_fades() -> None:
+    calm = Observation(
+        Arrivals(NOT_READ, NOT_READ, NOT_READ, NOT_READ),
+        Known(0.5, 0.0),
+        Known(0.0, 0.0),
+        NOT_READ,
+        Replicas(1, 1, 0),
+        NOT_READ,
+    )
+    late, caution = replace(calm, p99=Known(3.0, 0.0)), 0.0
+    for _ in range(100):
+        caution = caution_after(caution, late, OBJECTIVE)
+    assert caution == MOST_CAUTION
+    for _ in range(2000):
+        caution = caution_after(caution, calm, OBJECTIVE)
+    assert caution == 0
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0)])
