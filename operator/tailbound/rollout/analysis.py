@@ -84,7 +84,7 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
     if answers.unread:
         record = Frozen(answers.unread)
     elif before is None:
-        first = baseline(answers.by_pod)
+        first = baseline(answers.by_pod, answers.existing)
         record = first if isinstance(first, Frozen) else Record(_of_both(first, pair), {}, {})
     else:
         new = poll(before.readings, answers.by_pod, answers.existing, pair.candidate, pair.stable)
@@ -97,14 +97,11 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
 def _of_both(readings: Readings, pair: Pair) -> Readings:
     """Without the counters of other revisions: a status is no archive."""
     names = {pair.candidate, pair.stable}
-    return Readings(
-        {
-            pod: replace(
-                reading, classes={name: held for name, held in reading.classes.items() if name in names}
-            )
-            for pod, reading in readings.by_pod.items()
-        }
-    )
+    by_pod = {
+        pod: replace(reading, classes={name: held for name, held in reading.classes.items() if name in names})
+        for pod, reading in readings.by_pod.items()
+    }
+    return replace(readings, by_pod=by_pod)
 
 
 def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:

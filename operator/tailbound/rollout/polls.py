@@ -34,6 +34,8 @@ class Readings:
     """
 
     by_pod: Mapping[str, Reading]
+    unasked: tuple[str, ...] = ()
+    """UIDs of pods that were there when the counting began and were not asked, and have not been since."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,16 @@ class Counted:
     readings: Readings
 
 
-def baseline(answers: Mapping[str, Reading | Unknown]) -> Readings | Frozen:
+def baseline(answers: Mapping[str, Reading | Unknown], existing: Set[str]) -> Readings | Frozen:
     """Where a rollout's counting starts: nothing that was counted before it is judged.
 
     Otherwise the whole history of stable, and of a revision that served once before, would be this rollout's.
+    A pod that was not Ready for a moment has such a history too: its own first answer is where it starts.
     """
     unread = _unread(answers)
     if unread is not None:
         return unread
-    return Readings(_known(answers))
+    return Readings(_known(answers), tuple(sorted(existing - answers.keys())))
 
 
 def poll(
@@ -77,7 +80,7 @@ def poll(
     `answers` has every gateway that must be read, by the UID of its pod; `existing` are the UIDs of all
     gateway pods that there are, read or not. What a vanished pod had counted since the last complete poll is
     lost, and nothing else is. A pod that is there but was not asked keeps its reading, so that its return
-    counts nothing twice.
+    counts nothing twice. A pod that has come since the counting began counts from zero.
     """
     unread = _unread(answers)
     if unread is not None:
@@ -85,13 +88,14 @@ def poll(
     known = _known(answers)
     arms = Arms(Classes(), Classes())
     for pod, reading in sorted(known.items()):
-        last = before.by_pod.get(pod)
+        last = reading if pod in before.unasked else before.by_pod.get(pod)
         of_canary, of_stable = increment(last, reading, canary), increment(last, reading, stable)
         if isinstance(of_canary, Unknown) or isinstance(of_stable, Unknown):
             return Frozen(f"a counter of gateway pod {pod} went down though its process did not restart")
         arms = Arms(arms.canary + of_canary, arms.stable + of_stable)
     remembered = {pod: reading for pod, reading in before.by_pod.items() if pod in existing}
-    return Counted(arms, Readings(remembered | known))
+    unasked = tuple(pod for pod in before.unasked if pod in existing and pod not in known)
+    return Counted(arms, Readings(remembered | known, unasked))
 
 
 def _unread(answers: Mapping[str, Reading | Unknown]) -> Frozen | None:

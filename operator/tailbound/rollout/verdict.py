@@ -104,23 +104,39 @@ class Evidence:
     """Requests of the canary that were spent on its warm-up."""
     canary: Tally = Tally()  # noqa: RUF009 - frozen
     step_starts: tuple[Tally, ...] = (Tally(),)
-    """The canary's cumulative counts at which each step began."""
+    """The canary's cumulative counts from which on each step is judged."""
     relative: Relative = Relative(RELATIVE_RATIO)  # noqa: RUF009 - frozen
     improves: Relative = Relative(1.0)  # noqa: RUF009 - frozen
     """The relative test with the arms exchanged: evidence that stable is the worse one."""
 
     def after(self, canary: Tally, stable: Tally, *, warmup: int = 0) -> "Evidence":
-        """The evidence after one more poll.
-
-        Polls count for nothing until the canary has served `warmup` requests.
-        """
-        if self.warmed < warmup:
-            return replace(self, warmed=self.warmed + canary.judged)
+        """The evidence after one more poll; the canary's first `warmup` requests are not judged."""
+        left = warmup - self.warmed
+        if left > 0:
+            return self._warmed_by(canary, stable, left)
         return replace(
             self,
             canary=self.canary + canary,
             relative=self.relative.after(canary, stable),
             improves=self.improves.after(stable, canary),
+        )
+
+    def _warmed_by(self, canary: Tally, stable: Tally, left: float) -> "Evidence":
+        """The evidence after a poll with requests of the warm-up, of which `left` are still to come.
+
+        A poll does not tell the order of its requests. So as many bad ones as can have been the warm-up's are
+        taken for such where the others speak against the canary, and nothing of the poll speaks for it.
+        """
+        if canary.judged <= left:
+            return replace(self, warmed=self.warmed + canary.judged)
+        rest = Tally(canary.judged - left, max(0.0, canary.bad - left))
+        after = self.canary + rest
+        return replace(
+            self,
+            warmed=self.warmed + left,
+            canary=after,
+            step_starts=(*self.step_starts[:-1], after),
+            relative=self.relative.after(rest, stable),
         )
 
     def deflated(self, factor: float) -> "Evidence":

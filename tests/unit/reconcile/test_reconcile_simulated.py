@@ -214,11 +214,11 @@ class Rollovers(RuleBasedStateMachine):
             return
         assert name == name_wanted(simulator)
         assert simulator.condition("Ready") == (("False", "Stopped") if stopped else ("True", "Serving"))
+        assert simulator.condition("Reconciling") == ("False", "Reconciled")
+        assert simulator.condition("Stalled") == ("False", "NotStalled")
         if not stopped:
             assert simulator.condition("Promoted")[0] == "True"
             assert simulator.marked("stable") == {name}
-            assert simulator.condition("Reconciling") == ("False", "Reconciled")
-            assert simulator.condition("Stalled") == ("False", "NotStalled")
 
 
 def name_wanted(simulator: Simulator) -> str:

@@ -102,7 +102,7 @@ def test_pod_that_was_not_asked_for_a_while_counts_nothing_twice() -> None:
 
 
 def test_baseline_counts_nothing_of_what_was_before() -> None:
-    start = baseline({"a": BEFORE})
+    start = baseline({"a": BEFORE}, {"a"})
     assert start == Readings({"a": BEFORE})
     assert isinstance(start, Readings)
     found = poll(start, {"a": BEFORE}, {"a"}, "canary", "stable")
@@ -110,9 +110,25 @@ def test_baseline_counts_nothing_of_what_was_before() -> None:
     assert found.arms == Arms(Classes(), Classes())
 
 
+def test_pod_that_was_not_ready_at_the_baseline_starts_from_its_own_first_answer() -> None:
+    start = baseline({"a": BEFORE}, {"a", "b", "c"})
+    assert isinstance(start, Readings)
+    # It is still not asked, then it is, with all that it had counted before; c has gone; d is new.
+    unasked = poll(start, {"a": BEFORE}, {"a", "b"}, "canary", "stable")
+    assert isinstance(unasked, Counted)
+    answers: dict[str, Reading | Unknown] = {"a": BEFORE, "b": BEFORE, "d": reading(canary=Classes(4))}
+    back = poll(unasked.readings, answers, set(answers), "canary", "stable")
+    assert isinstance(back, Counted)
+    assert back.arms == Arms(Classes(4), Classes())
+    later = replace(BEFORE, classes={"canary": Classes(11, 3), "stable": Classes(95)})
+    found = poll(back.readings, answers | {"b": later}, set(answers), "canary", "stable")
+    assert isinstance(found, Counted)
+    assert found.arms == Arms(Classes(1), Classes(5))
+
+
 @pytest.mark.parametrize("answers", [{}, {"a": BEFORE, "b": UNREAD}])
 def test_baseline_waits_until_every_gateway_is_read(answers: dict[str, Reading | Unknown]) -> None:
-    assert isinstance(baseline(answers), Frozen)
+    assert isinstance(baseline(answers, set(answers)), Frozen)
 
 
 @dataclass

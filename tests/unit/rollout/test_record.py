@@ -12,7 +12,9 @@ from tailbound.rollout.polls import Readings
 from tailbound.rollout.record import Memory, Record, memory_of, to_document
 from tailbound.rollout.verdict import Evidence, Measure
 
-READINGS = Readings({"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})})
+READINGS = Readings(
+    {"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})}, unasked=("other",)
+)
 RECORD = Record(
     READINGS,
     {Measure.LATENCY: Evidence().after(Tally(10, 1), Tally(90, 2)).next_step()},

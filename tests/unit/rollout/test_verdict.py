@@ -159,12 +159,34 @@ def test_poll_in_which_one_arm_served_nothing_compares_nothing(canary: Tally, st
 
 
 def test_warmup_is_counted_but_not_judged() -> None:
-    cold = (
-        Evidence().after(Tally(30, 9), Tally(300, 3), warmup=50).after(Tally(30, 3), Tally(300, 3), warmup=50)
-    )
-    assert cold == Evidence(warmed=60)
-    warm = cold.after(Tally(10, 1), Tally(90, 1), warmup=50)
+    stable = Tally(300, 3)
+    cold = Evidence().after(Tally(30, 9), stable, warmup=50).after(Tally(20, 3), stable, warmup=50)
+    assert cold == Evidence(warmed=50)
+    warm = cold.after(Tally(10, 1), stable, warmup=50)
     assert warm.canary == Tally(10, 1)
+
+
+@pytest.mark.parametrize(
+    ("poll", "judged"),
+    [
+        pytest.param(Tally(60, 0), Tally(50, 0), id="nothing bad"),
+        pytest.param(Tally(60, 8), Tally(50, 0), id="no more bad ones than the warm-up may have had"),
+        pytest.param(Tally(60, 30), Tally(50, 20), id="more bad ones than that"),
+    ],
+)
+def test_poll_in_which_the_warmup_ends_speaks_against_the_canary_and_never_for_it(
+    poll: Tally, judged: Tally
+) -> None:
+    stable = Tally(300, 3)
+    found = Evidence().after(poll, stable, warmup=10)
+    assert found == Evidence(
+        warmed=10,
+        canary=judged,
+        step_starts=(judged,),
+        relative=Relative(1.5).after(judged, stable),
+    )
+    later = found.after(Tally(40, 0), stable, warmup=10)
+    assert later.canary - later.step_starts[-1] == Tally(40, 0)
 
 
 def test_bursts_divide_the_counts_of_both_arms() -> None:
