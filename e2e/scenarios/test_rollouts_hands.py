@@ -1,10 +1,12 @@
 """People, pipelines and their manifests act on a rollout."""
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 
 from e2e.scenarios.library.api import Object
 from e2e.scenarios.library.rollouts import ERRORS, PREFIX, Rollout, canary, quick
-from e2e.scenarios.library.scene import Scene
+from e2e.scenarios.library.scene import REVISION_LABEL, Scene, restarts
 from e2e.scenarios.library.waiting import Unmet, stays
 
 ENOUGH_FOR_A_VERDICT_SECONDS = 15
@@ -43,6 +45,37 @@ def test_pause_keeps_the_weight_and_its_end_goes_on(scene: Scene) -> None:
 def _paused(rollout: Rollout) -> bool | Unmet:
     status = rollout.status()
     return status["state"] == "Paused" or Unmet(str(status))
+
+
+def test_scale_change_in_the_middle_reaches_both_revisions_and_restarts_nothing(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "growing", canary(50), scaling={"min": 1})
+    stable = rollout.stable()
+    with rollout.load() as load:
+        revision = rollout.introduce("second")
+        rollout.analysed(revision)
+        rollout.hand("pause", revision)
+        rollout.reaches("Paused", "Paused", revision=revision, weight=50)
+        began, running = rollout.status()["startedAt"], restarts(scene.pods("growing"))
+        rollout.spec["scaling"] = {"min": 3}
+        rollout.change("second")
+        scene.wait("pods for the new scale", lambda: _ready_pods(rollout, {stable: 3, revision: 2}), 90)
+        assert rollout.status()["startedAt"] == began
+        assert running.items() <= restarts(scene.pods("growing")).items()
+        rollout.hand("pause", None)
+        rollout.promoted(revision)
+        scene.wait("the pods of one revision", lambda: _ready_pods(rollout, {revision: 3}), 90)
+    load.assert_flawless(at_least=50)
+
+
+def _ready_pods(rollout: Rollout, wanted: Mapping[str, int]) -> bool | Unmet:
+    """Whether every pod there is is ready, and they are so many of each revision."""
+    pods = rollout.scene.pods(rollout.name)
+    ready = Counter(
+        pod["metadata"]["labels"][REVISION_LABEL]
+        for pod in pods
+        if all(state["ready"] for state in pod["status"].get("containerStatuses") or [{"ready": False}])
+    )
+    return True if ready == wanted and ready.total() == len(pods) else Unmet(f"{dict(ready)} of {len(pods)}")
 
 
 def test_verdict_acts_during_a_manual_wait(scene: Scene) -> None:
