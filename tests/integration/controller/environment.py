@@ -18,16 +18,18 @@ from tailbound.api.names import (
     SERVICE_LABEL,
 )
 from tailbound.controller.lease import LeaseTimes
-from tailbound.controller.operator import Operator, Seams
+from tailbound.controller.operator import LEASE_NAME, Operator, Seams
 from tailbound.controller.settings import OperatorSettings
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
+from tailbound.kube.errors import Conflict
 from tailbound.kube.objects import key_of
 from tailbound.kube.protocol import Cluster, Object
 from tailbound.kube.resources import (
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     INFERENCE_SERVICES,
+    LEASES,
     PODS,
     Resource,
 )
@@ -38,6 +40,8 @@ from e2e.cluster import ControlPlane
 
 SHA256 = "a" * 64
 NAMESPACES = Resource("v1", "Namespace", "namespaces", namespaced=False)
+# Ends what hangs; nothing takes nearly as long, not even on a machine that runs other things besides.
+LONGEST_SECONDS = 90.0
 # Short, and yet long enough for a machine that runs other things besides.
 FAST_LEASE = LeaseTimes(duration=6.0, renew_deadline=4.0, retry=0.5)
 
@@ -222,12 +226,15 @@ class Environment:
             yield chosen
         finally:
             stop.set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LONGEST_SECONDS):
                 await task
 
     @asynccontextmanager
     async def killed(self, operator: Operator) -> AsyncIterator[Operator]:
-        """Run an operator and end it without any goodbye: its Lease stays held."""
+        """Run an operator and end it without any goodbye.
+
+        Only its Lease is taken away, so that the next operator need not wait until it has run out.
+        """
         task = asyncio.create_task(operator.run(asyncio.Event()))
         try:
             yield operator
@@ -235,25 +242,54 @@ class Environment:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+            if (lease := await self.cluster.get(LEASES, self.system, LEASE_NAME)) is not None:
+                meta = lease["metadata"]
+                await self.cluster.delete(
+                    LEASES, self.system, LEASE_NAME, meta["uid"], meta["resourceVersion"]
+                )
 
     async def create(self, name: str, **spec: Any) -> Object:
         return await self.cluster.insert(INFERENCE_SERVICES, service_body(self.namespace, name, **spec))
 
     async def edit(self, name: str, **spec: Any) -> Object:
         """Change fields of a stored spec, as a user would."""
-        stored = await self.service(name)
-        return await self.cluster.replace(INFERENCE_SERVICES, {**stored, "spec": {**stored["spec"], **spec}})
+        return await self.replace(
+            INFERENCE_SERVICES, name, lambda stored: {**stored, "spec": {**stored["spec"], **spec}}
+        )
+
+    async def replace(self, resource: Resource, name: str, change: Callable[[Object], Object]) -> Object:
+        """Change an object of the services' namespace, again if somebody else writes in between."""
+        while True:
+            stored = await self.need(resource, name)
+            with suppress(Conflict):
+                return await self.cluster.replace(resource, change(stored))
+
+    async def remove(self, resource: Resource, name: str) -> None:
+        """Delete an object of the services' namespace, again if somebody else writes in between."""
+        while True:
+            meta = (await self.need(resource, name))["metadata"]
+            with suppress(Conflict):
+                await self.cluster.delete(
+                    resource, self.namespace, name, meta["uid"], meta["resourceVersion"]
+                )
+                return
 
     async def service(self, name: str) -> Object:
-        found = await self.cluster.get(INFERENCE_SERVICES, self.namespace, name)
-        assert found is not None, f"InferenceService {name} is gone"
+        return await self.need(INFERENCE_SERVICES, name)
+
+    async def need(self, resource: Resource, name: str) -> Object:
+        """An object of the services' namespace; AssertionError if it does not exist."""
+        found = await self.cluster.get(resource, self.namespace, name)
+        assert found is not None, f"{resource.kind} {name} is gone"
         return found
 
     async def children(self, resource: Resource, name: str) -> tuple[Object, ...]:
         listing = await self.cluster.list(resource, self.namespace, f"{SERVICE_LABEL}={name}")
         return listing.items
 
-    async def until(self, what: str, holds: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
+    async def until(
+        self, what: str, holds: Callable[[], Awaitable[Any]], seconds: float = LONGEST_SECONDS
+    ) -> Any:
         """Await a state. Fails with its name."""
         last: Any = None
         try:
@@ -265,7 +301,11 @@ class Environment:
         return last
 
     async def until_service(
-        self, name: str, holds: Callable[[Object], Any], what: str = "the state", seconds: float = 60.0
+        self,
+        name: str,
+        holds: Callable[[Object], Any],
+        what: str = "the state",
+        seconds: float = LONGEST_SECONDS,
     ) -> Object:
         """Await a state of one service."""
         seen: list[Object] = []

@@ -67,7 +67,7 @@ async def test_edit_rolls_over_and_the_old_revision_goes_after_the_acknowledgeme
     environment: Environment,
 ) -> None:
     async with environment.running(), kubelet(environment):
-        await environment.create("churn")
+        await environment.create("churn", rollout={"scaleDownDelay": "1s"})
         old = backends(await environment.until_service("churn", is_ready, "Ready"))
         for gateway in environment.gateways:
             gateway.acknowledges = False
@@ -101,9 +101,7 @@ async def test_child_deleted_by_hand_comes_back(environment: Environment, resour
         await environment.until_service("churn", is_ready, "Ready")
         before = await uids(environment, "churn")
         victim = (await environment.children(resource, "churn"))[0]["metadata"]
-        await environment.cluster.delete(
-            resource, environment.namespace, victim["name"], victim["uid"], victim["resourceVersion"]
-        )
+        await environment.remove(resource, victim["name"])
 
         async def back() -> bool:
             now = await uids(environment, "churn")
@@ -118,10 +116,14 @@ async def test_child_whose_label_was_taken_off_gets_it_back(environment: Environ
     async with environment.running(), kubelet(environment):
         await environment.create("churn")
         await environment.until_service("churn", is_ready, "Ready")
-        deployment = (await environment.children(DEPLOYMENTS, "churn"))[0]
-        meta = deployment["metadata"]
-        labels = {key: value for key, value in meta["labels"].items() if key != SERVICE_LABEL}
-        await environment.cluster.replace(DEPLOYMENTS, {**deployment, "metadata": {**meta, "labels": labels}})
+        meta = (await environment.children(DEPLOYMENTS, "churn"))[0]["metadata"]
+
+        def without_label(deployment: Object) -> Object:
+            found = deployment["metadata"]
+            labels = {key: value for key, value in found["labels"].items() if key != SERVICE_LABEL}
+            return {**deployment, "metadata": {**found, "labels": labels}}
+
+        await environment.replace(DEPLOYMENTS, meta["name"], without_label)
 
         async def labelled() -> bool:
             children = await environment.children(DEPLOYMENTS, "churn")
@@ -186,11 +188,8 @@ async def test_foreign_service_of_the_same_name_is_untouched_and_named(
         now = await environment.cluster.get(SERVICES, environment.namespace, "churn")
         assert now == foreign
         # It heals by itself once the name is free.
-        meta = foreign["metadata"]
-        await environment.cluster.delete(
-            SERVICES, environment.namespace, "churn", meta["uid"], meta["resourceVersion"]
-        )
-        await environment.until_service("churn", is_ready, "Ready", 40)
+        await environment.remove(SERVICES, "churn")
+        await environment.until_service("churn", is_ready, "Ready")
 
 
 async def test_deleted_service_is_forgotten_and_its_neighbour_serves_on(environment: Environment) -> None:
@@ -199,10 +198,7 @@ async def test_deleted_service_is_forgotten_and_its_neighbour_serves_on(environm
             await environment.create(name)
         for name in ("churn", "fraud"):
             await environment.until_service(name, is_ready, "Ready")
-        meta = (await environment.service("churn"))["metadata"]
-        await environment.cluster.delete(
-            INFERENCE_SERVICES, environment.namespace, "churn", meta["uid"], meta["resourceVersion"]
-        )
+        await environment.remove(INFERENCE_SERVICES, "churn")
 
         async def forgotten() -> bool:
             return operator.stores.service((environment.namespace, "churn")) is None

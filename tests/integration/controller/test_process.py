@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from tailbound.kube.resources import DEPLOYMENTS, LEASES
 
-from tests.integration.controller.environment import Environment
+from tests.integration.controller.environment import LONGEST_SECONDS, Environment
 
 ROOT = Path(__file__).parents[3]
 # Two processes on one machine cannot have the same ports: only these are not the ones of a pod.
@@ -96,7 +96,7 @@ async def test_probes_metrics_work_and_a_clean_end_on_sigterm(environment: Envir
         assert "tailbound_operator_leader 1.0" in text
         assert 'tailbound_operator_writes_total{kind="Deployment",outcome="ok",verb="create"} 1.0' in text
         operator.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONGEST_SECONDS):
             _, log = await operator.communicate()
         assert operator.returncode == 0, log.decode()
     lease = await environment.cluster.get(LEASES, environment.system, "tailbound-operator")
@@ -115,7 +115,7 @@ async def test_wrong_settings_end_the_process_with_status_2_and_a_sentence(
     environment: Environment, change: dict[str, str], words: str
 ) -> None:
     async with process({**variables(environment), **change}, free_port(), free_port()) as operator:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONGEST_SECONDS):
             _, log = await operator.communicate()
         assert operator.returncode == 2
         assert words in log.decode()
@@ -125,7 +125,7 @@ async def test_wrong_settings_end_the_process_with_status_2_and_a_sentence(
 async def test_kubeconfig_that_is_not_there_ends_the_process_with_status_1(environment: Environment) -> None:
     values = {**variables(environment), "KUBECONFIG": "/nowhere/kubeconfig"}
     async with process(values, free_port(), free_port()) as operator:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONGEST_SECONDS):
             _, log = await operator.communicate()
         assert operator.returncode == 1
         assert "KUBECONFIG=/nowhere/kubeconfig" in log.decode()
