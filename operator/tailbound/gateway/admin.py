@@ -18,6 +18,10 @@ class EnvoyAway(Exception):  # noqa: N818 - what it means is the better name
     """Envoy does not answer: it has not started yet, or it is gone."""
 
 
+class EnvoySlow(EnvoyAway):
+    """Envoy is there, and has not answered in time: the node may be busy."""
+
+
 @dataclass(frozen=True)
 class ServerInfo:
     """Of one Envoy process."""
@@ -72,5 +76,7 @@ class EnvoyAdmin:
             async with self._session.request(method, f"http://envoy{path}", params=query) as response:
                 response.raise_for_status()
                 return await response.text()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except TimeoutError as error:
+            raise EnvoySlow(f"{method} {path}: {error or type(error).__name__}") from error
+        except (aiohttp.ClientError, OSError) as error:
             raise EnvoyAway(f"{method} {path}: {error or type(error).__name__}") from error

@@ -1,6 +1,7 @@
 """Starts, stops and outages of the parts of a gateway pod."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tailbound.gateway import controller
+from tailbound.gateway import admin, controller
 from tailbound.gateway.drain import DrainTimes, drain
 
 from tests.integration.gateway.gateway_lab import (
@@ -197,6 +198,35 @@ async def test_a_drain_waits_for_long_requests_up_to_its_bound(gateway: Gateway,
     outcome = await drain(gateway.run, DrainTimes(propagation=0.0, idle=0.1, longest=20.0, poll=0.05))
     assert outcome.startswith("drained after")
     assert (await slow)[0] == 200
+
+
+async def test_a_drain_goes_on_while_the_cluster_still_sends_connections(
+    gateway: Gateway, pods: Pods
+) -> None:
+    await pods.http("r1", "127.0.0.2", HTTP)
+    gateway.cluster.put(*serving("r1", "127.0.0.2"))
+    await gateway.until_applied("risk/churn", 1)
+    times = DrainTimes(propagation=0.2, quiet=5.0, idle=60.0, longest=90.0, poll=0.05)
+    leaving = asyncio.create_task(drain(gateway.run, times))
+    for _ in range(8):
+        assert (await gateway.call("churn.risk", "/?sleep=0.1"))[0] == 200
+        await asyncio.sleep(0.1)
+        assert not leaving.done()
+    assert (await leaving).startswith("drained after")
+
+
+async def test_a_drain_does_not_take_a_busy_envoy_for_one_that_is_gone(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "TIMEOUT", aiohttp.ClientTimeout(total=0.2))
+    await gateway.until_ready()
+    assert gateway.envoy is not None
+    gateway.envoy.send_signal(signal.SIGSTOP)
+    leaving = asyncio.create_task(drain(gateway.run, DrainTimes(propagation=0.0, quiet=0.0, poll=0.05)))
+    await asyncio.sleep(1)
+    assert not leaving.done()
+    gateway.envoy.send_signal(signal.SIGCONT)
+    assert (await leaving).startswith("drained after")
 
 
 async def test_a_drain_without_envoy_ends_at_once(tmp_path: Path) -> None:
