@@ -90,9 +90,9 @@ async def test_leader_cut_off_from_its_lease_is_silent_before_the_other_one_writ
         await environment.until("a Deployment", lambda: has_deployment(environment, "churn-0"))
         # Only the Lease is out of reach: the leader could go on writing everything else, were it not fenced.
         first_lines[1].cut = True
-        for number in range(1, 200):
+        for number in range(1, 1000):
             await environment.create(f"churn-{number}")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
             if second_lines[0].written:
                 break
         await environment.until_leading(second)
