@@ -68,6 +68,7 @@ class Reason(StrEnum):
     # Why a revision was rejected: one of these, or what kept its pods from getting ready (CrashLoop …).
     SLOW = "Slow"  # proven to breach the latency target
     FAILING = "Failing"  # proven to breach the error rate
+    METRIC_BREACHED = "MetricBreached"  # proven to breach a bound of analysis.metrics
     DEADLINE_EXCEEDED = "DeadlineExceeded"  # no further pod got ready within spec.rollout.progressDeadline
     LOST = "Lost"  # promoted, and then none of its endpoints was ready any more
     ABORTED_BY_HAND = "AbortedByHand"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AwareDatetime, Field, StrictBool, StrictInt, StringConstraints
 
+from tailbound.api.analysis_metric import AnalysisMetric
 from tailbound.api.quantities import (
     DURATION_PATTERN,
     Duration,
@@ -106,6 +107,10 @@ class Analysis(Model):
         Duration, duration_between("10s", "1h", "after which missing counters are told")
     ] = Duration(60_000)
     """After so long without counters of every gateway the rollout says so. It is not judged meanwhile."""
+
+    metrics: Annotated[tuple[AnalysisMetric, ...], Field(max_length=8), list_map("name")] = ()
+    """Further metrics, from the installation's Prometheus. A revision that breaches one is rejected, and it
+    passes only with all of them."""
 
 
 class RolloutSpec(Model):
@@ -244,6 +249,31 @@ class Finding(Model):
     """It passes only because it is proven better than a stable revision that breaches the SLA."""
 
 
+class MetricFinding(Model):
+    """One metric of analysis.metrics, with the numbers behind the verdict on it."""
+
+    name: Annotated[str, StringConstraints(max_length=32)]
+    """As in the spec."""
+
+    outcome: Annotated[str, StringConstraints(max_length=32)]
+    """RollBack, Pass or Wait."""
+
+    samples: float
+    """Events, or values, that were judged."""
+
+    mean: float
+    """Fraction of bad events, or the mean of the values; the bound while there are none."""
+
+    bound: float
+    """As in the spec."""
+
+    against: Evidence
+    """That the revision breaches the bound."""
+
+    passing: Evidence
+    """That it keeps it; this step alone."""
+
+
 class RolloutStatus(Model):
     """The last rollout: under way, or how it ended."""
 
@@ -282,6 +312,9 @@ class RolloutStatus(Model):
 
     findings: Annotated[tuple[Finding, ...], Field(max_length=8), list_map("measure")] = ()
     """The verdict on each objective at the last complete poll."""
+
+    metrics: Annotated[tuple[MetricFinding, ...], Field(max_length=8), list_map("name")] = ()
+    """The verdict on each of analysis.metrics."""
 
     evidence: Annotated[dict[str, Any] | None, FREE_FORM] = None
     """Counters, and all that was computed from them; read by the operator alone."""

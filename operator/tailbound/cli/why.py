@@ -3,7 +3,7 @@
 from math import exp
 from typing import Final
 
-from tailbound.api.rollout import Evidence, Finding, RolloutState, RolloutStatus
+from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
 from tailbound.cli.subject import Subject
 
 _BAD: Final = {"latency": "slower than the P99 target", "errors": "failures"}
@@ -29,7 +29,13 @@ def why(subject: Subject) -> str:
     rollout = subject.rollout
     if rollout is None:
         return f"{subject.title} has not had a rollout yet."
-    return "\n".join([_decision(subject, rollout), *(_finding(each) for each in rollout.findings)])
+    return "\n".join(
+        [
+            _decision(subject, rollout),
+            *(_finding(each) for each in rollout.findings),
+            *(_metric(each) for each in rollout.metrics),
+        ]
+    )
 
 
 def _decision(subject: Subject, rollout: RolloutStatus) -> str:
@@ -62,6 +68,17 @@ def _finding(finding: Finding) -> str:
         f"  {_proof('worse than the stable revision', finding.relative)}",
         f"  {_proof('good enough in this step', finding.passing)}",
         f"  {finding.outcome}: {_outcome(finding)}.",
+    ]
+    return "\n".join(lines)
+
+
+def _metric(finding: MetricFinding) -> str:
+    lines = [
+        f"{finding.name}: {finding.mean:.4g} over {finding.samples:.6g} samples; the bound is "
+        f"{finding.bound:g}.",
+        f"  {_proof('beyond the bound', finding.against)}",
+        f"  {_proof('good enough in this step', finding.passing)}",
+        f"  {finding.outcome}: {_OUTCOMES.get(finding.outcome, 'see the rollout')}.",
     ]
     return "\n".join(lines)
 

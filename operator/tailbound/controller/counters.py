@@ -5,7 +5,7 @@ From the pods themselves, or from what Prometheus scraped of them: as each servi
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tailbound.api.traffic import Observed, RequestClasses
@@ -50,7 +50,8 @@ class Counters:
     through_prometheus: Callable[[Key], bool]
     """Whether a service's counters are to be taken from Prometheus."""
     prometheus: Prometheus | None
-    judged: set[Key] = field(default_factory=set)
+    judged: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    """By service, what is to be asked of Prometheus besides."""
     _rounds: dict[Key, Answers] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -58,15 +59,15 @@ class Counters:
         """The newest round for one service; None before the first."""
         return self._rounds.get(key)
 
-    def expect(self, key: Key) -> None:
-        """Read this service's counters from now on, and until `release`."""
+    def expect(self, key: Key, queries: tuple[str, ...] = ()) -> None:
+        """Read this service's counters, and ask these queries, from now on and until `release`."""
         if key not in self.judged:
-            self.judged.add(key)
             self._wake.set()
+        self.judged[key] = queries
 
     def release(self, key: Key) -> None:
         """Its counters are not needed any more."""
-        self.judged.discard(key)
+        self.judged.pop(key, None)
         self._rounds.pop(key, None)
 
     async def run(self) -> None:
@@ -83,11 +84,15 @@ class Counters:
         keys = sorted(self.judged)
         scraped = tuple(key for key in keys if self.through_prometheus(key))
         asked = tuple(key for key in keys if key not in scraped)
-        for answers in await asyncio.gather(self._ask(asked), self._scraped(scraped)):
-            for key, answer in answers.items():
-                if key in self.judged:
-                    self._rounds[key] = answer
-                    self.changed(key)
+        queries = tuple(dict.fromkeys(query for key in keys for query in self.judged[key]))
+        by_pods, by_scrapes, answered = await asyncio.gather(
+            self._ask(asked), self._scraped(scraped), self._answered(queries)
+        )
+        for key, answers in (by_pods | by_scrapes).items():
+            if key in self.judged:
+                found = {query: answered[query] for query in self.judged[key] if query in answered}
+                self._rounds[key] = replace(answers, metrics=found)
+                self.changed(key)
 
     async def _ask(self, keys: tuple[Key, ...]) -> dict[Key, Answers]:
         """What the pods themselves say."""
@@ -116,6 +121,11 @@ class Counters:
             by_uid = {pods[name]: reading for name, reading in by_name.items()}
             answers[key] = self._answers(by_uid, scrapes.unread(by_name))
         return answers
+
+    async def _answered(self, queries: tuple[str, ...]) -> dict[str, tuple[Series, ...] | Unavailable]:
+        """What Prometheus answers to each query."""
+        answers = await asyncio.gather(*(self._query(query) for query in queries))
+        return dict(zip(queries, answers, strict=True))
 
     async def _query(self, expression: str) -> tuple[Series, ...] | Unavailable:
         if self.prometheus is None:

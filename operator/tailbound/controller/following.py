@@ -17,14 +17,14 @@ class Following:
 
     def follow(self, key: Key, plan: Plan) -> None:
         """Read what the plan asks for, and nothing else."""
-        for wanted, reader in (
-            (plan.watch_gateways, self.gateways),
-            (plan.poll_counters, self.counters),
-        ):
-            if wanted:
-                reader.expect(key)
-            else:
-                reader.release(key)
+        if plan.watch_gateways:
+            self.gateways.expect(key)
+        else:
+            self.gateways.release(key)
+        if plan.poll_counters:
+            self.counters.expect(key, plan.queries)
+        else:
+            self.counters.release(key)
 
     def release(self, key: Key) -> None:
         """The service is gone."""

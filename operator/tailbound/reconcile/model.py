@@ -152,3 +152,5 @@ class Plan:
     """Read /observed of every Ready gateway pod soon and reconcile again: an acknowledgement is awaited."""
     poll_counters: bool = False
     """Read the counters of every Ready gateway pod regularly, and reconcile with each round."""
+    queries: tuple[str, ...] = ()
+    """Ask Prometheus these with each round of counters."""

@@ -8,6 +8,7 @@ from tailbound.api.inferenceservice import InferenceServiceSpec
 from tailbound.api.rollout import Analysis, AnalysisSource, RolloutState, RolloutStatus
 from tailbound.api.rollout import Evidence as ApiEvidence
 from tailbound.api.rollout import Finding as ApiFinding
+from tailbound.api.rollout import MetricFinding as ApiMetricFinding
 from tailbound.reconcile.pods import most_restarts, report
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.world import World
@@ -16,6 +17,7 @@ from tailbound.rollout import scrapes
 from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
 from tailbound.rollout.hands import read_hands
 from tailbound.rollout.machine import advance, begin
+from tailbound.rollout.metrics import Metric, MetricFinding, metric_of
 from tailbound.rollout.record import Memory, memory_of, to_document
 from tailbound.rollout.situation import Rejection, RevisionState, Situation, Step, Trouble
 from tailbound.rollout.verdict import Finding, Policy, error_objective, latency_objective
@@ -43,7 +45,7 @@ def roll(world: World, known: Known, now: datetime) -> Step:
     who, rollout = begin(situation)
     if rollout is None:
         return advance(situation, who, rollout, Verdict(None))
-    terms = terms_of(world.service.spec)
+    terms = replace(terms_of(world.service.spec), metrics=_metrics(world, rollout))
     memory = _memory(rollout)
     pair = Pair(
         candidate=rollout.revision,
@@ -53,6 +55,8 @@ def roll(world: World, known: Known, now: datetime) -> Step:
     memory = take_in(memory, world.observation.readings, terms, pair, situation.now)
     memory, verdict = judged(memory, terms, pair, situation.now)
     step = advance(situation, who, rollout, verdict)
+    if step.poll:
+        step = replace(step, queries=tuple(metric.expression for metric in terms.metrics))
     return _with_evidence(step, next_step(memory) if step.next_step else memory, verdict)
 
 
@@ -75,7 +79,7 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         hands=read_hands(
             service.metadata.annotations, {name: marks.handled for name, marks in world.marks.items()}
         ),
-        judged=bool(terms_of(world.service.spec).objectives),
+        judged=bool(terms_of(world.service.spec).objectives or spec.rollout.analysis.metrics),
         timeout=spec.effective_timeout().timedelta + _lag(spec.rollout.analysis),
         now=now,
     )
@@ -125,6 +129,17 @@ def terms_of(spec: InferenceServiceSpec) -> Terms:
     return Terms((*latency, *errors), Policy(analysis.policy), analysis.warmup_requests)
 
 
+def _metrics(world: World, rollout: RolloutStatus) -> tuple[Metric, ...]:
+    service = world.service
+    names = {
+        "namespace": service.metadata.namespace,
+        "service": service.metadata.name,
+        "revision": rollout.revision,
+        "stable": rollout.from_revision,
+    }
+    return tuple(metric_of(each, names) for each in service.spec.rollout.analysis.metrics)
+
+
 def _memory(rollout: RolloutStatus) -> Memory:
     """What the last decision left. What cannot be read is begun anew: no request counts twice."""
     try:
@@ -139,6 +154,7 @@ def _with_evidence(step: Step, memory: Memory, verdict: Verdict) -> Step:
     over = step.rollout.state in _OVER
     update = {
         "findings": tuple(_told(finding, verdict) for finding in verdict.findings),
+        "metrics": tuple(_told_metric(finding) for finding in verdict.metrics),
         "evidence": None if over or memory == Memory() else to_document(memory),
     }
     return replace(step, rollout=step.rollout.model_copy(update=update))
@@ -159,4 +175,16 @@ def _told(finding: Finding, verdict: Verdict) -> ApiFinding:
         relative=ApiEvidence(value=finding.relative, threshold=limits.relative),
         passing=ApiEvidence(value=finding.passing, threshold=limits.passing),
         improves_breach=finding.improves_breach,
+    )
+
+
+def _told_metric(finding: MetricFinding) -> ApiMetricFinding:
+    return ApiMetricFinding(
+        name=finding.metric.name,
+        outcome=finding.outcome,
+        samples=finding.judged,
+        mean=finding.mean,
+        bound=finding.metric.bound,
+        against=ApiEvidence(value=finding.against, threshold=finding.against_limit),
+        passing=ApiEvidence(value=finding.passing, threshold=finding.passing_limit),
     )

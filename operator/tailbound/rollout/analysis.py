@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 
 from tailbound.rollout.bursts import Dispersion, Factor
 from tailbound.rollout.evidence import Tally
+from tailbound.rollout.metrics import Metric, MetricFinding, taken_in
+from tailbound.rollout.metrics import judge as judge_metric
 from tailbound.rollout.polls import Answers, Counted, Frozen, Readings, baseline, poll
 from tailbound.rollout.record import Memory, Record
 from tailbound.rollout.verdict import (
@@ -19,6 +21,9 @@ from tailbound.rollout.verdict import (
     judge,
     thresholds,
 )
+from tailbound.telemetry.prometheus import Unavailable
+
+_NOT_YET = Unavailable("it has not been asked for yet")
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,12 @@ class Terms:
     policy: Policy
     warmup: int
     """The candidate's first requests, which are not judged."""
+    metrics: tuple[Metric, ...] = ()
+
+    @property
+    def tests(self) -> int:
+        """How many share the chance of a false alarm."""
+        return len(self.objectives) + len(self.metrics)
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class Verdict:
     unread_since: datetime | None = None
     unread_why: str = ""
     passed_at: datetime | None = None
+    metrics: tuple[MetricFinding, ...] = ()
     counting: bool = True
     """Every gateway was read once, so that what is served from now on counts."""
 
@@ -76,8 +88,13 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
     | any | some are missing | they are as they were, and missing since now, or since they are |
     | none | complete | they are what counting starts from |
     | some | complete | what came since then is evidence |
+
+    Metrics are apart: what cannot be read of them stays as it was, and holds up nothing but a pass.
     """
-    if answers is None or not terms.objectives:
+    if answers is None:
+        return memory
+    memory = _watched(memory, answers, terms.metrics, now)
+    if not terms.objectives:
         return memory
     before = memory.record
     record: Record | Frozen
@@ -92,6 +109,19 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
     if isinstance(record, Frozen):
         return replace(memory, unread_since=memory.unread_since or now, unread_why=record.reason)
     return replace(memory, record=record, unread_since=None, unread_why="")
+
+
+def _watched(memory: Memory, answers: Answers, metrics: tuple[Metric, ...], now: datetime) -> Memory:
+    watches, blind = dict(memory.watches), ""
+    for metric in metrics:
+        known = watches.get(metric.name)
+        taken = taken_in(metric, known, answers.metrics.get(metric.expression, _NOT_YET))
+        if isinstance(taken, Unavailable):
+            blind = blind or f"metric {metric.name}: {taken.reason}"
+        else:
+            watches[metric.name] = taken
+    since = (memory.blind_since or now) if blind else None
+    return replace(memory, watches=watches, blind_since=since, blind_why=blind)
 
 
 def _of_both(readings: Readings, pair: Pair) -> Readings:
@@ -122,7 +152,7 @@ def _factor(record: Record, measure: Measure) -> Factor:
 
 def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Memory, Verdict]:
     """What the evidence says, and the memory with the time since which it says so."""
-    if not terms.objectives:
+    if not terms.tests:
         return memory, Verdict(None)
     record = memory.record or Record(Readings({}), {}, {})
     deflated = {
@@ -138,23 +168,25 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
             terms.policy,
             thresholds(
                 objective,
-                len(terms.objectives),
+                terms.tests,
                 independent=_factor(record, objective.measure).independent,
             ),
             stable_serves=pair.stable_serves,
         )
         for objective in terms.objectives
     )
-    outcome = combine(findings)
+    metrics = tuple(judge_metric(each, memory.watches.get(each.name), terms.tests) for each in terms.metrics)
+    outcome = combine([*(each.outcome for each in findings), *(each.outcome for each in metrics)])
     memory = replace(memory, passed_at=(memory.passed_at or now) if outcome is Outcome.PASS else None)
     verdict = Verdict(
         outcome,
         findings,
         {measure: evidence.canary for measure, evidence in deflated.items()},
-        memory.unread_since,
-        memory.unread_why,
+        memory.unread_since or memory.blind_since,
+        memory.unread_why or memory.blind_why,
         memory.passed_at,
-        counting=memory.record is not None,
+        metrics,
+        counting=memory.record is not None or not terms.objectives,
     )
     return memory, verdict
 
@@ -165,4 +197,5 @@ def next_step(memory: Memory) -> Memory:
     if record is not None:
         evidence = {measure: known.next_step() for measure, known in record.evidence.items()}
         record = replace(record, evidence=evidence)
-    return replace(memory, record=record, passed_at=None)
+    watches = {name: watch.next_step() for name, watch in memory.watches.items()}
+    return replace(memory, record=record, passed_at=None, watches=watches)

@@ -1,9 +1,10 @@
 """From many gateways' readings to one poll's counts of both arms."""
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tailbound.rollout.counters import Classes, Reading, Unknown, increment
+from tailbound.telemetry.prometheus import Series, Unavailable
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Answers:
     existing: Set[str]
     unread: str = ""
     """Why nothing is known, where the readers know it better than that a gateway was not read."""
+    metrics: Mapping[str, tuple[Series, ...] | Unavailable] = field(default_factory=dict)
+    """What Prometheus answers to the queries of analysis.metrics, by the query."""
 
 
 @dataclass(frozen=True)

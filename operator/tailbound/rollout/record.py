@@ -1,7 +1,7 @@
 """What is known during a rollout, as a plain JSON document for status."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -9,6 +9,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from tailbound.rollout.bursts import Dispersion
+from tailbound.rollout.metrics import Watch
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.verdict import Evidence, Measure
 
@@ -40,6 +41,11 @@ class Memory:
     unread_why: str = ""
     passed_at: datetime | None = None
     """The first poll in a row at which everything had passed."""
+    watches: Mapping[str, Watch] = field(default_factory=dict)
+    """Of analysis.metrics, by name."""
+    blind_since: datetime | None = None
+    """The first round in a row in which a metric could not be read."""
+    blind_why: str = ""
 
 
 _MEMORY: Final = TypeAdapter(Memory)

@@ -5,7 +5,7 @@
 | a container was restarted `restartLimit` times | what its pods are stuck at, or CrashLoop |
 | it had all requests, observed, and now not one ready endpoint | Lost |
 | no further pod got ready for `progressDeadline` | what its pods are stuck at, or DeadlineExceeded |
-| the evidence says so | Slow or Failing |
+| the evidence says so | Slow, Failing or MetricBreached |
 | `maxStepTime` is over and `onInconclusive` is rollback | Inconclusive |
 
 They hold during pauses and manual waits as well. The hand `abort` comes before all of them.
@@ -51,6 +51,9 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
         if finding.outcome is Outcome.ROLL_BACK:
             message = words.condemned(finding, verdict.counted(finding.objective.measure))
             yield Rejection(name, _WORDS[finding.objective.measure], message)
+    for of_metric in verdict.metrics:
+        if of_metric.outcome is Outcome.ROLL_BACK:
+            yield Rejection(name, Reason.METRIC_BREACHED, words.breached(of_metric))
     if _inconclusive(now, rollout, verdict):
         yield Rejection(name, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec))
 

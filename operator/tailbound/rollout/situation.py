@@ -135,6 +135,8 @@ class Step:
     """Why the desired revision does not serve, if it was rejected."""
     poll: bool = False
     """Counters of both revisions are wanted."""
+    queries: tuple[str, ...] = ()
+    """What to ask Prometheus about the candidate."""
     next_step: bool = False
     """The evidence for passing starts again."""
     wake: timedelta | None = None

@@ -4,6 +4,7 @@ Pure: the counts go in, and a finding with its numbers comes out. What follows f
 pauses, time limits) is the state machine's.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import log
@@ -246,9 +247,9 @@ def judge(
     )
 
 
-def combine(findings: tuple[Finding, ...]) -> Outcome:
+def combine(outcomes: Collection[Outcome]) -> Outcome:
     """One outcome of all objectives: any rollback wins, then any hold, then any wait."""
     for outcome in (Outcome.ROLL_BACK, Outcome.HOLD, Outcome.WAIT):
-        if any(finding.outcome is outcome for finding in findings):
+        if outcome in outcomes:
             return outcome
-    return Outcome.PASS if findings else Outcome.WAIT
+    return Outcome.PASS if outcomes else Outcome.WAIT

@@ -4,6 +4,7 @@ from tailbound.api.quantities import Duration
 from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
+from tailbound.rollout.metrics import MetricFinding
 from tailbound.rollout.situation import Rejection, Trouble
 from tailbound.rollout.verdict import Finding, Measure
 
@@ -146,6 +147,16 @@ def condemned(finding: Finding, counted: Tally) -> str:
     return (
         f"{counted.bad:g} of {counted.judged:g} requests were {_BAD[finding.objective.measure]}, and the SLA "
         f"allows {finding.objective.allowed:.4g} of all (evidence: {numbers})"
+    )
+
+
+def breached(finding: MetricFinding) -> str:
+    """The evidence against it, of a metric of the user's own."""
+    metric = finding.metric
+    side = "at most" if metric.bad_end > metric.good_end else "at least"
+    return (
+        f"metric {metric.name} is {finding.mean:.4g} over {finding.judged:g} samples, and must be {side} "
+        f"{metric.bound:g} (evidence {finding.against:.1f} of {finding.against_limit:.1f})"
     )
 
 

@@ -6,7 +6,7 @@ uid or an older resourceVersion. It checks at every write what must never happen
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from tailbound.reconcile.model import (
 from tailbound.revisions.template import expand
 from tailbound.rollout.counters import Classes, Reading, Unknown
 from tailbound.rollout.polls import Answers
+from tailbound.telemetry.prometheus import Series, Unavailable
 
 NAME, NAMESPACE, UID = "churn", "risk", "uid-of-churn"
 SETTINGS = Settings(
@@ -170,6 +171,12 @@ class Simulator:
     pod_count: int = 0
     polls: bool = False
     """The last plan asks for counters."""
+    queries: tuple[str, ...] = ()
+    """What the last plan asks of Prometheus."""
+    prometheus: Callable[[str], tuple[Series, ...] | Unavailable] = field(default=lambda _: ())
+    """Answers a query."""
+    unscraped: str = ""
+    """Why Prometheus has no counters of the gateways."""
 
     # The operator.
 
@@ -196,7 +203,8 @@ class Simulator:
     def readings(self) -> Answers:
         """A round of counters."""
         by_pod = {name: gateway.reading() for name, gateway in self.gateways.items()}
-        return Answers(by_pod, frozenset(by_pod))
+        metrics = {query: self.prometheus(query) for query in self.queries}
+        return Answers(by_pod, frozenset(by_pod), self.unscraped, metrics)
 
     def plan(self) -> Plan:
         """The decision on what is, with every input left as it was."""
@@ -212,7 +220,7 @@ class Simulator:
     def reconcile(self, *, crash_after: int | None = None) -> Plan:
         """Decide and execute; `crash_after` writes the operator dies."""
         plan = self.plan()
-        self.polls = plan.poll_counters
+        self.polls, self.queries = plan.poll_counters, plan.queries
         self.now += timedelta(seconds=1)
         for done, write in enumerate(plan.writes):
             if done == crash_after:

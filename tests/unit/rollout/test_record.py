@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tailbound.rollout.betting import that_above, that_below
 from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.counters import Classes, Reading
 from tailbound.rollout.evidence import Tally
+from tailbound.rollout.metrics import Watch
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.record import Memory, Record, memory_of, to_document
 from tailbound.rollout.verdict import Evidence, Measure
@@ -20,6 +22,7 @@ RECORD = Record(
     {Measure.LATENCY: Evidence().after(Tally(10, 1), Tally(90, 2)).next_step()},
     {Measure.LATENCY: Dispersion().after(Tally(90, 2))},
 )
+WATCH = Watch(that_above(0.1), that_below(0.2), "up", 1.5, {"total{}": 3.0}, 3.0, 1.0)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -30,6 +33,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         Memory(RECORD),
         Memory(RECORD, unread_since=NOON, unread_why="gateway a"),
         Memory(RECORD, passed_at=NOON),
+        Memory(RECORD, watches={"accuracy": WATCH}, blind_since=NOON, blind_why="it is down"),
     ],
 )
 def test_document_is_plain_json_and_comes_back_bit_by_bit(memory: Memory) -> None:

@@ -1,0 +1,122 @@
+"""A metric of the user's own by which new revisions are judged."""
+
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field, StringConstraints
+
+from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.schema import Model, Rule, matches
+
+_Query = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+_BOUND: Final = "(has(self.max) ? self.max : self.min)"
+_SIDES: Final = "(has(self.max) ? 1 : 0) + (has(self.min) ? 1 : 0)"
+
+
+class MetricRange(Model):
+    """What a metric's values lie between."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.low < self.high",
+            holds=lambda bounds: bounds.low < bounds.high,
+            message="range begins at {value} and does not end above it: write low below high",
+            value_cel="self.low",
+            value=lambda bounds: bounds.low,
+        ),
+    )
+
+    low: float = 0.0
+    """No value is less."""
+
+    high: float = 1.0
+    """No value is greater."""
+
+
+def _asked_once(metric: "AnalysisMetric") -> bool:
+    pair = metric.bad is not None and metric.total is not None
+    neither = metric.bad is None and metric.total is None
+    return neither if metric.query is not None else pair
+
+
+class AnalysisMetric(Model):
+    """A metric in Prometheus, and the bound that a new revision must keep.
+
+    Queries may name $namespace, $service, $revision (the new one) and $stable.
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.query) ? !has(self.bad) && !has(self.total) : has(self.bad) && has(self.total)",
+            holds=_asked_once,
+            message="metric {value} is asked for in no way or in two: write query alone, or bad and total",
+            value_cel="self.name",
+            value=lambda metric: metric.name,
+        ),
+        Rule(
+            cel=f"{_SIDES} == 1",
+            holds=lambda metric: (metric.max is None) != (metric.min is None),
+            message="metric {value} needs one bound: write max or min",
+            value_cel="self.name",
+            value=lambda metric: metric.name,
+        ),
+        Rule(
+            cel=f"({_SIDES}) != 1 || ({_BOUND} > self.range.low && {_BOUND} < self.range.high)",
+            holds=lambda metric: (
+                (metric.max is None) == (metric.min is None)
+                or metric.range.low < metric.bound < metric.range.high
+            ),
+            message="the bound of metric {value} is not within its range: write one between low and high",
+            value_cel="self.name",
+            value=lambda metric: metric.name,
+        ),
+        Rule(
+            cel="has(self.query) || (has(self.max) && self.range.low == 0.0 && self.range.high == 1.0)",
+            holds=lambda metric: (
+                metric.query is not None or (metric.max is not None and metric.range == MetricRange())
+            ),
+            message="metric {value} has counters: write max, a fraction of bad events, and no range",
+            value_cel="self.name",
+            value=lambda metric: metric.name,
+        ),
+    )
+
+    name: Annotated[
+        str,
+        StringConstraints(max_length=32),
+        matches(
+            "[a-z](?:[-a-z0-9]*[a-z0-9])?",
+            "'{value}' is not a name: write lower-case letters, digits and dashes, for example accuracy",
+        ),
+    ]
+    """What it is called in messages."""
+
+    query: _Query | None = None
+    """PromQL that gives one value. Its mean is judged."""
+
+    bad: _Query | None = None
+    """PromQL that gives counters of bad events; the fraction of `total` is judged."""
+
+    total: _Query | None = None
+    """PromQL that gives counters of all events."""
+
+    max: float | None = None
+    """The mean or the fraction must not be greater."""
+
+    min: float | None = None
+    """The mean must not be less."""
+
+    range: Annotated[MetricRange, Field()] = MetricRange()
+    """What the values of `query` lie between. A value outside is no data."""
+
+    interval: Annotated[Duration, duration_between("1s", "1h", "between two values of query")] = Duration(
+        30_000
+    )
+    """Time between two values of `query`. At least as long as the time that the query looks back: two values
+    must not tell of the same requests."""
+
+    @property
+    def bound(self) -> float:
+        """The one of max and min that is written."""
+        chosen = self.max if self.max is not None else self.min
+        assert chosen is not None
+        return chosen

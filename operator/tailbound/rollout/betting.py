@@ -1,0 +1,56 @@
+"""Evidence about the mean of bounded values, by betting against it (arXiv 2010.09686).
+
+Values lie between 0 and 1. A gambler with one coin bets before each value that the mean is not what the null
+hypothesis says; under the hypothesis no bet pays on average, whatever came before, so that by Ville's
+inequality the fortune ever reaches 1/alpha with a chance of at most alpha, however often one looks. Several
+gamblers, each of whom believes in another mean, share the coin: the fortune is the mean of theirs.
+
+For values that are only 0 or 1 the payoff is the likelihood ratio of `evidence`, so that a ratio of counters
+and a mean are judged alike. The hypothesis is about each value's mean given all earlier ones: values that
+tell of the same requests would be counted twice.
+"""
+
+from dataclasses import dataclass, replace
+from math import log
+from typing import Final
+
+from tailbound.rollout.evidence import GRID, PASS_GRID, log_mean_exp
+
+_HIGHEST: Final = 0.95
+
+
+@dataclass(frozen=True)
+class Bets:
+    """Bets that a mean lies beyond `null`, on the side of the `alternatives`: all above it, or all below."""
+
+    null: float
+    alternatives: tuple[float, ...]
+    logs: tuple[float, ...]
+    """ln of each gambler's fortune."""
+
+    def after(self, value: float, times: float = 1.0) -> "Bets":
+        """The fortunes after a value between 0 and 1 came `times` times."""
+        pairs = zip(self.logs, self.alternatives, strict=True)
+        logs = tuple(held + times * log(self._payoff(value, believed)) for held, believed in pairs)
+        return replace(self, logs=logs)
+
+    def _payoff(self, value: float, believed: float) -> float:
+        """What one coin becomes: linear in the value, and 1 where the value is the null's mean."""
+        return value * believed / self.null + (1 - value) * (1 - believed) / (1 - self.null)
+
+    @property
+    def log_fortune(self) -> float:
+        """ln of the evidence against the null."""
+        return log_mean_exp(self.logs)
+
+
+def that_above(bound: float) -> Bets:
+    """Bets that the mean is greater than `bound`, which is above 0 and below 1."""
+    means = tuple(min(k * bound, max(_HIGHEST, (1 + bound) / 2)) for k in GRID)
+    return Bets(bound, means, (0.0,) * len(means))
+
+
+def that_below(bound: float) -> Bets:
+    """Bets that the mean is less than `bound`, which is above 0 and below 1."""
+    means = tuple(share * bound for share in PASS_GRID)
+    return Bets(bound, means, (0.0,) * len(means))
