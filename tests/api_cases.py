@@ -190,6 +190,14 @@ def _steps(name: str, weights: list[int], message: str, field: str = "") -> Refu
     return _service(name, "spec.rollout", value, message, f"spec.rollout.steps{field}")
 
 
+def _metric(title: str, message: str, field: str = "", **metric: Any) -> Refusal:
+    """Wrong fields of one of analysis.metrics; `field` is what follows after its place."""
+    value = [{"name": "m", **metric}]
+    return _service(
+        title, "spec.rollout.analysis.metrics", value, message, f"spec.rollout.analysis.metrics[0]{field}"
+    )
+
+
 SERVICE_REFUSALS = (
     Refusal(
         "name beginning with a digit",
@@ -308,6 +316,27 @@ SERVICE_REFUSALS = (
     _quoted("no smallest error rate", "spec.rollout.analysis.minErrorRate", "0.0%", _LEAST_ERROR_RATE),
     _quoted("large smallest error rate", "spec.rollout.analysis.minErrorRate", "51%", _LEAST_ERROR_RATE),
     _quoted("smallest error rate as a number", "spec.rollout.analysis.minErrorRate", "0.01", _PERCENTAGE),
+    _metric("nothing asked", "metric m is asked for in no way or in two: write query alone, or bad and total",
+            max=0.5),
+    _metric("asked twice", "metric m is asked for in no way or in two: write query alone, or bad and total",
+            query="q", bad="b", total="t", max=0.5),
+    _metric("half a pair", "metric m is asked for in no way or in two: write query alone, or bad and total",
+            bad="b", max=0.5),
+    _metric("no bound", "metric m needs one bound: write max or min", query="q"),
+    _metric("two bounds", "metric m needs one bound: write max or min", query="q", max=0.5, min=0.1),
+    _metric("bound at the end",
+            "the bound of metric m is not within its range: write one between low and high",
+            query="q", max=1),
+    _metric("fraction that must be large",
+            "metric m has counters: write max, a fraction of bad events, and no range",
+            bad="b", total="t", min=0.5),
+    _metric("empty range", "the range is empty: write low below high", ".range",
+            query="q", max=0.5, range={"low": 1, "high": 1}),
+    _metric("short interval", "'0s' is out of range: write a duration from 1s to 1h, "
+            "between two values of query",
+            ".interval", query="q", max=0.5, interval="0s"),
+    _metric("bad name", "'My metric' is not a name: write lower-case letters, digits and dashes, for example "
+            "accuracy", ".name", name="My metric", query="q", max=0.5),
     _quoted("short wait for data", "spec.rollout.analysis.dataTimeout", "9s", _DATA),
     _quoted("long wait for data", "spec.rollout.analysis.dataTimeout", "61m", _DATA),
     _batching("empty batches", "maxBatchSize is 0: write a number of rows from 1 to 4096", ".maxBatchSize",

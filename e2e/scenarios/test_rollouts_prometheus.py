@@ -52,3 +52,35 @@ def test_without_prometheus_the_verdict_waits_until_it_is_back(scene: Scene) -> 
         finally:
             scale(scene.world, PROMETHEUS, 1)
         rollout.rolled_back(revision, "Failing", stable=stable)
+
+
+_OF_THE_CANARY = 'tailbound_requests_total{namespace="$namespace",revision="$revision"'
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        pytest.param(
+            {"bad": f'{_OF_THE_CANARY},class="failed"}}', "total": f"{_OF_THE_CANARY}}}", "max": 0.05},
+            id="counters",
+        ),
+        pytest.param(
+            {
+                "query": f'sum(rate({_OF_THE_CANARY},class="good"}}[10s]))'
+                f" / sum(rate({_OF_THE_CANARY}}}[10s]))",
+                "min": 0.9,
+                "interval": "2s",
+            },
+            id="mean",
+        ),
+    ],
+)
+def test_canary_beyond_the_bound_of_a_scraped_metric_is_rolled_back(scene: Scene, metric: Object) -> None:
+    analysis = {"warmupRequests": 5, "metrics": [{"name": "good", **metric}]}
+    rollout = Rollout.begin(scene, "measured", canary(50, analysis=analysis), sla={})
+    stable = rollout.stable()
+    with rollout.load():
+        revision = rollout.introduce("second", ERRORS)
+        found = rollout.rolled_back(revision, "MetricBreached", stable=stable)
+    assert "metric good is " in found["message"], found
+    rollout.assert_untouched(stable)

@@ -19,9 +19,7 @@ class MetricRange(Model):
         Rule(
             cel="self.low < self.high",
             holds=lambda bounds: bounds.low < bounds.high,
-            message="range begins at {value} and does not end above it: write low below high",
-            value_cel="self.low",
-            value=lambda bounds: bounds.low,
+            message="the range is empty: write low below high",
         ),
     )
 
@@ -60,7 +58,8 @@ class AnalysisMetric(Model):
             value=lambda metric: metric.name,
         ),
         Rule(
-            cel=f"({_SIDES}) != 1 || ({_BOUND} > self.range.low && {_BOUND} < self.range.high)",
+            cel=f"({_SIDES}) != 1 || self.range.low >= self.range.high "
+            f"|| ({_BOUND} > self.range.low && {_BOUND} < self.range.high)",
             holds=lambda metric: (
                 (metric.max is None) == (metric.min is None)
                 or metric.range.low < metric.bound < metric.range.high

@@ -263,6 +263,17 @@ def test_a_rollout_is_read_as_it_is_written() -> None:
                 "improvesBreach": False,
             }
         ],
+        "metrics": [
+            {
+                "name": "accuracy",
+                "outcome": "Wait",
+                "samples": 12.0,
+                "mean": 0.93,
+                "bound": 0.9,
+                "against": {"value": -0.5, "threshold": 5.7},
+                "passing": {"value": 1.1, "threshold": 3.0},
+            }
+        ],
         "evidence": {"readings": {"byPod": {}}},
     }
     status = service("status", {"rollout": rollout}).status
