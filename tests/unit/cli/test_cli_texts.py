@@ -172,6 +172,25 @@ def test_why_gives_the_decision_and_its_numbers(
     assert [line for line in sentences if line not in lines] == []
 
 
+def test_why_tells_of_metrics() -> None:
+    metric = {
+        "name": "accuracy",
+        "outcome": "RollBack",
+        "samples": 12.0,
+        "mean": 0.7,
+        "bound": 0.9,
+        "against": {"value": 5.9, "threshold": 5.7},
+        "passing": {"value": -1.0, "threshold": 3.0},
+    }
+    lines = why(subject(service(rollout={"metrics": [metric]}))).splitlines()
+    assert lines[-4:] == [
+        "accuracy: 0.7 over 12 samples; the bound is 0.9.",
+        "  beyond the bound: proven, evidence 5.9 of 5.7 (a chance of at most 1 in 299 to be wrong)",
+        "  good enough in this step: not proven, evidence -1.0 of 3.0",
+        "  RollBack: this is proof enough to reject it.",
+    ]
+
+
 def test_why_without_a_rollout() -> None:
     assert why(subject(service(rollout={"state": None}))) == "risk/churn has not had a rollout yet."
 
