@@ -176,7 +176,7 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
         for objective in terms.objectives
     )
     metrics = tuple(judge_metric(each, memory.watches.get(each.name), terms.tests) for each in terms.metrics)
-    outcome = combine([*(each.outcome for each in findings), *(each.outcome for each in metrics)])
+    outcome = combine([*findings, *metrics])
     memory = replace(memory, passed_at=(memory.passed_at or now) if outcome is Outcome.PASS else None)
     verdict = Verdict(
         outcome,

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import log
-from typing import Final
+from typing import Final, Protocol
 
 from tailbound.rollout.counters import Classes
 from tailbound.rollout.evidence import (
@@ -247,8 +247,18 @@ def judge(
     )
 
 
-def combine(outcomes: Collection[Outcome]) -> Outcome:
-    """One outcome of all objectives: any rollback wins, then any hold, then any wait."""
+class Judged(Protocol):
+    """A finding on an objective or on a metric."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it asks for."""
+        ...
+
+
+def combine(findings: Collection[Judged]) -> Outcome:
+    """One outcome of all findings: any rollback wins, then any hold, then any wait."""
+    outcomes = [finding.outcome for finding in findings]
     for outcome in (Outcome.ROLL_BACK, Outcome.HOLD, Outcome.WAIT):
         if outcome in outcomes:
             return outcome

@@ -99,7 +99,7 @@ def finding(outcome: Outcome) -> Finding:
     ],
 )
 def test_combine(outcomes: tuple[Outcome, ...], together: Outcome) -> None:
-    assert combine(outcomes) is together
+    assert combine(tuple(finding(outcome) for outcome in outcomes)) is together
 
 
 def test_a_canary_that_turns_bad_late_is_seen_though_it_was_good_for_long() -> None:
