@@ -233,4 +233,13 @@ class Decision:
 
     def words(self) -> str:
         """One sentence for people."""
-        return f"{self.replicas} replicas: {self.reason}"
+        seen = self.explanation
+        return (
+            f"{self.replicas} replicas ({self.reason}): {_figure(seen.arrivals)} requests/s arrive, "
+            f"{_figure(seen.forecast)} are prepared for within {seen.cold_start:.0f} s, one replica does "
+            f"{_figure(seen.capacity)}, so {_figure(seen.needed)} are needed"
+        )
+
+
+def _figure(value: Known[float] | Unknown) -> str:
+    return f"{value.value:.4g}" if isinstance(value, Known) else f"unknown ({value.why})"

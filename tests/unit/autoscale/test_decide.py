@@ -241,6 +241,14 @@ def test_capacity_is_saved_seldom(
     assert worth_saving(learned, saved, saved_at, 1000.0) is worth
 
 
+def test_a_decision_says_why_in_words() -> None:
+    decision = steady(160, 20)
+    assert "160 requests/s arrive" in decision.words()
+    assert "one replica does 16," in decision.words()
+    lost = decide(900, blind(ready(12)), OBJECTIVE, LIMITS, decision.state)
+    assert "unknown (Prometheus does not answer) requests/s arrive" in lost.words()
+
+
 def test_a_decision_and_its_state_can_be_written_down() -> None:
     assert json.loads(json.dumps(asdict(steady(160, 20))))["replicas"] > 0
 
