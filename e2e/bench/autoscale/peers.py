@@ -1,4 +1,6 @@
-"""Other projects' rules, with their defaults, written from their documentation and sources.
+"""Other projects' rules, with their defaults, as their documentation describes them.
+
+KEDA's is simplified: the rate over two minutes against 0.7 of the capacity.
 
 The rules on arrivals are told the true capacity of a replica, as if somebody had measured it before, and
 never learn that it has changed.

@@ -30,7 +30,7 @@ from e2e.scenarios.library.rollouts import Rollout, canary
 from e2e.scenarios.library.scene import Scene
 from e2e.scenarios.library.waiting import Unmet
 
-RUNS: Final = 5
+RUNS: Final = 10
 NAMESPACE: Final = "bench-rollout"
 NAME: Final = "patient"
 # Half of it to the canary.
