@@ -131,7 +131,9 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     alone = where.target == candidate and share < ALL
     carries = ALL if alone else carries
     fleet = {base: now.pods(base), candidate: now.pods(candidate, carries)}
-    return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
+    return Step(
+        where, rollout, base, candidate, fleet, shrink=False, carries={candidate: carries}, poll=now.judged
+    )
 
 
 def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> bool:
