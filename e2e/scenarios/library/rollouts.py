@@ -67,7 +67,14 @@ class Rollout:
     _model: Model | None = None
 
     @classmethod
-    def begin(cls, scene: Scene, name: str, rollout: Object, **spec: Any) -> "Rollout":
+    def begin(
+        cls,
+        scene: Scene,
+        name: str,
+        rollout: Object,
+        faults: Mapping[str, float] | None = None,
+        **spec: Any,
+    ) -> "Rollout":
         """A service with a first, healthy revision that has all requests."""
         good = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
         image = f"{installation.registry()}/{IMAGE}:{installation.TAG}"
@@ -85,7 +92,7 @@ class Rollout:
         scene.api.apply(serving_runtime(scene.namespace, RUNTIME, runtime))
         sla = spec.pop("sla", dict(SLA))
         made = cls(scene, name, rollout, sla, spec, scene.model(slope=2.0))
-        made.change("first")
+        made.change("first", faults)
         scene.ready(name)
         return made
 

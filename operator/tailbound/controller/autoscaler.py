@@ -5,7 +5,7 @@ A service is reconciled only when a decision about it has changed: an idle fleet
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -109,18 +109,19 @@ class Autoscaler:
         children = self._children(key, wanted)
         before = self._sizes.get(key) or Sizes({}, None)
         pods = {name: len(each.pods) for name, each in children.items()}
-        signals = snapshot.of(key, children, pods, wanted.objective.p99)
+        signals = snapshot.of(key, children, pods, wanted.p99_seconds)
         sized: dict[str, Sized] = {}
         for name, each in children.items():
-            share, known = wanted.shares[name], before.revisions.get(name)
+            carrier, known = wanted.revisions[name], before.revisions.get(name)
             decision = self.decide(
                 self.now(),
-                observed(signals, name, share, each.deployment, each.pods, self.now()),
-                wanted.objective,
-                limits(wanted, share, each.deployment, each.pods),
+                observed(signals, name, carrier.share, each.deployment, each.pods, self.now()),
+                carrier.objective,
+                limits(wanted, carrier.share, each.deployment, each.pods),
                 known.decision.state if known is not None else self._remembered(key, each),
             )
-            sized[name] = Sized(share, decision, self._to_write(each, decision.state))
+            decision = _in_the_same_words(decision, known)
+            sized[name] = Sized(carrier.share, decision, self._to_write(each, decision.state))
         # Without requests it stays as it was: a service that gets few would else write with each of them.
         return Sizes(sized, before.late if signals.late is None else signals.late)
 
@@ -135,7 +136,7 @@ class Autoscaler:
                 deployments[name],
                 tuple(each for each in stored.pods if _belongs(each, name)),
             )
-            for name in sorted(wanted.shares)
+            for name in sorted(wanted.revisions)
             if name in deployments
         }
 
@@ -160,6 +161,17 @@ def _belongs(pod: Object, revision: str) -> bool:
     return label(pod, REVISION_LABEL) == revision and "deletionTimestamp" not in pod["metadata"]
 
 
+def _in_the_same_words(decision: Decision, before: Sized | None) -> Decision:
+    """While the same signals are missing they are told as at first: the words of an error always differ."""
+    if before is None or _missing(before.decision) != _missing(decision):
+        return decision
+    return replace(decision, stale=before.decision.stale)
+
+
+def _missing(decision: Decision) -> list[str]:
+    return [words.partition(":")[0] for words in decision.stale]
+
+
 def _told(sizes: Sizes) -> Mapping[str, object]:
     """What a reconciliation would change something for: figures alone are no news."""
     told: dict[str, object] = {
@@ -167,7 +179,7 @@ def _told(sizes: Sizes) -> Mapping[str, object]:
             each.share,
             each.decision.replicas,
             each.decision.limited_by,
-            bool(each.decision.stale),
+            each.decision.stale,
             each.capacity is not None,
         )
         for name, each in sizes.revisions.items()

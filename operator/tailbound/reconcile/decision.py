@@ -76,7 +76,7 @@ class Decision:
             summary=f"{self._intent.name}: Ready={ready.status}/{ready.reason}" if changes else "",
             watch_gateways=facts.applied is not None and facts.applied.reason is not Reason.ACKNOWLEDGED,
             poll_counters=self._step.poll,
-            scalable=scaling.scalable(self._service.spec, self._step),
+            scalable=scaling.scalable(self._world, self._step),
         )
 
     # What is.

@@ -19,6 +19,7 @@ from tailbound.rollout.polls import Answers
 
 __all__ = [
     "Apply",
+    "Carrier",
     "Create",
     "Delete",
     "Event",
@@ -74,16 +75,24 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Carrier:
+    """A revision that must be able to carry `share` percent of the requests."""
+
+    share: int
+    objective: Objective
+
+
+@dataclass(frozen=True)
 class Scalable:
     """A service whose pods follow the traffic: what the autoscaler is to decide on, from now on."""
 
-    objective: Objective
     least: int
     """Pods of a revision with all requests, whatever the traffic."""
     most: int
     """Pods of a revision, whatever the traffic."""
-    shares: Mapping[str, int]
-    """By revision: percent of the requests that it must be able to carry."""
+    p99_seconds: float
+    """The target."""
+    revisions: Mapping[str, Carrier]
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,20 @@ always):
 A decision for a smaller share of the requests counts in proportion until there is one for the share at hand.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
+from tailbound.api.batching import Batching
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
-from tailbound.api.inferenceservice import InferenceService, InferenceServiceSpec
+from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.meta import Condition
 from tailbound.api.scaling import RevisionScaling, ScalingStatus
 from tailbound.autoscale.model import Decision, Known, Limit, Objective, Unknown
 from tailbound.reconcile.conditions import Verdict
-from tailbound.reconcile.model import Scalable, Sized
+from tailbound.reconcile.model import Carrier, Scalable, Sized
 from tailbound.reconcile.world import World
+from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout.situation import Step
 from tailbound.rollout.sizing import ALL, Size, Sizing, fixed
 
@@ -33,6 +36,8 @@ CONDITIONS: Final = frozenset(
     {ConditionType.SLA_MET, ConditionType.SCALING_LIMITED, ConditionType.METRICS_STALE}
 )
 _DIGITS: Final = 3
+_MOST_WAITING: Final = 0.9
+"""Of the target: longer than this no request waits for its batch, as far as sizing goes."""
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
@@ -47,14 +52,33 @@ def sizing_of(world: World) -> Sizing:
     return Sizing(least=scaling.asked, most=scaling.most, usual=usual, sizes=sizes)
 
 
-def scalable(spec: InferenceServiceSpec, step: Step) -> Scalable | None:
+def scalable(world: World, step: Step) -> Scalable | None:
     """What the autoscaler is to decide on; None where the traffic does not decide."""
+    spec = world.service.spec
     latency = spec.sla.latency
     if not spec.scaling.automatic or latency is None or spec.stopped:
         return None
-    shares = {name: step.carries.get(name, ALL) for name, pods in step.fleet.items() if pods > 0}
-    objective = Objective(p99=latency.p99.timedelta.total_seconds())
-    return Scalable(objective, spec.scaling.asked, spec.scaling.most, shares)
+    target = latency.p99.timedelta.total_seconds()
+    carriers = {
+        name: Carrier(step.carries.get(name, ALL), _objective(world, name, target))
+        for name, pods in step.fleet.items()
+        if pods > 0
+    }
+    return Scalable(spec.scaling.asked, spec.scaling.most, target, carriers)
+
+
+def _objective(world: World, name: str, target: float) -> Objective:
+    """The target, and how this revision batches: by its own record, as an edit makes another revision."""
+    stored = world.stored_revisions.get(name)
+    try:
+        recorded = json.loads(from_object(stored).spec_json) if stored is not None else {}
+        batching = Batching.model_validate(recorded.get("batching", {}))
+    except (CorruptRevisionError, ValueError):
+        batching = Batching()
+    delay = batching.max_queue_delay
+    seconds = 0.0 if delay is None else delay.timedelta.total_seconds()
+    # A request that waits as long as it may take in all is late anyway.
+    return Objective(target, batching.effective_max_batch_size(), min(seconds, _MOST_WAITING * target))
 
 
 def status(world: World, step: Step) -> ScalingStatus | None:
@@ -88,7 +112,7 @@ def verdicts(world: World) -> dict[ConditionType, Verdict]:
     decisions = {name: each.decision for name, each in sorted(sizes.revisions.items())}
     found = {
         ConditionType.SCALING_LIMITED: _limited(world, decisions),
-        ConditionType.METRICS_STALE: _stale(world, decisions),
+        ConditionType.METRICS_STALE: _stale(decisions),
     }
     met = _met(world, sizes.late)
     return found if met is None else {ConditionType.SLA_MET: met, **found}
@@ -135,14 +159,10 @@ def _limited(world: World, decisions: Mapping[str, Decision]) -> Verdict:
     return Verdict(_FALSE, Reason.NOT_LIMITED, "nothing keeps the pods from following the traffic")
 
 
-def _stale(world: World, decisions: Mapping[str, Decision]) -> Verdict:
-    """While something is missing the message stays as it began: the words of an error differ every time."""
+def _stale(decisions: Mapping[str, Decision]) -> Verdict:
     missing = sorted({each for decision in decisions.values() for each in decision.stale})
     if not missing:
         return Verdict(_FALSE, Reason.METRICS_FRESH, "everything that pods are sized by is known")
-    before = world.service.status.condition(ConditionType.METRICS_STALE)
-    if before is not None and before.status is _TRUE:
-        return Verdict(_TRUE, Reason.METRICS_MISSING, before.message)
     message = f"no pod is taken away while it is not known how many are needed: {'; '.join(missing)}"
     return Verdict(_TRUE, Reason.METRICS_MISSING, message)
 

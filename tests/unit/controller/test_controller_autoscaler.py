@@ -20,7 +20,7 @@ from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, PODS
-from tailbound.reconcile.model import Scalable
+from tailbound.reconcile.model import Carrier, Scalable
 from tailbound.telemetry.prometheus import Fleet, Unavailable
 
 from tests.unit.reconcile.simulator import Simulator, service, spec
@@ -28,6 +28,10 @@ from tests.unit.reconcile.sizes import decision
 
 NOW = 1_800_000_000.0
 OBJECTIVE = Objective(p99=0.2)
+
+
+def wanted(*revisions: str) -> Scalable:
+    return Scalable(1, 20, OBJECTIVE.p99, {name: Carrier(100, OBJECTIVE) for name in revisions})
 
 
 class Silent:
@@ -79,7 +83,7 @@ class Lab:
             each["metadata"] |= {"namespace": "risk", "uid": f"{name}-{number}", "resourceVersion": "1"}
             self.stores.of[PODS].upsert(each)
         (revision,) = simulator.names("Deployment")
-        self.autoscaler.expect(("risk", name), Scalable(OBJECTIVE, 1, 20, {revision: 100}))
+        self.autoscaler.expect(("risk", name), wanted(revision))
         return revision
 
     def tick(self) -> list[Key]:
@@ -115,6 +119,25 @@ def test_only_a_changed_decision_is_told(other: Decision, told: bool) -> None:
     view = lab.autoscaler.view(("risk", "churn"))
     assert view is not None
     assert [each.decision for each in view.revisions.values()] == [other]
+
+
+def test_missing_signals_are_told_in_the_same_words_until_others_are_missing() -> None:
+    lab = Lab()
+    lab.add("churn")
+    told: list[Any] = []
+    others = ("arrivals: at 0x3", "in flight: at 0x4")
+    for stale in (("arrivals: at 0x1",), ("arrivals: at 0x2",), others, ()):
+        lab.core.answer = lambda stale=stale: decision(3, stale=stale)  # type: ignore[misc]
+        told.append(bool(lab.tick()))
+        view = lab.autoscaler.view(("risk", "churn"))
+        assert view is not None
+        told.append(next(iter(view.revisions.values())).decision.stale)
+    assert told == [
+        *(True, ("arrivals: at 0x1",)),
+        *(False, ("arrivals: at 0x1",)),
+        *(True, ("arrivals: at 0x3", "in flight: at 0x4")),
+        *(True, ()),
+    ]
 
 
 def test_the_state_of_one_tick_is_what_the_next_begins_with() -> None:
@@ -182,7 +205,7 @@ def test_a_service_that_is_released_is_not_decided_on() -> None:
 def test_a_revision_without_a_deployment_is_not_decided_on() -> None:
     lab = Lab()
     revision = lab.add("churn")
-    lab.autoscaler.expect(("risk", "churn"), Scalable(OBJECTIVE, 1, 20, {revision: 100, "churn-r2-x": 5}))
+    lab.autoscaler.expect(("risk", "churn"), wanted(revision, "churn-r2-x"))
     lab.tick()
     view = lab.autoscaler.view(("risk", "churn"))
     assert view is not None
