@@ -136,7 +136,7 @@ class Decision:
             self._mark(name, marks, changed.retired() if marking.stable is not None else changed)
 
     def _judged(self, name: str, marks: Marks) -> Marks:
-        """With what was learned of a revision and what this step says of it, and the hands that are done with."""
+        """With what was learned of a revision and is decided on it, and with the hands that are done with."""
         marking, sizes = self._step.marking, self._world.observation.sizes
         sized = sizes.revisions.get(name) if sizes is not None else None
         if sized is not None and sized.capacity is not None:
