@@ -157,7 +157,11 @@ async def test_one_of_two_gateways_that_prometheus_has_lost_is_no_less_traffic(
     ):
         revision = await serve(environment, prometheus)
         prometheus.rates = {revision: BUSY}
-        high = await until_pods(environment, 4, 12)
+        await until_pods(environment, 4, 12)
+        await environment.until_service(
+            "churn", lambda it: is_told(it, "MetricsStale", "False", "MetricsFresh"), "fresh metrics"
+        )
+        high = await pods(environment)
         prometheus.gateways, prometheus.rates = 1, {revision: BUSY / 10}
         service = await environment.until_service(
             "churn", lambda it: is_told(it, "MetricsStale", "True", "MetricsMissing"), "missing metrics"
