@@ -72,12 +72,15 @@ def observed(
 def limits(wanted: Scalable, share: int, deployment: Object, pods: Sequence[Object]) -> Limits:
     """The bounds of a revision that must be able to carry `share` percent of the requests.
 
-    While pods are refused, or find no node, no more are asked for than are already: a quota that is raised or
-    a node that comes is used at once, and nothing grows without end.
+    While pods are refused there is room for those that exist, and while pods find no node for those that have
+    one. What is asked for already stays: a quota that is raised or a node that comes is used at once.
     """
-    seen, requested = report(pods, deployment), _requested(deployment)
-    causes = ((Reason.QUOTA_EXCEEDED, Limit.QUOTA), (Reason.UNSCHEDULABLE, Limit.HARDWARE))
-    ceilings = tuple(Ceiling(limit, requested) for reason, limit in causes if seen.first_of(reason))
+    seen = report(pods, deployment)
+    causes = (
+        (Reason.QUOTA_EXCEEDED, Limit.QUOTA, seen.count),
+        (Reason.UNSCHEDULABLE, Limit.HARDWARE, seen.scheduled),
+    )
+    ceilings = tuple(Ceiling(limit, room) for reason, limit, room in causes if seen.first_of(reason))
     least = max(1, ceil(wanted.least * share / ALL))
     return Limits(min=least, max=wanted.most, ceilings=ceilings)
 

@@ -85,12 +85,17 @@ def test_the_cold_start_is_that_of_the_slow_ones_without_restarts() -> None:
     [
         pytest.param(deployment(6), (pod("a", ready=1), pod("b")), (), id="a slow start limits nothing"),
         pytest.param(
-            deployment(6), (pod("a", **UNSCHEDULABLE),), (Ceiling(Limit.HARDWARE, 6),), id="no node has room"
+            deployment(6),
+            (pod("a", ready=1), pod("b"), pod("c", **UNSCHEDULABLE)),
+            (Ceiling(Limit.HARDWARE, 2),),
+            id="no node has room",
         ),
-        pytest.param(deployment(6, refused=True), (), (Ceiling(Limit.QUOTA, 6),), id="a quota is full"),
+        pytest.param(
+            deployment(6, refused=True), (pod("a", ready=1),), (Ceiling(Limit.QUOTA, 1),), id="a full quota"
+        ),
     ],
 )
-def test_what_is_refused_is_a_ceiling_at_what_is_asked_for(
+def test_what_is_refused_is_a_ceiling_at_what_there_is_room_for(
     stored: dict[str, Any], pods: tuple[dict[str, Any], ...], ceilings: tuple[Ceiling, ...]
 ) -> None:
     found = limits(WANTED, 100, stored, pods)
