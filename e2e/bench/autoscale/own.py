@@ -80,10 +80,11 @@ def _pods(fleet: Fleet) -> Replicas:
 def _sums(fleet: Fleet, end: int) -> BatchSums:
     batches = [batch for second in fleet.batches[max(0, end - _SUMS) : end] for batch in second]
     return BatchSums(
-        _SUMS,
-        len(batches),
-        sum(rows for rows, _ in batches),
-        sum(rows * rows for rows, _ in batches),
-        sum(seconds for _, seconds in batches),
-        sum(rows * seconds for rows, seconds in batches),
+        window=_SUMS,
+        requests=sum(rows for rows, _ in batches),
+        batches=len(batches),
+        rows=sum(rows for rows, _ in batches),
+        rows_squared=sum(rows * rows for rows, _ in batches),
+        seconds=sum(seconds for _, seconds in batches),
+        rows_seconds=sum(rows * seconds for rows, seconds in batches),
     )

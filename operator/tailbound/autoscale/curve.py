@@ -37,7 +37,7 @@ class Curve:
         return self.base + self.per_row * rows
 
     def capacity(self, batch: int) -> float:
-        """Requests per second of one replica that works on full batches."""
+        """Rows per second of one replica that works on full batches."""
         return batch / self.seconds(batch)
 
 
@@ -119,7 +119,15 @@ def _as_batches(seen: GatewayLatency) -> BatchSums:
     on the safe side, until feedback corrects it.
     """
     rows = max(1.0, seen.concurrency)
-    return BatchSums(60.0, 50.0, 50.0 * rows, 50.0 * rows**2, 50.0 * seen.seconds, 50.0 * rows * seen.seconds)
+    return BatchSums(
+        window=60.0,
+        requests=50.0 * rows,
+        batches=50.0,
+        rows=50.0 * rows,
+        rows_squared=50.0 * rows**2,
+        seconds=50.0 * seen.seconds,
+        rows_seconds=50.0 * rows * seen.seconds,
+    )
 
 
 def _line(fit: Fit, before: Curve | None) -> Curve:

@@ -52,10 +52,11 @@ def decide(
     """One tick's decision about one revision. Called once every `TICK` seconds."""
     seen, stale = fresh(observation, now)
     state = taught(state, seen, objective, now)
+    hot = overloaded(seen, objective, state.mix.rows_per_request)
     state = replace(
         state,
-        panic_until=panic_until(state.panic_until, seen, objective, now),
-        caution=caution_after(state.caution, seen, objective),
+        panic_until=panic_until(state.panic_until, hot, now),
+        caution=caution_after(state.caution, hot),
     )
     state = _quieter(state, seen, objective)
     sizing = _sizing(state, objective)
@@ -109,16 +110,21 @@ def _believed(value: Known[V] | Unknown, now: float) -> Known[V] | Unknown:
 
 
 def _quieter(state: State, seen: Observation, objective: Objective) -> State:
-    moved = (
-        seen.replicas.pending > 0 or seen.replicas.requested != state.replicas or backlog(seen, objective) > 0
-    )
+    waiting = backlog(seen, objective, state.mix.rows_per_request) > 0
+    moved = seen.replicas.pending > 0 or seen.replicas.requested != state.replicas or waiting
     return replace(state, quiet=0 if moved else min(QUIET, state.quiet + 1))
 
 
 def _sizing(state: State, objective: Objective) -> Sizing | None:
     if state.curve is None or isinstance(state.learned, Unknown):
         return None
-    return Sizing(state.curve, objective, state.learned.correction, dispersion(state.forecasts.rates))
+    return Sizing(
+        state.curve,
+        objective,
+        state.learned.correction,
+        dispersion(state.forecasts.rates),
+        state.mix.rows_per_request,
+    )
 
 
 def _corrected(state: State, seen: Observation, sizing: Sizing) -> State:
@@ -136,8 +142,9 @@ def _corrected(state: State, seen: Observation, sizing: Sizing) -> State:
 def _demand(state: State, seen: Observation, sizing: Sizing | None) -> Demand:
     arrivals = seen.arrivals
     present = _first(arrivals.over_30s, arrivals.over_10s, arrivals.over_60s)
+    waiting = 0.0 if sizing is None else backlog(seen, sizing.objective, sizing.rows_per_request)
     if sizing is None or isinstance(present, Unknown):
-        backlogged = 0 if sizing is None else sizing.needed(backlog(seen, sizing.objective) / DRAIN)
+        backlogged = 0 if sizing is None else sizing.needed(waiting / DRAIN)
         at_once = seen.replicas.requested + backlogged if backlogged else 0
         return Demand(present, Unknown("arrivals or capacity are unknown"), 0, at_once, at_once)
     expected = max(state.forecasts.expected * (1 + state.caution), present.value)
@@ -146,7 +153,7 @@ def _demand(state: State, seen: Observation, sizing: Sizing | None) -> Demand:
     if state.panic_until is not None:
         this_moment = _first(arrivals.over_10s, present)
         rate = max(expected, this_moment.value if isinstance(this_moment, Known) else 0.0)
-        at_once = sizing.needed(rate + backlog(seen, sizing.objective) / DRAIN)
+        at_once = sizing.needed(rate + waiting / DRAIN)
     spares = min(seen.replicas.stuck, at_once)
     return Demand(present, Known(expected, present.at), needed, at_once, at_once + spares)
 
@@ -183,7 +190,8 @@ def _wanted(
     """
     replicas = seen.replicas.requested
     if state.curve is None:
-        more = overloaded(seen, objective) and not seen.replicas.pending
+        hot = overloaded(seen, objective, state.mix.rows_per_request)
+        more = hot and not seen.replicas.pending
         return replicas + int(more), Reason.UNKNOWN_CAPACITY
     if demand.with_spares > replicas:
         return grown(replicas, demand.with_spares), _why_grown(replicas, demand)
@@ -241,7 +249,7 @@ def _explanation(state: State, seen: Observation, sizing: Sizing | None, demand:
     known = isinstance(demand.forecast, Known)
     capacity: Rate = Unknown("no batch was seen yet")
     if sizing is not None and isinstance(demand.present, Known):
-        capacity = Known(sizing.curve.capacity(sizing.objective.max_batch), demand.present.at)
+        capacity = Known(sizing.capacity, demand.present.at)
     return Explanation(
         demand.present,
         demand.forecast,

@@ -30,11 +30,12 @@ def floor(curve: Curve, objective: Objective, dispersion: float) -> float:
 
 
 def p99(replicas: int, rate: float, curve: Curve, objective: Objective, dispersion: float) -> float:
-    """Seconds, infinite where `rate` is more than the replicas can do.
+    """Seconds, infinite where `rate`, in rows per second, is more than the replicas can do.
 
     A replica under load finds at its next batch what arrived during the last one. To that batch's time comes
     the wait for a replica to be free (a share of a batch), and the queue before full batches: Allen and
-    Cunneen's approximation with an exponential tail. `dispersion` is the variance over the mean of counts.
+    Cunneen's approximation with an exponential tail. `dispersion` is the variance over the mean of counts
+    of rows.
     """
     batch = objective.max_batch
     each, full = rate / replicas, curve.seconds(batch)

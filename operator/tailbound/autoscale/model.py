@@ -53,11 +53,14 @@ class Arrivals:
 class BatchSums:
     """Sums over the batches that the revision's runtimes finished in a window: what a line is fitted to.
 
-    A runtime without batching counts each request as a batch of one row.
+    Arrivals, latency and what is in flight count requests, batches count rows: `rows / requests` is what
+    turns one into the other. A runtime without batching counts each request as a batch of one row.
     """
 
     window: float
     """Seconds that the sums are taken over."""
+    requests: float
+    """Whose rows these are. One request may bring several rows."""
     batches: float
     rows: float
     rows_squared: float
@@ -68,7 +71,10 @@ class BatchSums:
 
 @dataclass(frozen=True)
 class GatewayLatency:
-    """What the gateway sees of a runtime that exports no times of batches. Means over a window."""
+    """What the gateway sees of a runtime that exports no times of batches. Means over a window.
+
+    Rows are then unknown, and each request counts for one.
+    """
 
     seconds: float
     """Mean latency of the requests that completed."""
@@ -161,7 +167,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class LearnedCapacity:
-    """What outlives the operator, by model digest and class. A batch of n takes base + n * per_row s."""
+    """What outlives the operator, by model digest and class. A batch of n rows takes base + n * per_row s."""
 
     base: float
     per_row: float

@@ -23,6 +23,13 @@ class Sizing:
     objective: Objective
     correction: float
     dispersion: float
+    """Variance over mean of the requests of a tick."""
+    rows_per_request: float = 1.0
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second of one replica that works on full batches."""
+        return self.curve.capacity(self.objective.max_batch) / self.rows_per_request
 
     def needed(self, rate: float) -> int:
         """Replicas for `rate` requests per second; 0 for none.
@@ -31,13 +38,14 @@ class Sizing:
         """
         if rate <= 0:
             return 0
-        capacity = self.curve.capacity(self.objective.max_batch)
-        least = max(1, ceil(rate / (capacity * USAGE * min(1.0, self.correction))))
+        least = max(1, ceil(rate / (self.capacity * USAGE * min(1.0, self.correction))))
         allowed = _MARGIN * self.objective.p99
-        if floor(self.curve, self.objective, self.dispersion) > allowed:
+        # Rows that come together are as much more scattered as there are of them.
+        dispersion = self.dispersion * self.rows_per_request
+        if floor(self.curve, self.objective, dispersion) > allowed:
             return least
-        asked = rate / self.correction
+        rows = rate * self.rows_per_request / self.correction
         replicas = least
-        while p99(replicas, asked, self.curve, self.objective, self.dispersion) > allowed:
+        while p99(replicas, rows, self.curve, self.objective, dispersion) > allowed:
             replicas += 1
         return replicas

@@ -16,31 +16,32 @@ _CAUTION_LEFT: Final = 0.995
 _NO_CAUTION: Final = 0.001
 
 
-def backlog(seen: Observation, objective: Objective) -> float:
+def backlog(seen: Observation, objective: Objective, rows_per_request: float) -> float:
     """Requests that are in no replica's batch yet; 0 where the requests in flight are unknown."""
     if not isinstance(seen.in_flight, Known):
         return 0.0
-    return max(0.0, seen.in_flight.value - seen.replicas.ready * objective.max_batch)
+    return max(0.0, seen.in_flight.value - seen.replicas.ready * objective.max_batch / rows_per_request)
 
 
-def overloaded(seen: Observation, objective: Objective) -> bool:
+def overloaded(seen: Observation, objective: Objective, rows_per_request: float) -> bool:
     """Whether requests are late now, or will be: more wait than a batch for every replica."""
     late = isinstance(seen.p99, Known) and seen.p99.value > objective.p99
-    return late or backlog(seen, objective) > max(1, seen.replicas.ready) * objective.max_batch
+    batches = max(1, seen.replicas.ready) * objective.max_batch / rows_per_request
+    return late or backlog(seen, objective, rows_per_request) > batches
 
 
-def caution_after(before: float, seen: Observation, objective: Objective) -> float:
+def caution_after(before: float, is_overloaded: bool) -> float:
     """Share of the forecast to add after requests were late: grows while they are, and fades in half an hour.
 
     How much spare traffic needs that is burstier than any forecast tells is known from what came late.
     """
-    if overloaded(seen, objective):
+    if is_overloaded:
         return min(MOST_CAUTION, before + _CAUTION_STEP)
     return before * _CAUTION_LEFT if before > _NO_CAUTION else 0.0
 
 
-def panic_until(before: float | None, seen: Observation, objective: Objective, now: float) -> float | None:
+def panic_until(before: float | None, is_overloaded: bool, now: float) -> float | None:
     """When panic ends, None outside of one."""
-    if overloaded(seen, objective):
+    if is_overloaded:
         return now + LASTS
     return before if before is not None and before > now else None

@@ -6,6 +6,7 @@ from typing import Final
 
 from tailbound.autoscale.curve import Curve, Fit, learn, seeded
 from tailbound.autoscale.forecast import Forecasts, observed
+from tailbound.autoscale.mix import Mix
 from tailbound.autoscale.model import TICK, Known, LearnedCapacity, Objective, Observation, Unknown
 from tailbound.autoscale.moves import Patience
 
@@ -22,6 +23,7 @@ class State:
 
     learned: LearnedCapacity | Unknown = _NEVER_SEEN
     fit: Fit = field(default_factory=Fit)
+    mix: Mix = field(default_factory=Mix)
     forecasts: Forecasts = field(default_factory=Forecasts)
     panic_until: float | None = None
     caution: float = 0.0
@@ -71,7 +73,7 @@ def taught(state: State, seen: Observation, objective: Objective, now: float) ->
     if isinstance(rate, Known):
         horizon = cold_start + TICK + now - rate.at
         forecasts = observed(forecasts, rate.value, rate.at, horizon)
-    return replace(state, learned=learned, fit=fit, forecasts=forecasts)
+    return replace(state, learned=learned, fit=fit, mix=state.mix.after(seen.service), forecasts=forecasts)
 
 
 def worth_saving(

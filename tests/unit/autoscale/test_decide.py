@@ -21,6 +21,7 @@ from tailbound.autoscale.model import (
     Observation,
     Reason,
     Replicas,
+    Service,
     Unknown,
 )
 from tailbound.autoscale.state import State, restored, worth_saving
@@ -31,13 +32,19 @@ LEARNED = LearnedCapacity(0.2, 0.05)
 LOST = Unknown("Prometheus does not answer")
 
 
-def batches(rows: float = 8.0, factor: float = 1.0) -> BatchSums:
+def batches(rows: float = 8.0, factor: float = 1.0, per_request: float = 1.0) -> BatchSums:
     """A window of batches of about `rows`, exactly on the curve 0.2 + 0.05 n."""
     sizes = [max(1.0, rows - 4), rows, rows + 4] * 20
     times = [factor * (0.2 + 0.05 * size) for size in sizes]
     pairs = list(zip(sizes, times, strict=True))
     return BatchSums(
-        30.0, 60, sum(sizes), sum(n * n for n in sizes), sum(times), sum(n * s for n, s in pairs)
+        window=30.0,
+        requests=sum(sizes) / per_request,
+        batches=60,
+        rows=sum(sizes),
+        rows_squared=sum(n * n for n in sizes),
+        seconds=sum(times),
+        rows_seconds=sum(n * s for n, s in pairs),
     )
 
 
@@ -78,6 +85,22 @@ def steady(rate: float, ticks: int, replicas: int = 0, limits: Limits = LIMITS) 
 @pytest.mark.parametrize(("rate", "fewest", "most"), [(10, 1, 2), (80, 6, 7), (160, 11, 13), (480, 33, 38)])
 def test_a_steady_rate_gets_its_capacity_and_little_more(rate: float, fewest: int, most: int) -> None:
     assert fewest <= steady(rate, 60).replicas <= most
+
+
+def test_requests_of_many_rows_need_as_many_times_the_replicas() -> None:
+    needs = {}
+    for per_request in (1.0, 4.0):
+        state, count = State(learned=LEARNED), 3
+        for tick in range(30):
+            at = tick * 10.0
+            service: Service = Known(batches(per_request=per_request), at)
+            observation = replace(seen(at, 40, ready(count)), service=service)
+            decision = decide(at, observation, OBJECTIVE, LIMITS, state)
+            state, count = decision.state, decision.replicas
+        needs[per_request] = (count, decision.explanation.capacity)
+    assert 3 * needs[1.0][0] <= needs[4.0][0] <= 4.5 * needs[1.0][0]
+    assert isinstance(needs[4.0][1], Known)
+    assert needs[4.0][1].value == pytest.approx(4.0, rel=0.02)
 
 
 def test_replicas_grow_before_a_rising_rate_needs_them() -> None:

@@ -1,6 +1,5 @@
 """The parts of a decision, each by itself."""
 
-from dataclasses import replace
 from math import inf
 
 import pytest
@@ -10,6 +9,7 @@ from tailbound.autoscale.curve import Curve, Fit, learn, seeded
 from tailbound.autoscale.feedback import LOWEST, corrected
 from tailbound.autoscale.forecast import Forecasts, Regression, dispersion, observed, quantile
 from tailbound.autoscale.latency import p99, waiting_chance
+from tailbound.autoscale.mix import Mix
 from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
@@ -23,23 +23,24 @@ from tailbound.autoscale.model import (
 )
 from tailbound.autoscale.moves import HOLD, PAUSE, Patience, grown, shrunk
 from tailbound.autoscale.need import USAGE, Sizing
-from tailbound.autoscale.panic import MOST_CAUTION, caution_after
+from tailbound.autoscale.panic import MOST_CAUTION, backlog, caution_after, overloaded
 
 CURVE = Curve(0.2, 0.05)
 OBJECTIVE = Objective(2.0, 16, 0.05)
 NOT_READ = Unknown("not read")
 
 
-def sums(sizes: list[int], curve: Curve) -> BatchSums:
+def sums(sizes: list[int], curve: Curve, per_request: float = 1.0) -> BatchSums:
     """A window of batches exactly on `curve`."""
     times = [curve.seconds(size) for size in sizes]
     return BatchSums(
-        30.0,
-        len(sizes),
-        sum(sizes),
-        sum(size * size for size in sizes),
-        sum(times),
-        sum(size * time for size, time in zip(sizes, times, strict=True)),
+        window=30.0,
+        requests=sum(sizes) / per_request,
+        batches=len(sizes),
+        rows=sum(sizes),
+        rows_squared=sum(size * size for size in sizes),
+        seconds=sum(times),
+        rows_seconds=sum(size * time for size, time in zip(sizes, times, strict=True)),
     )
 
 
@@ -173,21 +174,50 @@ def test_dispersion_is_that_of_the_counts(rates: list[float], spread: float) -> 
 
 
 def test_late_requests_make_cautious_and_that_fades() -> None:
-    calm = Observation(
-        Arrivals(NOT_READ, NOT_READ, NOT_READ, NOT_READ),
-        Known(0.5, 0.0),
-        Known(0.0, 0.0),
-        NOT_READ,
-        Replicas(1, 1, 0),
-        NOT_READ,
-    )
-    late, caution = replace(calm, p99=Known(3.0, 0.0)), 0.0
+    caution = 0.0
     for _ in range(100):
-        caution = caution_after(caution, late, OBJECTIVE)
+        caution = caution_after(caution, True)
     assert caution == MOST_CAUTION
     for _ in range(2000):
-        caution = caution_after(caution, calm, OBJECTIVE)
+        caution = caution_after(caution, False)
     assert caution == 0
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "p99_seconds", "rows_per_request", "waiting", "hot"),
+    [
+        (32.0, 0.5, 1.0, 0.0, False),
+        (65.0, 0.5, 1.0, 33.0, True),
+        (32.0, 0.5, 4.0, 24.0, True),
+        (8.0, 0.5, 4.0, 0.0, False),
+        (0.0, 3.0, 1.0, 0.0, True),
+    ],
+)
+def test_more_rows_than_a_batch_for_each_replica_are_an_overload(
+    in_flight: float, p99_seconds: float, rows_per_request: float, waiting: float, hot: bool
+) -> None:
+    seen = Observation(
+        Arrivals(NOT_READ, NOT_READ, NOT_READ, NOT_READ),
+        Known(p99_seconds, 0.0),
+        Known(in_flight, 0.0),
+        NOT_READ,
+        Replicas(2, 2, 0),
+        NOT_READ,
+    )
+    assert backlog(seen, OBJECTIVE, rows_per_request) == waiting
+    assert overloaded(seen, OBJECTIVE, rows_per_request) is hot
+
+
+def test_rows_of_a_request_are_those_of_the_last_minutes() -> None:
+    mix = Mix()
+    assert mix.rows_per_request == 1
+    mix = mix.after(Known(sums([4, 8] * 10, CURVE, per_request=4.0), 30.0))
+    assert mix.rows_per_request == 4
+    assert mix.after(Known(sums([8] * 10, CURVE), 30.0)) == mix
+    assert mix.after(NOT_READ) == mix
+    for at in range(60, 660, 30):
+        mix = mix.after(Known(sums([8] * 20, CURVE, per_request=2.0), float(at)))
+    assert mix.rows_per_request == pytest.approx(2, rel=0.02)
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0)])

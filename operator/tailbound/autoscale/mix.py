@@ -1,0 +1,35 @@
+"""How many rows a request brings: what turns requests per second into the work that they are."""
+
+from dataclasses import dataclass
+from math import exp
+from typing import Final
+
+from tailbound.autoscale.model import BatchSums, Known, Service
+
+MEMORY: Final = 120.0
+"""Seconds after which a request counts for 1/e of a new one: one with more rows may come at any time."""
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Sums over past requests, newer ones counting more, and when the last ones were added."""
+
+    rows: float = 0.0
+    requests: float = 0.0
+    at: float | None = None
+
+    @property
+    def rows_per_request(self) -> float:
+        """At least 1, which is what is reckoned with before any request was seen."""
+        return max(1.0, self.rows / self.requests) if self.requests > 0 else 1.0
+
+    def after(self, service: Service) -> "Mix":
+        """With the requests of a window that was not taken in yet."""
+        if not isinstance(service, Known) or not isinstance(service.value, BatchSums):
+            return self
+        sums, at = service.value, service.at
+        fresh = 1.0 if self.at is None else min(1.0, (at - self.at) / sums.window)
+        if fresh <= 0 or sums.requests <= 0:
+            return self
+        kept = 1.0 if self.at is None else exp(-(at - self.at) / MEMORY)
+        return Mix(self.rows * kept + fresh * sums.rows, self.requests * kept + fresh * sums.requests, at)
