@@ -162,7 +162,8 @@ class RolloutSpec(Model):
     progress_deadline: Annotated[
         Duration, duration_between("10s", "24h", "within which one more pod must get ready")
     ] = Duration(600_000)
-    """Time in which one more pod of the new revision must get ready, or else it is rejected."""
+    """Time in which one more pod of the new revision must get ready, or else it is rejected. It does not run
+    while the cluster has no room for the pod."""
 
     restart_limit: Annotated[StrictInt, whole_number("restartLimit", 1, 100, "a number of restarts")] = 3
     """So many restarts of one container of the new revision reject it."""
@@ -306,6 +307,9 @@ class RolloutStatus(Model):
 
     progress_at: AwareDatetime | None = None
     """When one more pod last got ready."""
+
+    no_room_since: AwareDatetime | None = None
+    """Since when the new revision's pods find no room. Its deadline for getting ready does not run then."""
 
     high_water: Annotated[StrictInt, Field(ge=0)] = 0
     """The most pods of the new revision that were ever ready."""

@@ -9,6 +9,8 @@ from tailbound.api.rollout import Analysis, AnalysisSource, RolloutState, Rollou
 from tailbound.api.rollout import Evidence as ApiEvidence
 from tailbound.api.rollout import Finding as ApiFinding
 from tailbound.api.rollout import MetricFinding as ApiMetricFinding
+from tailbound.reconcile.needs import needs
+from tailbound.reconcile.pods import Finding as Obstacle
 from tailbound.reconcile.pods import most_restarts, report
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.world import World
@@ -103,10 +105,17 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         pods=world.pod_counts.get(name, 0),
         ready=world.ready_endpoints.get(name, 0),
         restarts=most_restarts(pods),
-        trouble=Trouble(obstacle.reason, obstacle.message) if obstacle is not None else None,
+        trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
         promoted_at=marks.promoted_at if marks is not None else None,
         rejection=Rejection(name, rejected.reason, rejected.message, rejected.by) if rejected else None,
     )
+
+
+def _trouble(world: World, name: str, obstacle: Obstacle) -> Trouble:
+    trouble = Trouble(obstacle.reason, obstacle.message)
+    if not trouble.lacks_room:
+        return trouble
+    return replace(trouble, message=f"{obstacle.message}; a pod needs {needs(world, name)}")
 
 
 def _readable(world: World, name: str) -> bool:

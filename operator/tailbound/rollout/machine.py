@@ -170,6 +170,6 @@ def _roll_back(now: Situation, who: Roles, rollout: RolloutStatus, rejection: Re
     """The candidate's weight goes to the base, and the candidate is not tried again until somebody asks."""
     step = rest.without(now, who.base, frozenset({rollout.revision}))
     ended = words.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
-    ended = ended.model_copy(update={"weight": 0, "progress_at": None})
+    ended = ended.model_copy(update={"weight": 0, "progress_at": None, "no_room_since": None})
     marking = replace(step.marking, rejection=rejection, handled=now.hands.asked(rollout.revision))
     return replace(step, rollout=ended, marking=marking, rejection=rejection)

@@ -8,6 +8,7 @@
 | the evidence says so | Slow, Failing or MetricBreached |
 | `maxStepTime` is over and `onInconclusive` is rollback | Inconclusive |
 
+The deadline does not run while pods find no room: that says nothing about the revision.
 They hold during pauses and manual waits as well. The hand `abort` comes before all of them.
 """
 
@@ -41,6 +42,7 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
         yield Rejection(name, Reason.LOST, words.lost())
     overdue = (
         rollout.progress_at is not None
+        and rollout.no_room_since is None
         and now.now >= rollout.progress_at + spec.progress_deadline.timedelta
         and steps.short(now, rollout)
     )

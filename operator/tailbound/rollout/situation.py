@@ -18,6 +18,11 @@ class Trouble:
     reason: Reason
     message: str
 
+    @property
+    def lacks_room(self) -> bool:
+        """Nothing is wrong with the pods themselves: there is no place for them."""
+        return self.reason in (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED)
+
 
 @dataclass(frozen=True)
 class Rejection:

@@ -1,5 +1,7 @@
 """The steps of a rollout: how many pods and which weight each needs, and when the next one begins.
 
+A candidate whose pods find no room waits and says so; no deadline runs meanwhile.
+
 What a step with a weight below 100 does, once every gateway was seen to apply that weight (first row that
 fits):
 
@@ -112,14 +114,24 @@ def share(now: Situation, rollout: RolloutStatus, weight: int, pods: int) -> int
 
 
 def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
-    """With the time of the last progress: the first pod is wanted, or more are ready than ever."""
+    """With the time of the last progress: the first pod is wanted, more are ready than ever, or room came."""
     ready = now.ready(rollout.revision)
     if rollout.state is RolloutState.PENDING or rollout.progress_at is None:
         begun = {"state": RolloutState.STARTING, "progress_at": now.now, "high_water": ready}
         return rollout.model_copy(update=begun)
-    if ready > rollout.high_water:
-        return rollout.model_copy(update={"progress_at": now.now, "high_water": ready})
-    return rollout
+    since = (rollout.no_room_since or now.now) if _lacks_room(now, rollout) else None
+    room_came = rollout.no_room_since is not None and since is None
+    update: dict[str, object] = {"no_room_since": since}
+    if room_came or ready > rollout.high_water:
+        update |= {"progress_at": now.now, "high_water": max(ready, rollout.high_water)}
+    return rollout.model_copy(update=update)
+
+
+def _lacks_room(now: Situation, rollout: RolloutStatus) -> bool:
+    """Pods are missing for want of nothing but a place. With `recreate` the old ones left theirs."""
+    trouble = now.of(rollout.revision).trouble
+    beside = now.spec.strategy is not Strategy.RECREATE
+    return beside and trouble is not None and trouble.lacks_room and short(now, rollout)
 
 
 def short(now: Situation, rollout: RolloutStatus) -> bool:
@@ -151,6 +163,8 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
     rollout = step.rollout
     if rollout is None or rollout.state is RolloutState.PENDING:
         return step
+    if rollout.no_room_since is not None and not paused(now, rollout):
+        return _without_room(now, step, rollout)
     if held(now, rollout):
         return _held(now, step, rollout)
     if rollout.weight < ALL and _without_data(now, verdict) and not by_hand(rollout):
@@ -173,6 +187,16 @@ def _without_data(now: Situation, verdict: Verdict) -> bool:
     """Counters are missing for too long."""
     timeout = now.spec.analysis.data_timeout.timedelta
     return verdict.unread_since is not None and now.now >= verdict.unread_since + timeout
+
+
+def _without_room(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
+    """It waits for as long as it takes: only the cluster can make room."""
+    trouble = now.of(rollout.revision).trouble
+    assert trouble is not None, "room was missing when it was counted"
+    begun = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
+    beside = RolloutState.ANALYSING if rollout.weight else RolloutState.STARTING
+    state = RolloutState.PROMOTING if begun else beside
+    return _told(step, state, unless_by_hand(rollout, trouble.reason), words.no_room(rollout, trouble))
 
 
 def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
@@ -253,7 +277,7 @@ def wake(now: Situation, step: Step, verdict: Verdict) -> timedelta | None:
     if rollout is None or rollout.state in (RolloutState.PENDING, RolloutState.PROMOTED):
         return None
     limits = []
-    if rollout.progress_at is not None and short(now, rollout):
+    if rollout.progress_at is not None and rollout.no_room_since is None and short(now, rollout):
         limits.append(rollout.progress_at + spec.progress_deadline.timedelta)
     began = rollout.step_started_at
     if began is not None and is_last(now, rollout):

@@ -33,6 +33,11 @@ def starting(rollout: RolloutStatus) -> str:
     return f"{rollout.revision} is starting; {rollout.from_revision} still serves"
 
 
+def no_room(rollout: RolloutStatus, trouble: Trouble) -> str:
+    """No node, or no quota, for its pods."""
+    return f"{rollout.revision} waits for room, and {rollout.from_revision} serves: {trouble.message}"
+
+
 def applying(rollout: RolloutStatus, weight: int) -> str:
     """A weight is on its way."""
     return f"{rollout.revision} is to get {weight} percent of the requests; the gateways have to apply it"

@@ -43,6 +43,19 @@ SETTINGS = Settings(
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+NO_NODE: dict[str, Any] = {
+    "phase": "Pending",
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+        }
+    ],
+}
+
+
 class Unsafe(AssertionError):  # noqa: N818 - what a test fails with
     """Something happened that would have cost requests."""
 
@@ -175,6 +188,10 @@ class Simulator:
     """What the last plan asks of Prometheus."""
     prometheus: Callable[[str], tuple[Series, ...] | Unavailable] = field(default=lambda _: ())
     """Answers a query."""
+    devices: int = 1000
+    """Places for pods on the nodes."""
+    placed: set[str] = field(default_factory=set)
+    """Pods that have one."""
     unscraped: str = ""
     """Why Prometheus has no counters of the gateways."""
 
@@ -340,6 +357,17 @@ class Simulator:
                 del self.objects[kind, name]
             else:
                 self.update_deployment_status(name)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        self.placed &= set(self.pods)
+        for name in self.pods:
+            if name in self.placed:
+                continue
+            if len(self.placed) < self.devices:
+                self.placed.add(name)
+            else:
+                self.pods[name] = {**self.pods[name], "status": NO_NODE}
 
     def _add_pod(self, revision: str, template: Mapping[str, Any]) -> None:
         self.pod_count += 1
@@ -350,7 +378,9 @@ class Simulator:
         }
 
     def make_ready(self, pod: str, ready: bool = True) -> None:
-        """The pod becomes ready, or is no longer."""
+        """The pod becomes ready, or is no longer; one without a place cannot."""
+        if pod not in self.placed:
+            return
         body = copy.deepcopy(self.pods[pod])
         body["status"] = ready_status() if ready else {**ready_status(), "phase": "Running"}
         body["status"]["ready"] = ready
@@ -359,6 +389,8 @@ class Simulator:
 
     def crash(self, pod: str, restarts: int) -> None:
         """The pod's server has ended again, and waits for another try."""
+        if pod not in self.placed:
+            return
         ended = {"terminated": {"exitCode": 1, "message": "no such operator"}}
         server = {"name": "server", "ready": False, "restartCount": restarts, "state": {}, "lastState": ended}
         body = copy.deepcopy(self.pods[pod])

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tailbound.api.conditions import Reason
 from tailbound.api.rollout import RolloutStatus
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
@@ -69,6 +70,8 @@ def told(now: Situation, verdict: Verdict = WAIT) -> tuple[str, str, int, dict[s
 
 
 AT_5, AT_50, OLD, NEW = {"old": 95, "new": 5}, {"old": 50, "new": 50}, {"old": 100}, {"new": 100}
+NO_NODE = Trouble(Reason.UNSCHEDULABLE, "pod p has no node")
+NO_QUOTA = Trouble(Reason.QUOTA_EXCEEDED, "exceeded quota")
 STARTED = rollout("Starting", weight=0)
 SECOND = rollout(step=1, weight=5, progress_at=ago(10))
 SECOND_OBSERVED = rollout(step=1, weight=50, step_started_at=ago(60))
@@ -299,6 +302,73 @@ STEPS: dict[str, tuple[Situation, Verdict, tuple[str, str, int, dict[str, int]]]
         ),
         WAIT,
         ("RolledBack", "DeadlineExceeded", 0, OLD),
+    ),
+    "no room": (
+        canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}),
+        WAIT,
+        ("Starting", "Unschedulable", 0, OLD),
+    ),
+    "no room for far too long": (
+        canary(
+            rollout("Starting", progress_at=ago(9000)),
+            ready=0,
+            traffic=to("old"),
+            new={"trouble": NO_QUOTA},
+        ),
+        WAIT,
+        ("Starting", "QuotaExceeded", 0, OLD),
+    ),
+    "no room, and it hangs besides": (
+        canary(
+            rollout("Starting", progress_at=ago(9000)),
+            ready=0,
+            traffic=to("old"),
+            new={"trouble": Trouble(Reason.CRASH_LOOP, "it ended")},
+        ),
+        WAIT,
+        ("RolledBack", "CrashLoop", 0, OLD),
+    ),
+    "room came late: it has its time to start": (
+        canary(
+            rollout("Starting", progress_at=ago(9000), no_room_since=ago(8990)), ready=0, traffic=to("old")
+        ),
+        WAIT,
+        ("Starting", "Starting", 0, OLD),
+    ),
+    "room came, and then it took too long": (
+        canary(rollout("Starting", progress_at=ago(600)), ready=0, traffic=to("old")),
+        WAIT,
+        ("RolledBack", "DeadlineExceeded", 0, OLD),
+    ),
+    "no room for the next step's pods": (
+        canary(
+            SECOND.model_copy(update={"progress_at": ago(9000)}),
+            ready=1,
+            replicas=4,
+            new={"trouble": NO_NODE},
+        ),
+        WAIT,
+        ("Analysing", "Unschedulable", 1, AT_5),
+    ),
+    "no room for a pod that it can do without": (
+        canary(rollout(weight=5, step_started_at=ago(60)), new={"trouble": NO_NODE}),
+        WAIT,
+        ("Analysing", "Analysing", 0, AT_5),
+    ),
+    "no room, and it is paused": (
+        canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=PAUSE),
+        WAIT,
+        ("Paused", "Paused", 0, OLD),
+    ),
+    "no room, and somebody promotes it": (
+        canary(annotations=PROMOTE, new={"trouble": NO_NODE}),
+        WAIT,
+        ("Promoting", "PromotedByHand", 2, AT_5),
+    ),
+    "no room, and somebody aborts it": (
+        canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=ABORT),
+        WAIT,
+        ("RolledBack", "AbortedByHand", 0, OLD),
     ),
     "slow to start, but it has its weight": (
         canary(rollout(weight=5, progress_at=ago(9000), step_started_at=ago(40))),
