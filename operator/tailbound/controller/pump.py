@@ -38,6 +38,19 @@ class _NotKopfs(Collection[Any]):
         return 0
 
 
+class _NothingToCompare(kopf.DiffBaseStorage):
+    """Nothing: kopf gets ready to compare each object with its last handled state, though nobody asks."""
+
+    def build(self, **_kwargs: Any) -> Any:
+        return None
+
+    def fetch(self, **_kwargs: Any) -> None:
+        return None
+
+    def store(self, **_kwargs: Any) -> None:
+        raise NotImplementedError("nothing is kept in the objects")
+
+
 class Pump:
     """Watches every kind until `stop` is set. A watch that dies ends `run` with its error."""
 
@@ -126,6 +139,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.peering.standalone = True
+    settings.persistence.diffbase_storage = _NothingToCompare()
     # The stop flag ends kopf; killing the process is not its business.
     settings.process.ultimate_exiting_timeout = None
     for resource in WATCHED:

@@ -35,12 +35,15 @@ class TokenBucket:
 class KeyQueue:
     """A key is in it once, however often it was added, and is never handed to two workers at a time.
 
-    A key that is added while a worker has it comes back when the worker is done.
+    A key that is added while a worker has it comes back when the worker is done. Keys that no worker had yet
+    go first: each of many new services gets its pods before anybody looks at what came of the others'.
     """
 
     def __init__(self, bucket: TokenBucket | None = None) -> None:
         self._bucket = bucket or TokenBucket(RETRIES_PER_SECOND, RETRY_BURST, RETRY_BURST)
+        self._new: OrderedDict[Key, None] = OrderedDict()
         self._ready: OrderedDict[Key, None] = OrderedDict()
+        self._known: set[Key] = set()
         self._taken: dict[Key, bool] = {}  # True: added again meanwhile
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []  # may hold stale entries; _due is the truth
@@ -48,7 +51,7 @@ class KeyQueue:
 
     def __len__(self) -> int:
         """Keys that wait for a worker now; delayed ones are not counted."""
-        return len(self._ready)
+        return len(self._new) + len(self._ready)
 
     def add(self, key: Key) -> None:
         """Reconcile as soon as a worker is free."""
@@ -56,7 +59,7 @@ class KeyQueue:
         if key in self._taken:
             self._taken[key] = True
         else:
-            self._ready[key] = None
+            (self._ready if key in self._known else self._new)[key] = None
 
     def add_at(self, key: Key, when: float) -> None:
         """Reconcile at `when`, or earlier if something earlier is asked for."""
@@ -82,13 +85,16 @@ class KeyQueue:
         """The service is gone: drop what is known about it."""
         self._failures.pop(key, None)
         self._due.pop(key, None)
+        self._known.discard(key)
 
     def take(self, now: float) -> Key | None:
         """The next key, which is this worker's until `done`; None if none is due."""
         self._wake(now)
-        if not self._ready:
+        waiting = self._new or self._ready
+        if not waiting:
             return None
-        key, _ = self._ready.popitem(last=False)
+        key, _ = waiting.popitem(last=False)
+        self._known.add(key)
         self._taken[key] = False
         return key
 

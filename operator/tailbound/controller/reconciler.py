@@ -13,6 +13,7 @@ from tailbound.kube.errors import Conflict
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Object
 from tailbound.reconcile.model import (
+    Create,
     Observation,
     Obstacle,
     Plan,
@@ -50,11 +51,12 @@ class Renders(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a pass ended. `gone`: there is no such service any more."""
+    """How a pass ended. `gone`: there is no such service any more; `again`: its status is yet to be told."""
 
     requeue_after_seconds: float | None = None
     obstructed: bool = False
     gone: bool = False
+    again: bool = False
     wrote: bool = False
 
 
@@ -98,6 +100,9 @@ class Reconciler:
                 if await self._write(plan, obstacles):
                     wrote = True
                     continue
+                if not obstacles and _begins(service, plan):
+                    _log(service, plan)
+                    return Outcome(again=True, wrote=True)
                 await self._finish(service, plan)
             except Conflict:
                 if decision == MOST_DECISIONS - 1:
@@ -138,18 +143,28 @@ class Reconciler:
     async def _finish(self, service: Object, plan: Plan) -> None:
         if plan.status is not None:
             await self._executor.write_status(service, plan.status)
-        meta = service["metadata"]
         if plan.writes or plan.status is not None:
-            _LOG.info(
-                "reconciled",
-                namespace=meta["namespace"],
-                service=meta["name"],
-                generation=meta.get("generation"),
-                summary=plan.summary,
-                writes=len(plan.writes),
-            )
+            _log(service, plan)
         for event in plan.events:
             await self._events.record(service, event.type, event.reason, event.message)
+
+
+def _begins(service: Object, plan: Plan) -> bool:
+    """A new service gets its pods under way first, and its status when other new ones have theirs."""
+    first = not service.get("status") and bool(plan.writes)
+    return first and all(isinstance(write, Create) for write in plan.writes)
+
+
+def _log(service: Object, plan: Plan) -> None:
+    meta = service["metadata"]
+    _LOG.info(
+        "reconciled",
+        namespace=meta["namespace"],
+        service=meta["name"],
+        generation=meta.get("generation"),
+        summary=plan.summary,
+        writes=len(plan.writes),
+    )
 
 
 def _outcome(plan: Plan, *, obstructed: bool, wrote: bool) -> Outcome:

@@ -24,6 +24,8 @@ _log = logger(__name__)
 
 # Changes that come together are projected together.
 GATHER_SECONDS = 0.02
+# And those that follow wait a little: each update costs Envoy and us time for the whole fleet.
+REST_SECONDS = 0.1
 # How long the API may take to list everything before the snapshot is served instead.
 SNAPSHOT_AFTER_SECONDS = 5.0
 # A sidecar that crashes during an outage returns to a state at most this old.
@@ -96,6 +98,7 @@ class GatewayController:
             await asyncio.sleep(GATHER_SECONDS)
             self._changed.clear()
             self._project()
+            await asyncio.sleep(REST_SECONDS)
 
     def _serve_snapshot(self, routes: tuple[Route, ...]) -> None:
         _log.warning("the API does not answer: serving the snapshot", services=len(routes))

@@ -1,6 +1,8 @@
 """How to reach the API server: a kubeconfig, or the ServiceAccount of the pod."""
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
@@ -25,4 +27,17 @@ async def load_configuration(environ: Mapping[str, str]) -> Configuration:
             f"KUBECONFIG={kubeconfig}" if kubeconfig else "the pod's ServiceAccount (KUBECONFIG is not set)"
         )
         raise Terminal(f"no usable connection from {source}: {error}") from error
+    configuration.proxy = configuration.proxy or _proxy(configuration.host, environ)
+    # aiohttp would read the environment's proxies and a .netrc again for each request: a third of its time.
+    configuration.client_session_kwargs = {"trust_env": False}
     return configuration
+
+
+def _proxy(server: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY (in either case) name for this server."""
+    url = urlsplit(server)
+    names = {name.lower(): value for name, value in environ.items() if value}
+    proxies = {
+        scheme: names[f"{scheme}_proxy"] for scheme in ("https", "http", "no") if f"{scheme}_proxy" in names
+    }
+    return None if proxy_bypass(url.netloc, proxies) else proxies.get(url.scheme)

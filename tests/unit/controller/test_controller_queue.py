@@ -21,6 +21,29 @@ def test_a_key_added_many_times_is_taken_once_in_order_of_arrival() -> None:
     assert drain(queue, 0.0) == [A, B, C]
 
 
+def test_keys_that_no_worker_had_yet_go_first() -> None:
+    queue = KeyQueue()
+    queue.add(A)
+    assert queue.take(0.0) == A
+    queue.done(A)
+    for key in (A, B, C):
+        queue.add(key)
+    assert len(queue) == 3
+    assert drain(queue, 0.0) == [B, C, A]
+
+
+def test_a_service_that_is_created_again_is_new_again() -> None:
+    queue = KeyQueue()
+    for key in (A, B):
+        queue.add(key)
+        queue.take(0.0)
+        queue.done(key)
+    queue.forget(B)
+    queue.add(A)
+    queue.add(B)
+    assert drain(queue, 0.0) == [B, A]
+
+
 def test_a_key_added_while_taken_comes_back_once_it_is_done_and_not_before() -> None:
     queue = KeyQueue()
     queue.add(A)

@@ -13,7 +13,7 @@ from tailbound.kube.errors import Conflict, Terminal, Transient
 from tailbound.kube.objects import Key
 from tailbound.telemetry.metrics import Metrics
 
-A = ("ns", "a")
+A, B = ("ns", "a"), ("ns", "b")
 NOW = 1000.0
 
 
@@ -56,6 +56,12 @@ async def test_key_comes_back(ending: Outcome | Exception, outcome: str, delay: 
     assert workers.queue.take(NOW) is None
     labels = {"outcome": outcome}
     assert metrics.registry.get_sample_value("tailbound_operator_reconcile_seconds_count", labels) == 1
+
+
+async def test_service_that_was_begun_comes_back_after_the_new_ones() -> None:
+    workers, _ = await one_pass(Outcome(again=True, wrote=True))
+    workers.add(B)
+    assert [workers.queue.take(NOW) for _ in range(3)] == [B, A, None]
 
 
 async def test_lost_lease_ends_the_work() -> None:
