@@ -36,15 +36,15 @@ class Own:
 
     def replicas(self, fleet: Fleet) -> int | None:
         """One tick."""
+        server = fleet.server
+        objective = Objective(server.target, server.batch, server.delay)
         if not self.started:
             self.started = True
             end = signals.scraped(fleet)
             rates = [
                 Known(signals.rate_until(fleet, at, 10), float(at)) for at in range(end % 10 + 10, end, 10)
             ]
-            self.state = restored(rates, fleet.cold_start + signals.LAG)
-        server = fleet.server
-        objective = Objective(server.target, server.batch, server.delay)
+            self.state = restored(rates, fleet.cold_start + signals.LAG, objective)
         decision = decide(float(fleet.now), observe(fleet), objective, Limits(1, HIGHEST), self.state)
         self.state = decision.state
         return decision.replicas

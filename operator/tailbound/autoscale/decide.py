@@ -220,8 +220,11 @@ def _why_grown(replicas: int, demand: Demand) -> Reason:
 
 
 def _relaxed(state: State, seen: Observation, objective: Objective) -> bool:
-    """Whether latency allows to give something up. Nothing in flight is as good as a low latency."""
-    if state.panic_until is not None or isinstance(seen.in_flight, Unknown):
+    """Whether latency allows to give something up. Nothing in flight is as good as a low latency.
+
+    Nor is anything given up on forecasts whose errors are not known yet.
+    """
+    if state.panic_until is not None or isinstance(seen.in_flight, Unknown) or not state.forecasts.proven:
         return False
     if isinstance(seen.p99, Unknown):
         return seen.in_flight.value == 0

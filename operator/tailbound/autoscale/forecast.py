@@ -1,22 +1,29 @@
 """The rate to be expected when a replica that is asked for now is ready, and how wrong that has been.
 
 A regression that learns as it goes tells how the rate at the horizon follows from how it moved lately:
-whether what rises goes on rising, or falls back to where it was, differs from one service to the next. What
-the last forecasts were short of is the spare.
+whether what rises goes on rising, or falls back to where it was, differs from one service to the next. The
+spare follows from how wrong the last forecasts at this horizon were: little for smooth traffic however long a
+replica takes to come, much for traffic that surges.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log
-from statistics import NormalDist
+from math import exp, log, sqrt
 from typing import Final
 
 from tailbound.autoscale.model import TICK
 
-QUANTILE: Final = 0.75
-"""Of the errors, that the spare covers. Shorter bursts than a batch wait in the queue without being late."""
-REMEMBERED: Final = 120
-"""Errors kept: those of twenty minutes."""
+_USUAL_HORIZON: Final = 85.0
+"""Seconds: a cold start of a minute, the age of the metrics and a tick."""
+_DEVIATIONS: Final = 0.75
+"""Spare at the usual horizon, in the errors' root mean square: three of four errors fall short by less, and
+most of the rest waits in the queue without being late. Whether errors were too high or too low doesn't
+matter: traffic that has just fallen fast may rise as fast."""
+_REMEMBERED: Final = 360
+"""Errors that the mean is taken over: those of an hour."""
+_SUPPOSED: Final = 24
+"""Errors' weight of `_SUPPOSED_ERROR`, which is reckoned with before any was seen."""
+_SUPPOSED_ERROR: Final = 0.12
 _WINDOWS: Final = (3, 6, 12, 30, 60)
 """In ticks. The ratio of each window's mean to the next one's is what the regression knows."""
 _SIZE: Final = len(_WINDOWS) - 1
@@ -35,13 +42,7 @@ _HIGHEST_RISE: Final = 2.0
 _LEAST_RATE: Final = 0.1
 """Requests per second below which no ratio is taken."""
 _LEAST_SPARE: Final = 0.05
-"""At a horizon of up to `_USUAL_HORIZON` seconds. A service that has been calm so far has no errors that
-would tell of a surge, and the longer a replica takes to come, the more late requests a surge costs."""
-_SPARE_GROWTH: Final = 0.0045
-"""More least spare for each second of a longer horizon. Holds simulated surges at a cold start of 180 s."""
-_USUAL_HORIZON: Final = 85.0
-_PRIOR: Final = tuple(0.12 * NormalDist().inv_cdf((step + 0.5) / 24) for step in range(24))
-"""Logarithms of the errors supposed before any was seen; real ones replace them one by one."""
+"""A service that has been calm so far has no errors that would tell of a surge."""
 
 Vector = tuple[float, ...]
 _NOTHING: Final[Vector] = (0.0,) * _SIZE
@@ -55,12 +56,13 @@ class Guess:
     """A forecast that is judged at `due`. Logarithms of ratios, but for the rates."""
 
     due: float
+    horizon: float
+    """Seconds."""
     present: float
     features: Vector
     predicted: float
     risen: float
     """Where a rise that is none of chance leads; 0 without one."""
-    least_spare: float
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,10 @@ class Regression:
         """Logarithm of the rate at the horizon over the present one."""
         return max(-_FARTHEST, min(_FARTHEST, _dot(self.weights, features)))
 
-    def taught(self, features: Vector, seen: float) -> "Regression":
-        """After a guess from `features` turned out to be `seen`."""
+    def taught(self, features: Vector, seen: float, weight: float) -> "Regression":
+        """After a guess from `features` turned out to be `seen`, which counts for `weight` of a new fact."""
         direction = tuple(_dot(row, features) for row in self.covariance)
-        scale = _MEMORY + _dot(features, direction)
+        scale = _MEMORY / weight + _dot(features, direction)
         miss = (seen - _dot(self.weights, features)) / scale
         weights = tuple(weight + miss * step for weight, step in zip(self.weights, direction, strict=True))
         covariance = tuple(
@@ -95,12 +97,15 @@ class Regression:
 
 @dataclass(frozen=True)
 class Forecasts:
-    """Recent rates, guesses that are not due yet, and by how much earlier ones fell short."""
+    """Recent rates, guesses that are not due yet, and how wrong earlier ones were."""
 
     rates: Vector = ()
     at: float | None = None
     pending: tuple[Guess, ...] = ()
-    errors: Vector = _PRIOR
+    mean_square: float = _SUPPOSED_ERROR**2
+    """Of the errors' logarithms."""
+    judged: int = 0
+    """Guesses that became due, up to as many as are remembered."""
     regression: Regression = field(default_factory=Regression)
 
     @property
@@ -109,35 +114,48 @@ class Forecasts:
         return not any(self.rates)
 
     @property
+    def proven(self) -> bool:
+        """Whether the errors seen outweigh those supposed, or there is nothing to be wrong about."""
+        return self.idle or self.judged >= _SUPPOSED
+
+    @property
     def expected(self) -> float:
-        """Requests per second at the horizon, spare included; 0 while nothing was seen."""
+        """Requests per second at the horizon, spare included; 0 while nothing was seen.
+
+        Being short lasts until the next replica comes. Beyond the usual horizon the spare therefore rises with
+        the horizon, on top of the errors, which do so too; and a line that rises gets a spare as well.
+        """
         if not self.pending:
             return 0.0
         last = self.pending[-1]
-        spare = max(last.least_spare, quantile(self.errors, QUANTILE))
-        return max(last.risen, last.present * exp(last.predicted + spare))
+        reach = max(1.0, last.horizon / _USUAL_HORIZON)
+        spare = min(_FARTHEST, max(_LEAST_SPARE, _DEVIATIONS * reach * sqrt(self.mean_square)))
+        beyond = spare * (1 - 1 / reach)
+        return max(last.risen * exp(beyond), last.present * exp(last.predicted + spare))
 
 
-def observed(before: Forecasts, rate: float, at: float, horizon: float) -> Forecasts:
-    """After a tick whose rate over the last ten seconds is known. `horizon` is in seconds.
+def observed(before: Forecasts, rate: float, at: float, horizon: float, span: float) -> Forecasts:
+    """After a tick whose rate over the last ten seconds is known. `horizon` and `span` are in seconds.
 
-    A service without traffic is remembered as nothing at all, so that nothing about it changes.
+    `span` is the time over whose mean a guess is judged: a burst that is shorter than requests may wait is
+    waited out. A service without traffic is remembered as nothing at all, so that nothing about it changes.
     """
     if before.at is not None and at - before.at < TICK / 2:
         return before
     missed = 1 if before.at is None else min(_WINDOWS[-1], max(1, round((at - before.at) / TICK)))
     rates = (*before.rates, *(rate,) * missed)[-_WINDOWS[-1] :]
     if not any(rates):
-        return Forecasts(errors=before.errors, regression=before.regression)
-    judged = _judged(before, rate, at)
+        return Forecasts(mean_square=before.mean_square, judged=before.judged, regression=before.regression)
+    recent = rates[-max(1, round(span / TICK)) :]
+    judged = _judged(before, sum(recent) / len(recent), at)
     features, present = _features(rates)
     guess = Guess(
         at + horizon,
+        horizon,
         present,
         features,
         judged.regression.predict(features),
         _rise(rates, horizon),
-        _least_spare(horizon),
     )
     return replace(judged, rates=rates, at=at, pending=(*judged.pending, guess))
 
@@ -154,24 +172,21 @@ def dispersion(rates: Sequence[float]) -> float:
     return min(2.0, max(1.0, 1.25 * TICK * around / mean))
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """Interpolated between the two nearest of at least one value."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
-
-
 def _judged(forecasts: Forecasts, rate: float, at: float) -> Forecasts:
-    """With what is due compared with what came."""
-    pending, errors, regression = forecasts.pending, forecasts.errors, forecasts.regression
+    """With what is due compared with what came.
+
+    Guesses overlap: at twice the horizon it takes twice as many of them to tell the same.
+    """
+    pending, regression = forecasts.pending, forecasts.regression
+    mean_square, judged = forecasts.mean_square, forecasts.judged
     while pending and pending[0].due <= at + TICK / 2:
         guess, pending = pending[0], pending[1:]
         seen = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.present))
-        errors = (*errors, seen - guess.predicted)[-REMEMBERED:]
-        regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)))
-    return replace(forecasts, pending=pending, errors=errors, regression=regression)
+        mean_square += ((seen - guess.predicted) ** 2 - mean_square) / (_SUPPOSED + judged + 1)
+        judged = min(_REMEMBERED - _SUPPOSED, judged + 1)
+        weight = min(1.0, _USUAL_HORIZON / guess.horizon)
+        regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)), weight)
+    return replace(forecasts, pending=pending, mean_square=mean_square, judged=judged, regression=regression)
 
 
 def _features(rates: Vector) -> tuple[Vector, float]:
@@ -179,10 +194,6 @@ def _features(rates: Vector) -> tuple[Vector, float]:
     means = [sum(rates[-window:]) / min(window, len(rates)) for window in _WINDOWS]
     logs = [log(max(_LEAST_RATE, mean)) for mean in means]
     return tuple(logs[at] - logs[at + 1] for at in range(_SIZE)), means[0]
-
-
-def _least_spare(horizon: float) -> float:
-    return min(_FARTHEST, _LEAST_SPARE + _SPARE_GROWTH * max(0.0, horizon - _USUAL_HORIZON))
 
 
 def _rise(rates: Vector, horizon: float) -> float:

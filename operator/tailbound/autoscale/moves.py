@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-HOLD: Final = 4
+HOLD: Final = 2
 """Ticks of which the highest need counts before anything is given up."""
 PAUSE: Final = 3
 """Ticks between two steps down."""

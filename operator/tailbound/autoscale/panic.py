@@ -11,7 +11,7 @@ DRAIN: Final = 60.0
 
 
 MOST_CAUTION: Final = 0.2
-_CAUTION_STEP: Final = 0.02
+_CAUTION_STEP: Final = 0.01
 _CAUTION_LEFT: Final = 0.995
 _NO_CAUTION: Final = 0.001
 

@@ -49,12 +49,15 @@ class State:
 
 
 def restored(
-    rates: Sequence[Known[float]], cold_start: float, learned: LearnedCapacity | Unknown = _NEVER_SEEN
+    rates: Sequence[Known[float]],
+    cold_start: float,
+    objective: Objective,
+    learned: LearnedCapacity | Unknown = _NEVER_SEEN,
 ) -> State:
     """The state after a restart, from the rates over ten seconds of the last hour or so, oldest first."""
     forecasts = Forecasts()
     for rate in rates:
-        forecasts = observed(forecasts, rate.value, rate.at, cold_start + TICK)
+        forecasts = observed(forecasts, rate.value, rate.at, cold_start + TICK, objective.p99)
     return State(learned=learned, forecasts=forecasts)
 
 
@@ -72,7 +75,7 @@ def taught(state: State, seen: Observation, objective: Objective, now: float) ->
     forecasts, rate = state.forecasts, seen.arrivals.over_10s
     if isinstance(rate, Known):
         horizon = cold_start + TICK + now - rate.at
-        forecasts = observed(forecasts, rate.value, rate.at, horizon)
+        forecasts = observed(forecasts, rate.value, rate.at, horizon, objective.p99)
     return replace(state, learned=learned, fit=fit, mix=state.mix.after(seen.service), forecasts=forecasts)
 
 

@@ -113,6 +113,12 @@ def test_replicas_grow_before_a_rising_rate_needs_them() -> None:
     assert count * 16 >= rate + 0.4 * 70
 
 
+def test_nothing_is_given_up_before_the_forecasts_were_judged() -> None:
+    counts = [steady(80, ticks, replicas=12).replicas for ticks in (10, 30, 60)]
+    assert counts[:2] == [12, 12]
+    assert counts[2] < 10
+
+
 def test_metrics_that_are_lost_hold_the_replicas_within_the_bounds() -> None:
     before = steady(160, 30)
     for limits, expected in ((LIMITS, before.replicas), (Limits(20, 60), 20), (Limits(1, 5), 5)):
@@ -152,11 +158,11 @@ def test_an_unknown_capacity_holds_unless_overloaded() -> None:
 
 
 def test_pending_replicas_count_as_capacity_and_stuck_ones_do_not() -> None:
-    before = steady(160, 30)
+    before = steady(160, 60)
     count = before.replicas
-    pending = decide(300, seen(300, 160, Replicas(count, count - 3, 3)), OBJECTIVE, LIMITS, before.state)
+    pending = decide(600, seen(600, 160, Replicas(count, count - 3, 3)), OBJECTIVE, LIMITS, before.state)
     assert pending.replicas == count
-    stuck = decide(300, seen(300, 160, Replicas(count, count - 3, 3, 3)), OBJECTIVE, LIMITS, before.state)
+    stuck = decide(600, seen(600, 160, Replicas(count, count - 3, 3, 3)), OBJECTIVE, LIMITS, before.state)
     assert (stuck.replicas, stuck.reason) == (count + 3, Reason.STUCK)
 
 
@@ -226,9 +232,9 @@ def test_to_none_and_back_to_one() -> None:
 
 
 def test_slower_batches_raise_the_need_at_once() -> None:
-    before = steady(160, 30)
+    before = steady(160, 60)
     state = before.state
-    for at in (300.0, 330.0):
+    for at in (600.0, 630.0):
         slow = replace(seen(at, 160, ready(before.replicas)), service=Known(batches(factor=1.35), at))
         decision = decide(at, slow, replace(OBJECTIVE, p99=2.5), LIMITS, state)
         state = decision.state
@@ -239,7 +245,7 @@ def test_slower_batches_raise_the_need_at_once() -> None:
 
 def test_a_restart_forecasts_what_it_would_have_without_one() -> None:
     rates = [Known(80.0 + tick, tick * 10.0) for tick in range(60)]
-    state = restored(rates, 60.0, LEARNED)
+    state = restored(rates, 60.0, OBJECTIVE, LEARNED)
     count = 12
     decision = decide(600, seen(600, 140, ready(count)), OBJECTIVE, LIMITS, state)
     assert decision.reason is not Reason.UNKNOWN_CAPACITY

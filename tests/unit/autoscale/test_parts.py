@@ -1,13 +1,14 @@
 """The parts of a decision, each by itself."""
 
-from math import inf
+from math import exp, inf, sin
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.autoscale.curve import Curve, Fit, learn, seeded
 from tailbound.autoscale.feedback import LOWEST, corrected
-from tailbound.autoscale.forecast import Forecasts, Regression, dispersion, observed, quantile
+from tailbound.autoscale.forecast import Forecasts, Regression, dispersion, observed
 from tailbound.autoscale.latency import p99, waiting_chance
 from tailbound.autoscale.mix import Mix
 from tailbound.autoscale.model import (
@@ -124,17 +125,48 @@ def test_latency_corrects_the_model_slowly(
     assert corrected(before, latency, 2.0, content) == pytest.approx(after)
 
 
-def forecast(rates: list[float]) -> Forecasts:
-    """After these rates, a tick each, with a horizon of 85 s."""
+def forecast(rates: list[float], horizon: float = 85.0, span: float = 2.0) -> Forecasts:
+    """After these rates, a tick each."""
     forecasts = Forecasts()
     for tick, rate in enumerate(rates):
-        forecasts = observed(forecasts, rate, tick * 10.0, 85.0)
+        forecasts = observed(forecasts, rate, tick * 10.0, horizon, span)
     return forecasts
 
 
 def test_a_steady_rate_is_expected_to_stay_with_a_shrinking_spare() -> None:
     early, late = forecast([100.0] * 5).expected, forecast([100.0] * 400).expected
     assert 100 < late < early < 140
+
+
+WAVE = [100 + 30 * sin(tick / 8) for tick in range(400)]
+NOISE = [Random(7 * tick).uniform(60, 140) for tick in range(400)]
+
+
+@pytest.mark.parametrize(
+    ("rates", "horizon", "span", "least", "most"),
+    [
+        ([100.0] * 400, 85.0, 2.0, 1.05, 1.06),
+        ([100.0] * 400, 205.0, 2.0, 1.05, 1.10),
+        (WAVE, 85.0, 2.0, 1.05, 1.20),
+        (WAVE, 205.0, 2.0, 1.20, 1.60),
+        (NOISE, 85.0, 2.0, 1.20, 1.50),
+        (NOISE, 85.0, 20.0, 1.05, 1.15),
+    ],
+    ids=["calm", "calm, slow start", "wave", "wave, slow start", "noise", "noise, waited out"],
+)
+def test_the_spare_is_as_large_as_forecasts_at_that_horizon_were_wrong(
+    rates: list[float], horizon: float, span: float, least: float, most: float
+) -> None:
+    seen = forecast(rates, horizon, span)
+    last = seen.pending[-1]
+    without = max(last.risen, last.present * exp(last.predicted))
+    assert least <= seen.expected / without <= most
+
+
+def test_forecasts_are_proven_once_they_were_judged_for_some_minutes() -> None:
+    assert not forecast([100.0] * 30).proven
+    assert forecast([100.0] * 36).proven
+    assert forecast([0.0]).proven
 
 
 def test_a_rise_is_followed_to_the_horizon() -> None:
@@ -148,20 +180,20 @@ def test_a_rate_that_falls_back_each_time_is_learned() -> None:
 
 def test_a_tick_that_comes_twice_counts_once() -> None:
     before = forecast([100.0] * 5)
-    assert observed(before, 100.0, 42.0, 85.0) == before
+    assert observed(before, 100.0, 42.0, 85.0, 2.0) == before
 
 
 def test_a_service_that_was_idle_for_as_long_as_is_remembered_is_a_new_one() -> None:
     after = forecast([5.0, *[0.0] * 60])
     assert after.idle
-    assert observed(after, 0.0, 9999.0, 85.0) == after
+    assert observed(after, 0.0, 9999.0, 85.0, 2.0) == after
     assert after.expected == 0
 
 
 def test_weights_stay_bounded_without_excitation() -> None:
     regression = Regression()
     for _ in range(5000):
-        regression = regression.taught((0.0, 0.0, 0.0, 0.0), 0.0)
+        regression = regression.taught((0.0, 0.0, 0.0, 0.0), 0.0, 1.0)
     assert all(abs(value) < 100 for row in regression.covariance for value in row)
 
 
@@ -218,11 +250,6 @@ def test_rows_of_a_request_are_those_of_the_last_minutes() -> None:
     for at in range(60, 660, 30):
         mix = mix.after(Known(sums([8] * 20, CURVE, per_request=2.0), float(at)))
     assert mix.rows_per_request == pytest.approx(2, rel=0.02)
-
-
-@pytest.mark.parametrize(("share", "value"), [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0)])
-def test_quantiles_are_interpolated(share: float, value: float) -> None:
-    assert quantile([4, 1, 3, 2], share) == value
 
 
 @pytest.mark.parametrize(
