@@ -122,8 +122,8 @@ class Forecasts:
     def expected(self) -> float:
         """Requests per second at the horizon, spare included; 0 while nothing was seen.
 
-        Being short lasts until the next replica comes. Beyond the usual horizon the spare therefore rises with
-        the horizon, on top of the errors, which do so too; and a line that rises gets a spare as well.
+        Being short lasts until the next replica comes. Beyond the usual horizon the spare therefore rises
+        with the horizon, on top of the errors, which do so too; and a line that rises gets a spare as well.
         """
         if not self.pending:
             return 0.0
