@@ -114,6 +114,9 @@ _LEAST_ERROR_RATE = (
 _WEIGHT = "write a percentage of the requests from 1 to 99"
 _RISE = "do not rise from step to step: write each one greater than the one before, for example 5, 25, 50"
 _NO_STEPS = "steps have no meaning with strategy {}: remove them, or write strategy canary"
+_NO_CAPACITY = (
+    "capacity {} has no meaning with strategy recreate, whose old pods all go first: remove one of the two"
+)
 _STEP_TIMES = (
     "is longer than maxStepTime: a step would end before it may pass, shorten minStepTime or lengthen "
     "maxStepTime"
@@ -285,6 +288,11 @@ SERVICE_REFUSALS = (
         _rollout(f"steps with strategy {strategy}", {"strategy": strategy, "steps": [{"weight": 5}]},
                  _NO_STEPS.format(strategy))
         for strategy in ("blueGreen", "recreate")
+    ),
+    *(
+        _rollout(f"capacity {capacity} with strategy recreate",
+                 {"strategy": "recreate", "capacity": capacity}, _NO_CAPACITY.format(capacity))
+        for capacity in ("inPlace", "auto")
     ),
     _rollout("steps without a strategy", {"steps": [{"weight": 5}]}, _NO_STEPS.format("blueGreen")),
     _steps("weights that fall", [25, 5, 50], f"the weights [25, 5, 50] {_RISE}"),

@@ -44,6 +44,14 @@ class OnInconclusive(StrEnum):
     PROMOTE = "promote"
 
 
+class Capacity(StrEnum):
+    """Where the pods of a new revision find room."""
+
+    SURGE = "surge"
+    IN_PLACE = "inPlace"
+    AUTO = "auto"
+
+
 class AnalysisPolicy(StrEnum):
     """What a new revision is compared with."""
 
@@ -125,6 +133,16 @@ class RolloutSpec(Model):
             value=lambda rollout: rollout.strategy,
         ),
         Rule(
+            cel="self.strategy != 'recreate' || self.capacity == 'surge'",
+            holds=lambda rollout: (
+                rollout.strategy is not Strategy.RECREATE or rollout.capacity is Capacity.SURGE
+            ),
+            message="capacity {value} has no meaning with strategy recreate, whose old pods all go first: "
+            "remove one of the two",
+            value_cel="self.capacity",
+            value=lambda rollout: rollout.capacity,
+        ),
+        Rule(
             cel=f"!self.minStepTime.matches('^{DURATION_PATTERN}$') "
             f"|| !self.maxStepTime.matches('^{DURATION_PATTERN}$') "
             "|| duration(self.minStepTime) <= duration(self.maxStepTime)",
@@ -142,6 +160,12 @@ class RolloutSpec(Model):
 
     steps: Annotated[tuple[Step, ...], Field(max_length=_MOST_STEPS), ATOMIC, _STEPS_RISE] = ()
     """Stages of a canary. Without them: 5, 25 and 50 percent."""
+
+    capacity: Capacity = Capacity.SURGE
+    """surge: the new pods come beside the old ones, and wait while there is no room. inPlace: they take the
+    places of old ones, one after the other, so that no spare device is needed and one pod is missing
+    meanwhile. auto: beside them where there is room, or else in place. The only pod of a service is never
+    given up: with one, all three wait for room."""
 
     promotion: Promotion = Promotion.AUTOMATIC
     """manual: a revision that has passed its last step waits for kubectl tailbound promote."""
@@ -310,6 +334,9 @@ class RolloutStatus(Model):
 
     no_room_since: AwareDatetime | None = None
     """Since when the new revision's pods find no room. Its deadline for getting ready does not run then."""
+
+    in_place: StrictBool = False
+    """The new revision's pods take the places of the stable one's."""
 
     high_water: Annotated[StrictInt, Field(ge=0)] = 0
     """The most pods of the new revision that were ever ready."""

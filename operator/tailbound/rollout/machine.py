@@ -12,7 +12,8 @@ candidate:
 | Paused | as it was | the pause ends, or the hand `promote` is there | what it was |
 | any of these | 0 | a rule of `rejections.py` holds | RolledBack |
 
-The base keeps all its pods until Promoted: until then a return takes no start. What ends a rollout at once: a
+The base keeps all its pods until Promoted, unless they make room for the candidate's (`places.py`): until
+then a return takes no start. What ends a rollout at once: a
 new spec (a new rollout begins, its candidate Pending until the old one has gone), the base's own spec
 (Promoted), `stopped`.
 """
@@ -24,6 +25,7 @@ from tailbound.api.names import ABORT_ANNOTATION, PROMOTE_ANNOTATION, RETRY_ANNO
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import rest, steps, words
 from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.places import needed, places
 from tailbound.rollout.recreate import exchange
 from tailbound.rollout.refusals import refusal
 from tailbound.rollout.rejections import rejection_of
@@ -105,7 +107,7 @@ def _retried(marking: Marking, who: Roles) -> Marking:
 
 
 def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
-    """The candidate's pods and weight beside a base that keeps all its pods.
+    """The candidate's pods and weight beside those of a base that gives up a place only if it is asked to.
 
     It gets its first requests only once they will be counted, unless somebody promotes it all the same.
     """
@@ -120,17 +122,16 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
         )
         return Step(without, waiting, base, candidate, {base: now.pods(base)}, shrink=False)
     rollout = steps.pods_counted(now, rollout)
-    wanted, carries = steps.wanted(now, rollout)
-    pods = now.pods(candidate, carries)
+    wanted, _ = steps.wanted(now, rollout)
+    pods = steps.pods_needed(now, rollout)
     unseen = not counting and rollout.weight == 0 and not steps.by_hand(rollout)
     share = 0 if unseen else steps.share(now, rollout, wanted, pods)
     lost = share == 0 and rollout.weight > 0
     progress_at = now.now if lost else rollout.progress_at
     rollout = rollout.model_copy(update={"weight": share, "progress_at": progress_at})
-    where = flow(now, base, candidate, share, ())
+    where = flow(now, base, candidate, share, (), enough=1 if rollout.in_place else None)
     alone = where.target == candidate and share < ALL
-    carries = ALL if alone else carries
-    fleet = {base: now.pods(base), candidate: now.pods(candidate, carries)}
+    fleet = places(now, rollout, needed(now, rollout, ALL, ALL) if alone else pods)
     return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
 
 

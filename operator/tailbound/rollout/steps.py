@@ -26,6 +26,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.places import awaits_place, climbing, needed, settled_on
 from tailbound.rollout.situation import Marking, Situation, Step
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Outcome
@@ -105,39 +106,60 @@ def share(now: Situation, rollout: RolloutStatus, weight: int, pods: int) -> int
     | none | any | 0 |
     | all that it needs | any | the weight |
     | some | yes | the weight |
-    | some | no | what it had, at most the weight |
+    | some | no | what it had, at most the weight; in place of others at least what they carry |
     """
     ready = now.ready(rollout.revision)
     if ready == 0:
         return 0
-    return weight if ready >= pods or rollout.weight == weight else min(rollout.weight, weight)
+    if ready >= pods or rollout.weight == weight:
+        return weight
+    return max(min(rollout.weight, weight), climbing(now, rollout, weight))
 
 
 def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
-    """With the time of the last progress: the first pod is wanted, more are ready than ever, or room came."""
-    ready = now.ready(rollout.revision)
+    """With the time of the last progress, with whether there is room, and for whose pods."""
     if rollout.state is RolloutState.PENDING or rollout.progress_at is None:
+        ready = now.ready(rollout.revision)
         begun = {"state": RolloutState.STARTING, "progress_at": now.now, "high_water": ready}
-        return rollout.model_copy(update=begun)
+        return settled_on(now, rollout.model_copy(update=begun))
+    return _progressed(now, settled_on(now, _with_room(now, rollout)))
+
+
+def _with_room(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
+    """With the time since which there is no room."""
     since = (rollout.no_room_since or now.now) if _lacks_room(now, rollout) else None
-    room_came = rollout.no_room_since is not None and since is None
-    update: dict[str, object] = {"no_room_since": since}
-    if room_came or ready > rollout.high_water:
-        update |= {"progress_at": now.now, "high_water": max(ready, rollout.high_water)}
-    return rollout.model_copy(update=update)
+    came = rollout.no_room_since is not None and since is None
+    progress_at = now.now if came else rollout.progress_at
+    return rollout.model_copy(update={"no_room_since": since, "progress_at": progress_at})
+
+
+def _progressed(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
+    """With the time at which more pods were ready than ever."""
+    ready = now.ready(rollout.revision)
+    if ready <= rollout.high_water:
+        return rollout
+    return rollout.model_copy(update={"progress_at": now.now, "high_water": ready})
 
 
 def _lacks_room(now: Situation, rollout: RolloutStatus) -> bool:
     """Pods are missing for want of nothing but a place. With `recreate` the old ones left theirs."""
+    if now.spec.strategy is Strategy.RECREATE or not short(now, rollout):
+        return False
     trouble = now.of(rollout.revision).trouble
-    beside = now.spec.strategy is not Strategy.RECREATE
-    return beside and trouble is not None and trouble.lacks_room and short(now, rollout)
+    full = trouble is not None and trouble.lacks_room
+    return full or awaits_place(now, rollout, pods_needed(now, rollout))
+
+
+def pods_needed(now: Situation, rollout: RolloutStatus) -> int:
+    """Pods without which the rollout cannot go on."""
+    weight, carries = wanted(now, rollout)
+    return needed(now, rollout, weight, carries)
 
 
 def short(now: Situation, rollout: RolloutStatus) -> bool:
-    """Pods are missing without which the rollout cannot go on."""
-    weight, carries = wanted(now, rollout)
-    pods, ready = now.pods(rollout.revision, carries), now.ready(rollout.revision)
+    """Such pods are missing."""
+    weight, _ = wanted(now, rollout)
+    pods, ready = pods_needed(now, rollout), now.ready(rollout.revision)
     if now.spec.strategy is Strategy.RECREATE:
         return ready == 0
     return ready < pods and (rollout.weight != weight or weight == 0)
@@ -190,13 +212,15 @@ def _without_data(now: Situation, verdict: Verdict) -> bool:
 
 
 def _without_room(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
-    """It waits for as long as it takes: only the cluster can make room."""
+    """It waits for as long as it takes: only the cluster, or a pod that gives up its place, can make room."""
     trouble = now.of(rollout.revision).trouble
-    assert trouble is not None, "room was missing when it was counted"
+    full = trouble is not None and trouble.lacks_room
+    reason = trouble.reason if trouble is not None and full else Reason.ROLLING_OUT
+    message = words.no_room(rollout, trouble) if trouble is not None and full else words.in_place(rollout)
     begun = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
     beside = RolloutState.ANALYSING if rollout.weight else RolloutState.STARTING
     state = RolloutState.PROMOTING if begun else beside
-    return _told(step, state, unless_by_hand(rollout, trouble.reason), words.no_room(rollout, trouble))
+    return _told(step, state, unless_by_hand(rollout, reason), message)
 
 
 def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:

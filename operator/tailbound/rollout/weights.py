@@ -26,10 +26,19 @@ from tailbound.rollout.sizing import ALL
 
 
 def flow(
-    now: Situation, base: str | None, candidate: str | None, share: int, rejected: Collection[str]
+    now: Situation,
+    base: str | None,
+    candidate: str | None,
+    share: int,
+    rejected: Collection[str],
+    *,
+    enough: int | None = None,
 ) -> Flow:
-    """The weights while the candidate is to have `share` percent, which it must have ready endpoints for."""
-    target = _target(now, base, rejected)
+    """The weights while the candidate is to have `share` percent, which it must have ready endpoints for.
+
+    `enough` endpoints of the base are as good as all its replicas: the candidate took the others' places.
+    """
+    target = _target(now, base, rejected, enough)
     if candidate is not None and share > 0 and target == base:
         shares = {candidate: share} if share == ALL else {base: ALL - share, candidate: share}
         target = candidate if share == ALL else target
@@ -63,7 +72,7 @@ def weight_of(traffic: TrafficStatus | None, revision: str | None) -> int:
     return sum(backend.weight for backend in backends if backend.revision == revision)
 
 
-def _target(now: Situation, base: str | None, rejected: Collection[str]) -> str | None:
+def _target(now: Situation, base: str | None, rejected: Collection[str], enough: int | None) -> str | None:
     present = current(now, base)
     best_other = max(
         (name for name, state in now.revisions.items() if state.ready and name not in rejected),
@@ -71,7 +80,7 @@ def _target(now: Situation, base: str | None, rejected: Collection[str]) -> str 
         default=None,
     )
     rules = (
-        (base is not None and now.ready(base) >= now.pods(base), base),
+        (base is not None and now.ready(base) >= (enough or now.pods(base)), base),
         (now.ready(base) > 0 and present in rejected, base),
         (now.ready(present) > 0, present),
         (now.ready(base) > 0, base),

@@ -38,6 +38,11 @@ def no_room(rollout: RolloutStatus, trouble: Trouble) -> str:
     return f"{rollout.revision} waits for room, and {rollout.from_revision} serves: {trouble.message}"
 
 
+def in_place(rollout: RolloutStatus) -> str:
+    """A pod of the other one gives up its place."""
+    return f"{rollout.revision} takes the places of {rollout.from_revision}, one pod after the other"
+
+
 def applying(rollout: RolloutStatus, weight: int) -> str:
     """A weight is on its way."""
     return f"{rollout.revision} is to get {weight} percent of the requests; the gateways have to apply it"

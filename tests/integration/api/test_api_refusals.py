@@ -167,6 +167,8 @@ def test_schema_refuses(
         ("spec.rollout", {"strategy": "canary", "steps": [{"weight": each} for each in range(84, 100)]}),
         ("spec.rollout", {"strategy": "blueGreen", "steps": []}),
         ("spec.rollout", {"strategy": "recreate", "promotion": "manual", "onInconclusive": "rollback"}),
+        ("spec.rollout", {"strategy": "recreate", "capacity": "surge"}),
+        ("spec.rollout", {"strategy": "canary", "capacity": "auto"}),
         ("spec.rollout", {"minStepTime": "1000ms", "maxStepTime": "1s", "scaleDownDelay": "0s"}),
         ("spec.rollout", {"minStepTime": "24h", "maxStepTime": "168h", "progressDeadline": "10s"}),
         ("spec.rollout.analysis", {"policy": "relative", "warmupRequests": 0, "minErrorRate": "50.00%"}),

@@ -334,33 +334,59 @@ class Environment:
 
 
 @asynccontextmanager
-async def kubelet(environment: Environment) -> AsyncIterator[None]:
-    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices."""
+async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator[list[int]]:
+    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices.
+
+    It yields the number of pods that find room, for the test to change.
+    """
+    room = [places]
 
     async def run() -> None:
         while True:
-            for deployment in (await environment.cluster.list(DEPLOYMENTS, environment.namespace)).items:
+            deployments = (await environment.cluster.list(DEPLOYMENTS, environment.namespace)).items
+            for deployment, pods in _placed(deployments, room[0]):
                 with suppress(Exception):
-                    await _serve_deployment(environment, deployment)
+                    await _serve_deployment(environment, deployment, pods)
             await asyncio.sleep(0.1)
 
     task = asyncio.create_task(run())
     try:
-        yield
+        yield room
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
-async def _serve_deployment(environment: Environment, deployment: Object) -> None:
+def _placed(deployments: tuple[Object, ...], places: int) -> list[tuple[Object, int]]:
+    """Each Deployment with its pods that find room: those that run have theirs."""
+    wanted = {each["metadata"]["name"]: each["spec"]["replicas"] for each in deployments}
+    held = {
+        each["metadata"]["name"]: (each.get("status") or {}).get("readyReplicas", 0) for each in deployments
+    }
+    free = places - sum(held.values())
+    placed = []
+    for deployment in deployments:
+        name = deployment["metadata"]["name"]
+        more = min(max(wanted[name] - held[name], 0), max(free, 0))
+        free -= more
+        placed.append((deployment, min(held[name] + more, wanted[name])))
+    return placed
+
+
+async def _serve_deployment(environment: Environment, deployment: Object, pods: int) -> None:
     cluster, meta = environment.cluster, deployment["metadata"]
     if meta.get("deletionTimestamp"):
         await _bury(environment, deployment)
         return
-    replicas = deployment["spec"]["replicas"]
     status = deployment.get("status") or {}
-    if status.get("readyReplicas", 0) != replicas or status.get("observedGeneration") != meta["generation"]:
+    if status.get("readyReplicas", 0) != pods or status.get("observedGeneration") != meta["generation"]:
+        refused = {
+            "type": "ReplicaFailure",
+            "status": "True",
+            "reason": "FailedCreate",
+            "message": "exceeded quota: devices",
+        }
         await cluster.apply_status(
             DEPLOYMENTS,
             {
@@ -369,22 +395,23 @@ async def _serve_deployment(environment: Environment, deployment: Object) -> Non
                 "metadata": {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion")},
                 "status": {
                     "observedGeneration": meta["generation"],
-                    "replicas": replicas,
-                    "updatedReplicas": replicas,
-                    "readyReplicas": replicas,
-                    "availableReplicas": replicas,
+                    "replicas": pods,
+                    "updatedReplicas": pods,
+                    "readyReplicas": pods,
+                    "availableReplicas": pods,
+                    "conditions": [refused] if pods < deployment["spec"]["replicas"] else [],
                 },
             },
         )
     found = await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"])
     if found is None:
-        await cluster.insert(ENDPOINT_SLICES, _slice(deployment))
-    elif len(found["endpoints"]) != replicas:
-        endpoints = _slice(deployment)["endpoints"]
+        await cluster.insert(ENDPOINT_SLICES, _slice(deployment, pods))
+    elif len(found["endpoints"]) != pods:
+        endpoints = _slice(deployment, pods)["endpoints"]
         await cluster.replace(ENDPOINT_SLICES, {**found, "endpoints": endpoints})
 
 
-def _slice(deployment: Object) -> Object:
+def _slice(deployment: Object, pods: int) -> Object:
     meta = deployment["metadata"]
     labels = {key: meta["labels"][key] for key in (SERVICE_LABEL, REVISION_LABEL)}
     return {
@@ -393,8 +420,7 @@ def _slice(deployment: Object) -> Object:
         "metadata": {"namespace": meta["namespace"], "name": meta["name"], "labels": labels},
         "addressType": "IPv4",
         "endpoints": [
-            {"addresses": [f"10.244.0.{index + 1}"], "conditions": {"ready": True}}
-            for index in range(deployment["spec"]["replicas"])
+            {"addresses": [f"10.244.0.{index + 1}"], "conditions": {"ready": True}} for index in range(pods)
         ],
         "ports": [{"name": "http", "port": 8080}],
     }

@@ -182,6 +182,7 @@ def test_empty_defaults_are_not_stored() -> None:
     defaults = {name: child["default"] for name, child in spec.items() if "default" in child}
     assert defaults.pop("rollout") == {
         "strategy": "blueGreen",
+        "capacity": "surge",
         "promotion": "automatic",
         "onInconclusive": "pause",
         "minStepTime": "30s",

@@ -247,6 +247,7 @@ def test_a_rollout_is_read_as_it_is_written() -> None:
         "reason": "Analysing",
         "message": "",
         "startedAt": "2026-01-02T03:04:05Z",
+        "inPlace": True,
         "highWater": 1,
         "findings": [
             {

@@ -302,7 +302,7 @@ class Simulator:
             assert (stored["data"], stored["revision"]) == (old["data"], old["revision"]), "data is immutable"
         if key[0] == "Deployment":
             assert stored["spec"]["selector"] == old["spec"]["selector"]
-            self.check_stable(key[1], stored["spec"]["replicas"])
+            self.check_stable(key[1], stored["spec"]["replicas"], old["spec"]["replicas"])
             if stored["spec"]["replicas"] < old["spec"]["replicas"] and stored["spec"]["replicas"] == 0:
                 self.check_unused(key[1])
         if "status" in old:
@@ -319,7 +319,7 @@ class Simulator:
         if write.kind in ("Deployment", "Service"):
             self.check_unused(write.name)
         if write.kind == "Deployment":
-            self.check_stable(write.name, 0)
+            self.check_stable(write.name, 0, stored["spec"]["replicas"])
             stored["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             self.touch(stored)
         else:
@@ -474,16 +474,24 @@ class Simulator:
             if name in rejected and weight > before.get(name, 0) and self.marked("stable") - {name}:
                 raise Unsafe(f"{name} was rejected, and gets {weight} percent")
 
-    def check_stable(self, name: str, replicas: int) -> None:
-        """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up."""
+    def check_stable(self, name: str, replicas: int, before: int) -> None:
+        """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up.
+
+        In place it gives up one at a time, never the last, and only where all others are ready.
+        """
         wanted = self.service["spec"]
-        gives_up = wanted.get("stopped") or wanted.get("rollout", {}).get("strategy") == "recreate"
-        if (
-            name in self.marked("stable")
-            and replicas < wanted.get("scaling", {}).get("min", 1)
-            and not gives_up
-        ):
+        rollout, least = wanted.get("rollout", {}), wanted.get("scaling", {}).get("min", 1)
+        gives_up = wanted.get("stopped") or rollout.get("strategy") == "recreate"
+        if name not in self.marked("stable") or replicas >= least or gives_up:
+            return
+        in_place = rollout.get("capacity", "surge") != "surge" and replicas > 0
+        gone = before - replicas
+        if not in_place or gone > 1 or (gone == 1 and self.ready_pods() - gone < least - 1):
             raise Unsafe(f"stable {name} is to have {replicas} pods")
+
+    def ready_pods(self) -> int:
+        """Ready pods of all revisions."""
+        return sum(bool(pod["status"].get("ready")) for pod in self.pods.values())
 
     def marked(self, mark: str) -> set[str]:
         """Revisions with this mark."""

@@ -20,8 +20,13 @@ ROLLOUTS: tuple[dict[str, Any], ...] = (
     {"strategy": "canary", "onInconclusive": "rollback", "maxStepTime": "1m"},
     {"strategy": "canary", "onInconclusive": "promote", "maxStepTime": "1m"},
     {"strategy": "recreate"},
+    {"capacity": "inPlace"},
+    {"capacity": "auto", "promotion": "manual"},
+    {"capacity": "inPlace", "strategy": "canary"},
+    {"capacity": "auto", "strategy": "canary"},
 )
 SLAS: tuple[dict[str, Any], ...] = ({}, {"latency": {"p99": "100ms"}, "errorRate": "1%"})
+PLENTY = 1000
 HANDS = ("promote", "abort", "retry", "rollback_to", "pause")
 
 
@@ -82,6 +87,10 @@ class Rollovers(RuleBasedStateMachine):
             for name in self.simulator.gateways:
                 self.simulator.sync(name)
             self.simulator.reconcile()
+
+    @rule(devices=st.sampled_from((1, 2, 3, 4, PLENTY)))
+    def nodes_come_and_go(self, devices: int) -> None:
+        self.simulator.devices = devices
 
     @rule(index=st.integers(0, 5))
     def a_container_restarts(self, index: int) -> None:
@@ -184,8 +193,11 @@ class Rollovers(RuleBasedStateMachine):
         simulator.cluster_runtimes = {"onnxruntime": runtime(image=IMAGES[0])}
         simulator.gateways = simulator.gateways or {"gateway-a": Gateway()}
         simulator.service["metadata"].pop("annotations", None)
-        strategy = simulator.service["spec"].get("rollout", {}).get("strategy", "blueGreen")
-        simulator.edit(sla={}, rollout={"strategy": strategy})
+        rollout = simulator.service["spec"].get("rollout", {})
+        kept = {field: rollout[field] for field in ("strategy", "capacity") if field in rollout}
+        simulator.edit(sla={}, rollout=kept)
+        replicas = simulator.service["spec"]["scaling"]["min"]
+        simulator.devices = replicas if replicas > 1 and "capacity" in kept else PLENTY
         simulator.settle()
         before = copy.deepcopy(simulator.objects)
         plan = simulator.reconcile()

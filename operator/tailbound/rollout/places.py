@@ -1,0 +1,88 @@
+"""Whose place a candidate's pods take: `spec.rollout.capacity`, for clusters without a spare device. Pure.
+
+| capacity | pods that the base is to have | the candidate's pods find no room | they come |
+|---|---|---|---|
+| surge | any | any | beside those of the base |
+| inPlace, auto | one | any | beside it: the only copy is not given up |
+| inPlace | more | any | in place of the base's |
+| auto | more | not in this rollout | beside those of the base |
+| auto | more | now, or earlier in this rollout | in place of the base's |
+
+In place the two have together as many pods as the base alone is to have, and all but one of them are ready
+at any time. One place changes hands after the other (first row that fits):
+
+| what holds | pods of the base |
+|---|---|
+| it has fewer than the candidate leaves it, or as many | what the candidate leaves it, one at least |
+| one of its pods, or of the candidate's in their new places, is not ready | as it has |
+| one of its pods is still ending | as it has |
+| gateways do not send the candidate the share of its places yet | as it has |
+| otherwise | one less |
+
+The weight of the candidate climbs with its ready pods up to that of the step; the base's last pod stays until
+the promotion, as the one to return to.
+"""
+
+from tailbound.api.rollout import Capacity, RolloutStatus
+from tailbound.rollout.situation import Situation
+from tailbound.rollout.sizing import ALL
+from tailbound.rollout.weights import weight_of
+
+
+def settled_on(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
+    """With whether the candidate's pods come in place of the base's."""
+    capacity = now.spec.capacity
+    decided = capacity is Capacity.IN_PLACE or (
+        capacity is Capacity.AUTO and (rollout.in_place or _full(now, rollout))
+    )
+    return rollout.model_copy(update={"in_place": decided and now.pods(rollout.from_revision) > 1})
+
+
+def _full(now: Situation, rollout: RolloutStatus) -> bool:
+    """There is no room, and none is to come from the pods of an earlier canary, which are ending."""
+    own = {rollout.revision, rollout.from_revision}
+    others = any(state.pods for name, state in now.revisions.items() if name not in own)
+    return rollout.no_room_since is not None and not others
+
+
+def needed(now: Situation, rollout: RolloutStatus, weight: int, carries: int) -> int:
+    """Pods that the candidate must have ready for this weight; `carries` is what they are to be able to."""
+    pods = now.pods(rollout.revision, carries)
+    if not rollout.in_place:
+        return pods
+    # Pods without a request to answer would only be missed where they came from: one shows that it starts.
+    return min(pods, now.pods(rollout.from_revision) - 1) if weight else 1
+
+
+def climbing(now: Situation, rollout: RolloutStatus, weight: int) -> int:
+    """The part of this weight that the pods carry that the candidate has in place of others."""
+    most = now.pods(rollout.from_revision) - 1
+    return min(weight, ALL * now.ready(rollout.revision) // most) if rollout.in_place else 0
+
+
+def awaits_place(now: Situation, rollout: RolloutStatus, pods: int) -> bool:
+    """All pods that have a place are ready, and the next one waits for the base to give up one."""
+    state = now.of(rollout.revision)
+    return rollout.in_place and state.replicas <= state.ready < pods
+
+
+def places(now: Situation, rollout: RolloutStatus, pods: int) -> dict[str, int]:
+    """Pods of base and candidate, which needs this many of its own."""
+    base, candidate = rollout.from_revision, rollout.revision
+    whole, state = now.pods(base), now.of(base)
+    if not rollout.in_place:
+        return {base: whole, candidate: pods}
+    has = min(state.replicas, whole) if state.deployed else whole
+    left = max(has - _given_up(now, rollout, has), whole - pods)
+    free = whole - max(left, state.pods)
+    return {base: left, candidate: max(min(pods, free), min(now.ready(candidate), pods))}
+
+
+def _given_up(now: Situation, rollout: RolloutStatus, has: int) -> int:
+    """How many pods the base gives up now: one or none."""
+    base, candidate = now.of(rollout.from_revision), rollout.revision
+    whole = now.pods(rollout.from_revision)
+    given = whole - has
+    complete = base.ready >= has and base.pods <= has and now.ready(candidate) >= given
+    carried = now.acknowledged and weight_of(now.traffic, candidate) >= ALL * given // whole
+    return int(complete and (carried or not given))
