@@ -406,7 +406,7 @@ async def _serve_deployment(environment: Environment, deployment: Object, pods: 
     found = await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"])
     if found is None:
         await cluster.insert(ENDPOINT_SLICES, _slice(deployment, pods))
-    elif len(found["endpoints"]) != pods:
+    elif len(found["endpoints"] or ()) != pods:
         endpoints = _slice(deployment, pods)["endpoints"]
         await cluster.replace(ENDPOINT_SLICES, {**found, "endpoints": endpoints})
 

@@ -1,0 +1,117 @@
+"""Rollouts on a node whose devices all serve already, under each `spec.rollout.capacity`."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.scenarios.library.manifests import hardware_class
+from e2e.scenarios.library.rollouts import ERRORS, Rollout, canary, quick
+from e2e.scenarios.library.scene import REVISION_LABEL, Scene
+from e2e.scenarios.library.waiting import Unmet, stays
+
+pytestmark = pytest.mark.needs_own_cluster
+
+PODS = 2
+# Longer than progressDeadline below, within which other rollouts are given up.
+OVERDUE_SECONDS = 15
+
+
+class Devices:
+    """A kind of device that only this scenario has, so that it takes none from the others."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._api = scene.api
+        self.resource = f"devices.example.com/{scene.namespace}"
+        self.hardware_class = f"own-{scene.namespace}"
+        (self._node,) = (node["metadata"]["name"] for node in scene.api.list("Node"))
+
+    def offer(self, count: int | None) -> None:
+        """The node has so many; None: it does not know of them."""
+        amount = {self.resource: None if count is None else str(count)}
+        status = {"status": {"capacity": amount, "allocatable": amount}}
+        self._api.patch("Node", self._node, None, status, subresource="status")
+
+    def __enter__(self) -> "Devices":
+        self.offer(PODS)
+        self._api.apply(hardware_class(self.hardware_class, resources=[{"name": self.resource, "count": 1}]))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._api.delete("HardwareClass", self.hardware_class)
+        self.offer(None)
+
+
+@pytest.fixture
+def devices(scene: Scene) -> Iterator[Devices]:
+    with Devices(scene) as made:
+        yield made
+
+
+def full(scene: Scene, devices: Devices, rollout: dict[str, object]) -> Rollout:
+    """A service whose pods have all devices."""
+    return Rollout.begin(
+        scene,
+        "tight",
+        rollout,
+        sla={"errorRate": "5%"},
+        hardware={"class": [devices.hardware_class]},
+        scaling={"min": PODS},
+    )
+
+
+def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -> None:
+    rollout = full(scene, devices, quick(capacity="surge", progressDeadline="10s"))
+    stable = rollout.stable()
+    with rollout.load() as load:
+        revision = rollout.introduce("second")
+        told = rollout.reaches("Starting", "Unschedulable", revision=revision)["message"]
+        assert f"{devices.resource} 1 (HardwareClass {devices.hardware_class})" in told
+        stays("the wait for room", lambda: _waits(rollout, stable), OVERDUE_SECONDS)
+        devices.offer(2 * PODS)
+        rollout.promoted(revision)
+    load.assert_flawless(at_least=50)
+
+
+def _waits(rollout: Rollout, stable: str) -> bool | Unmet:
+    found = rollout.status()
+    waiting = found["reason"] == "Unschedulable" and len(rollout.pods(stable)) == PODS
+    return waiting or Unmet(str(found))
+
+
+def test_in_place_takes_over_without_a_spare_device_or_a_lost_request(scene: Scene, devices: Devices) -> None:
+    rollout = full(scene, devices, quick(capacity="inPlace"))
+    stable = rollout.stable()
+    with rollout.load() as load:
+        revision = rollout.introduce("second")
+        rollout.reaches("Promoting", revision=revision, weight=100)
+        assert len(rollout.pods(stable)) == 1, "the pod to return to"
+        rollout.promoted(revision)
+        scene.wait("all pods", lambda: _ready(rollout, revision), 240)
+    load.assert_flawless(at_least=50)
+    scene.gone("Deployment", stable)
+
+
+def test_auto_changes_places_where_there_is_no_room_and_gives_them_back(
+    scene: Scene, devices: Devices
+) -> None:
+    rollout = full(scene, devices, canary(50, capacity="auto"))
+    stable = rollout.stable()
+    with rollout.load():
+        revision = rollout.introduce("second", ERRORS)
+        rollout.analysed(revision)
+        assert rollout.status()["inPlace"]
+        rollout.rolled_back(revision, "Failing", stable=stable)
+        scene.wait("all stable pods", lambda: _ready(rollout, stable), 240)
+    rollout.assert_untouched(stable)
+    devices.offer(2 * PODS)
+    third = rollout.introduce("third")
+    rollout.analysed(third)
+    assert not rollout.status().get("inPlace"), "there is room beside"
+    assert len(rollout.pods(stable)) == PODS
+
+
+def _ready(rollout: Rollout, revision: str) -> bool | Unmet:
+    holding = {pod["metadata"]["labels"][REVISION_LABEL] for pod in rollout.scene.pods(rollout.name)}
+    found = rollout.service()["status"]["stable"]
+    done = holding == {revision} and (found["revision"], found.get("ready")) == (revision, PODS)
+    return done or Unmet(f"{found}, pods of {holding}")
