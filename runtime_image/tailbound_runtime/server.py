@@ -66,8 +66,6 @@ def load(settings: Settings, metrics: Metrics) -> Session:
     providers = choose_providers(available_providers(), nvidia_device_visible())
     session = Session.load(settings.model_path, settings.cpu_limit, providers)
     check_shapes(session.inputs, session.outputs, settings.batching)
-    if session.provider != providers[0]:
-        log.warning("device not usable, running elsewhere", wanted=providers[0], provider=session.provider)
     _warm_up(session, settings.batching)
     seconds = time.monotonic() - started
     metrics.loaded(

@@ -65,20 +65,36 @@ class Session:
 
     @classmethod
     def load(cls, path: Path, cpu_limit: int, providers: Sequence[str]) -> Self:
-        """Load a model file. Raises ModelLoadError with the reason in one sentence."""
+        """Load a model file, to run on the first of `providers`.
+
+        Raises ModelLoadError with the reason in one sentence. A device that cannot be used is one: on the CPU
+        the model would keep no promise about its latency.
+        """
+        if providers[0] == CUDA:
+            ort.preload_dlls()  # from the packages beside it; prints those that it cannot find
         options = ort.SessionOptions()
         options.intra_op_num_threads = cpu_limit
         options.log_severity_level = ERRORS_ONLY
         # Idle threads that spin use up the container's CPU quota; the throttling lands on the tail latency.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            return cls(ort.InferenceSession(path, options, providers=list(providers)))
+            # Its fallback would move to the CPU, now or when the device fails later, and tell nobody.
+            session = cls(
+                ort.InferenceSession(path, options, providers=list(providers), enable_fallback=False)
+            )
         except ModelLoadError:
             raise
         except Exception as error:  # ONNX Runtime's errors share no narrower base
             raise ModelLoadError(
                 f"ONNX Runtime {ort.__version__} cannot load {path}: {_text(error)}"
             ) from error
+        if session.provider != providers[0]:
+            raise ModelLoadError(
+                f"this container was given a device, but ONNX Runtime {ort.__version__} cannot use it: "
+                f"the node needs a driver for CUDA {ort.cuda_version}, and the image CUDA's and cuDNN's "
+                "libraries; the lines above say what is missing"
+            )
+        return session
 
     def run(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
         """Infer. Raises ModelInputError or ModelFailedError."""

@@ -20,7 +20,8 @@ import pytest
 from onnx import TensorProto, helper
 from tailbound_runtime import config
 from tailbound_runtime.contract import Env
-from tailbound_runtime.session import CPU, CUDA, choose_providers, nvidia_device_visible
+from tailbound_runtime.errors import ModelLoadError
+from tailbound_runtime.session import CPU, CUDA, Session, choose_providers, nvidia_device_visible
 
 from tests.runtime import models
 from tests.runtime.process import COMMAND, NAME, Server, environment, eventually, serving
@@ -100,6 +101,13 @@ def test_cuda_is_used_if_the_build_has_it_and_a_device_is_there(
     available: list[str], visible: bool, chosen: list[str]
 ) -> None:
     assert choose_providers(available, visible) == chosen
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")
+def test_model_does_not_run_on_the_cpu_instead_of_its_device(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError) as refused:
+        Session.load(models.arithmetic(tmp_path / "m.onnx"), 1, [CUDA, CPU])
+    assert "was given a device, but ONNX Runtime" in str(refused.value)
 
 
 @pytest.mark.parametrize(
