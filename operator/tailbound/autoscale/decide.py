@@ -21,7 +21,7 @@ from tailbound.autoscale.model import (
 )
 from tailbound.autoscale.moves import Patience, grown, shrunk
 from tailbound.autoscale.need import Sizing
-from tailbound.autoscale.panic import DRAIN, backlog, caution_after, overloaded, panic_until
+from tailbound.autoscale.panic import DRAIN, backlog, caution_after, flooded, late, overloaded, panic_until
 from tailbound.autoscale.state import State, taught
 
 STALE: Final = 45.0
@@ -73,7 +73,7 @@ def decide(
         replicas,
         reason if replicas == wanted else Reason.LIMITED,
         _explanation(state, seen, sizing, demand),
-        replace(state, replicas=replicas),
+        replace(state, replicas=replicas, quiet=state.quiet if replicas == seen.replicas.requested else 0),
         limit,
         stale,
     )
@@ -174,9 +174,12 @@ def _wanted(
 ) -> tuple[int, Reason]:
     """The first rule that fits.
 
+    The latencies of a minute in which replicas were added say little about what they are now.
+
     | capacity known | arrivals known | asked for now           | result                           |
     |----------------|----------------|-------------------------|----------------------------------|
-    | no             | any            | overloaded, none pends  | one more, UnknownCapacity        |
+    | no             | any            | flooded, none pends     | one more, UnknownCapacity        |
+    | no             | any            | late after a quiet while| one more, UnknownCapacity        |
     | no             | any            | else                    | as they are, UnknownCapacity     |
     | yes            | no             | more, by a backlog      | grown, Panic                     |
     | yes            | no             | else                    | as they are, MetricsStale        |
@@ -190,8 +193,8 @@ def _wanted(
     """
     replicas = seen.replicas.requested
     if state.curve is None:
-        hot = overloaded(seen, objective, state.mix.rows_per_request)
-        more = hot and not seen.replicas.pending
+        flood = flooded(seen, objective, state.mix.rows_per_request) and not seen.replicas.pending
+        more = flood or (late(seen, objective) and state.quiet >= QUIET)
         return replicas + int(more), Reason.UNKNOWN_CAPACITY
     if demand.with_spares > replicas:
         return grown(replicas, demand.with_spares), _why_grown(replicas, demand)

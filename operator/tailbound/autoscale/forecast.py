@@ -182,7 +182,9 @@ def _judged(forecasts: Forecasts, rate: float, at: float) -> Forecasts:
     while pending and pending[0].due <= at + TICK / 2:
         guess, pending = pending[0], pending[1:]
         seen = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.present))
-        mean_square += ((seen - guess.predicted) ** 2 - mean_square) / (_SUPPOSED + judged + 1)
+        # A step from almost nothing must not outweigh all others: the spare is bounded as well.
+        error = min(_FARTHEST, abs(seen - guess.predicted))
+        mean_square += (error**2 - mean_square) / (_SUPPOSED + judged + 1)
         judged = min(_REMEMBERED - _SUPPOSED, judged + 1)
         weight = min(1.0, _USUAL_HORIZON / guess.horizon)
         regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)), weight)
@@ -200,19 +202,27 @@ def _rise(rates: Vector, horizon: float) -> float:
     """The line through the last rates drawn on to the horizon, if it rises by more than chance; else 0.
 
     A surge that is new to the service is in no regression yet, and a spare learned in calm doesn't cover it.
+    A step is no rise: what counts is how steep the newer half is still.
     """
     recent = rates[-_RISE:]
-    count = len(recent)
-    if count < _RISE:
+    if len(recent) < _RISE:
         return 0.0
-    middle, mean = (count - 1) / 2, sum(recent) / count
-    spread = count * (count * count - 1) / 12
-    slope = sum((index - middle) * rate for index, rate in enumerate(recent)) / spread
-    misses = sum((rate - mean - slope * (index - middle)) ** 2 for index, rate in enumerate(recent))
-    if slope <= 0 or slope * slope * spread * (count - 2) < _SIGNIFICANT**2 * misses:
+    mean, slope, misses = _line(recent)
+    _, still, _ = _line(recent[_RISE // 2 :])
+    spread = _RISE * (_RISE * _RISE - 1) / 12
+    if slope <= 0 or slope * slope * spread * (_RISE - 2) < _SIGNIFICANT**2 * misses:
         return 0.0
-    reached = mean + slope * (middle + horizon / TICK)
+    reached = mean + slope * (_RISE - 1) / 2 + max(0.0, min(slope, still)) * horizon / TICK
     return min(reached, _HIGHEST_RISE * recent[-1])
+
+
+def _line(values: Vector) -> tuple[float, float, float]:
+    """Least squares: the mean, the slope for each step, and the sum of the squared misses."""
+    middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
+    spread = len(values) * (len(values) ** 2 - 1) / 12
+    slope = sum((index - middle) * value for index, value in enumerate(values)) / spread
+    misses = sum((value - mean - slope * (index - middle)) ** 2 for index, value in enumerate(values))
+    return mean, slope, misses
 
 
 def _dot(one: Vector, other: Vector) -> float:

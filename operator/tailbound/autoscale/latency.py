@@ -33,9 +33,9 @@ def p99(replicas: int, rate: float, curve: Curve, objective: Objective, dispersi
     """Seconds, infinite where `rate`, in rows per second, is more than the replicas can do.
 
     A replica under load finds at its next batch what arrived during the last one. To that batch's time comes
-    the wait for a replica to be free (a share of a batch), and the queue before full batches: Allen and
-    Cunneen's approximation with an exponential tail. `dispersion` is the variance over the mean of counts
-    of rows.
+    the wait for a replica to be free (a share of a batch), and the queue before full batches, as far as
+    batches get full: Allen and Cunneen's approximation with an exponential tail. `dispersion` is the variance
+    over the mean of counts of rows.
     """
     batch = objective.max_batch
     each, full = rate / replicas, curve.seconds(batch)
@@ -46,10 +46,10 @@ def p99(replicas: int, rate: float, curve: Curve, objective: Objective, dispersi
     large = min(float(batch), typical + _NORMAL_99 * sqrt(typical * dispersion))
     chance = waiting_chance(replicas, usage * replicas)
     queue = max(0.0, log(max(1e-9, 100 * chance)))
-    variability = (2 * dispersion / batch + _SERVICE_SPREAD**2) / 2
+    variability = ((2 - 1 / batch) * dispersion / batch + _SERVICE_SPREAD**2) / 2
     return (
         objective.max_queue_delay
         + curve.seconds(large) * _SLOWEST
         + curve.seconds(typical) / replicas
-        + queue * variability * full / (replicas * (1 - usage))
+        + large / batch * queue * variability * full / (replicas * (1 - usage))
     )

@@ -23,11 +23,20 @@ def backlog(seen: Observation, objective: Objective, rows_per_request: float) ->
     return max(0.0, seen.in_flight.value - seen.replicas.ready * objective.max_batch / rows_per_request)
 
 
-def overloaded(seen: Observation, objective: Objective, rows_per_request: float) -> bool:
-    """Whether requests are late now, or will be: more wait than a batch for every replica."""
-    late = isinstance(seen.p99, Known) and seen.p99.value > objective.p99
+def late(seen: Observation, objective: Objective) -> bool:
+    """Whether requests of the last minute were late."""
+    return isinstance(seen.p99, Known) and seen.p99.value > objective.p99
+
+
+def flooded(seen: Observation, objective: Objective, rows_per_request: float) -> bool:
+    """Whether requests are about to be late: more wait than a batch for every replica."""
     batches = max(1, seen.replicas.ready) * objective.max_batch / rows_per_request
-    return late or backlog(seen, objective, rows_per_request) > batches
+    return backlog(seen, objective, rows_per_request) > batches
+
+
+def overloaded(seen: Observation, objective: Objective, rows_per_request: float) -> bool:
+    """Whether requests are late, or about to be."""
+    return late(seen, objective) or flooded(seen, objective, rows_per_request)
 
 
 def caution_after(before: float, is_overloaded: bool) -> float:

@@ -150,11 +150,58 @@ def test_a_backlog_grows_the_replicas_even_while_arrivals_are_unknown() -> None:
 def test_an_unknown_capacity_holds_unless_overloaded() -> None:
     observation = replace(seen(0, 100, ready(3)), service=Unknown("no batch yet"))
     assert decide(0, observation, OBJECTIVE, LIMITS, State()).replicas == 3
-    late = replace(observation, p99=Known(9.0, 0.0))
-    decision = decide(0, late, OBJECTIVE, LIMITS, State())
+    flooded = replace(observation, in_flight=Known(900.0, 0.0))
+    decision = decide(0, flooded, OBJECTIVE, LIMITS, State())
     assert (decision.replicas, decision.reason) == (4, Reason.UNKNOWN_CAPACITY)
-    pending = replace(late, replicas=Replicas(4, 3, 1))
+    pending = replace(flooded, replicas=Replicas(4, 3, 1))
     assert decide(0, pending, OBJECTIVE, LIMITS, State()).replicas == 4
+
+
+def test_late_requests_add_one_replica_of_unknown_capacity_and_the_next_one_after_a_while() -> None:
+    state, counts = State(), [1]
+    for tick in range(20):
+        at = tick * 10.0
+        observation = replace(seen(at, 2, ready(counts[-1]), p99=9.0), service=Unknown("no batch yet"))
+        decision = decide(at, observation, OBJECTIVE, LIMITS, state)
+        state = decision.state
+        counts.append(decision.replicas)
+    assert [counts.index(count) for count in (2, 3)] == [8, 15]
+    assert counts[-1] == 3
+
+
+@pytest.mark.parametrize(
+    ("rate", "max_batch", "seconds", "most"),
+    [(0.5, 16, 0.25, 1), (2.0, 16, 0.25, 1), (4.0, 16, 0.25, 2), (0.5, 1, 0.125, 1), (2.0, 1, 0.125, 1)],
+)
+def test_a_cold_learner_keeps_one_replica_at_a_tiny_rate(
+    rate: float, max_batch: int, seconds: float, most: int
+) -> None:
+    objective, state, count = Objective(2.0, max_batch), State(), 1
+    for tick in range(60):
+        at = tick * 10.0
+        rows = max(1.0, 60 * rate)
+        sums = BatchSums(60.0, rows, rows, rows, rows, rows * seconds, rows * seconds)
+        service: Service = Known(sums, at) if tick >= 5 else Unknown("no batch yet")
+        # The first requests of all waited for the first pod, and are in the latencies for a minute.
+        p99 = 9.0 if tick < 7 else 2 * seconds
+        known = seen(at, 0.0 if tick < 3 else rate * (0.8, 1.2)[tick % 2], ready(count), p99=p99)
+        observation = replace(known, service=service)
+        decision = decide(at, observation, objective, LIMITS, state)
+        state, count = decision.state, decision.replicas
+        assert count <= most
+
+
+def test_a_step_grows_the_replicas_to_little_more_than_what_it_needs() -> None:
+    objective, state, count, most = Objective(2.0, 1), State(learned=LearnedCapacity(0.125, 0.0)), 1, 0
+    for tick in range(90):
+        at = tick * 10.0
+        rate = 2.0 if tick < 40 else 22.0
+        known = replace(seen(at, rate, ready(count)), service=Unknown("no batches"))
+        decision = decide(at, known, objective, LIMITS, state)
+        state, count = decision.state, decision.replicas
+        most = max(most, count)
+    assert most <= 6
+    assert 3 <= count <= 5
 
 
 def test_pending_replicas_count_as_capacity_and_stuck_ones_do_not() -> None:

@@ -163,6 +163,13 @@ def test_the_spare_is_as_large_as_forecasts_at_that_horizon_were_wrong(
     assert least <= seen.expected / without <= most
 
 
+def test_a_step_is_no_rise() -> None:
+    step = forecast([*[20.0] * 60, *[100.0] * 8])
+    assert step.expected < 160
+    ramp = forecast([*[20.0] * 60, *[20.0 + 8 * tick for tick in range(1, 13)]])
+    assert ramp.expected >= 116 + 8 * 8
+
+
 def test_forecasts_are_proven_once_they_were_judged_for_some_minutes() -> None:
     assert not forecast([100.0] * 30).proven
     assert forecast([100.0] * 36).proven
