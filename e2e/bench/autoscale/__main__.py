@@ -33,7 +33,7 @@ POLICIES: Final[dict[str, Callable[[], Policy]]] = {
     OWN: Own,
     HPA70: lambda: peers.Hpa(peers.usage(0.7)),
     "HPA busy 0.7": lambda: peers.Hpa(peers.busy(0.7)),
-    "HPA P99": lambda: peers.Hpa(peers.latency, of_pods=False),
+    "HPA P99": lambda: peers.Hpa(peers.latency, peers.Kind.VALUE),
     "Knative": peers.Kpa,
     "KEDA": peers.keda,
 }

@@ -55,7 +55,7 @@ class Faults:
     slower_from: float = 1e9
     slower_by: float = 1.0
     outage: tuple[int, int] = (0, 0)
-    """No metric is read from the first to before the second."""
+    """From the first to before the second Prometheus reaches no target, and answers with nothing."""
     stuck: tuple[int, int] = (0, 0)
     """Every third replica made from the first to before the second never gets ready."""
     deaths: tuple[int, ...] = ()

@@ -23,7 +23,7 @@ _SUMS: Final = 30
 """Seconds that the sums of batches are taken over."""
 _OVERDUE: Final = 2
 """Cold starts after which the operator calls a pod stuck."""
-_OUTAGE: Final = Unknown("Prometheus does not answer")
+_OUTAGE: Final = Unknown("Prometheus reaches no gateway")
 
 
 @dataclass

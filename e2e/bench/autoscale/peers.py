@@ -1,6 +1,9 @@
-"""Other projects' rules, with their defaults, as their documentation describes them.
+"""Other projects' rules, with their defaults, as their sources have them.
 
-KEDA's is simplified: the rate over two minutes against 0.7 of the capacity.
+HPA: `replica_calculator.go` and `horizontal.go` of kube-controller-manager. Pods that start are Pending, as
+they are while their model is fetched. Knative: `autoscaler.go` of its autoscaler, without activators. KEDA
+only switches between none and one itself (every 30 s, back after five idle minutes), which never happens
+here as one replica is the least; from there on HPA decides on KEDA's metric, asked for at each of its syncs.
 
 The rules on arrivals are told the true capacity of a replica, as if somebody had measured it before, and
 never learn that it has changed.
@@ -8,6 +11,7 @@ never learn that it has changed.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from math import ceil
 from typing import Final
 
@@ -38,15 +42,27 @@ def latency(fleet: Fleet) -> float | None:
     return None if seen is None else seen / fleet.server.target
 
 
+class Kind(Enum):
+    """What HPA takes a metric for."""
+
+    PODS = "Pods"
+    """The mean of the pods' own values."""
+    VALUE = "Value"
+    """One value, compared with the target as it is."""
+    SHARED = "AverageValue"
+    """One value, divided by all the replicas that there are."""
+
+
 @dataclass
 class Hpa:
     """HorizontalPodAutoscaler v2: every 15 s, tolerance 10 %, up by 100 % or 4, down after five minutes.
 
-    Metrics of pods leave pods that are not ready out when scaling down and take them for 0 when scaling up.
+    A metric of pods leaves those that are not ready out when scaling down and takes them for 0 when scaling
+    up. A value that is compared as it is counts the ready ones, and one that is shared out counts all.
     """
 
     measure: Measure
-    of_pods: bool = True
+    kind: Kind = Kind.PODS
     missing_is_zero: bool = False
     every: int = 15
     recommendations: list[tuple[int, int]] = field(default_factory=list)
@@ -61,13 +77,12 @@ class Hpa:
         return self._stabilised(fleet, self._recommended(fleet, ratio))
 
     def _recommended(self, fleet: Fleet, ratio: float) -> int:
-        present, ready = fleet.requested, max(1, fleet.ready)
-        if self.of_pods and ratio > 1 and ready < present:
-            with_unready = ratio * ready / present
-            if with_unready <= 1 + _TOLERANCE:
-                return present
-            return ceil(with_unready * present)
-        return present if abs(ratio - 1) <= _TOLERANCE else ceil(ratio * ready)
+        present = fleet.requested
+        counted = present if self.kind is Kind.SHARED else max(1, fleet.ready)
+        if self.kind is Kind.PODS and ratio > 1 and counted < present:
+            with_unready = ratio * counted / present
+            return present if with_unready <= 1 + _TOLERANCE else ceil(with_unready * present)
+        return present if abs(ratio - 1) <= _TOLERANCE else ceil(ratio * counted)
 
     def _stabilised(self, fleet: Fleet, wanted: int) -> int:
         now, present = fleet.now, fleet.requested
@@ -79,21 +94,26 @@ class Hpa:
 
 
 def keda() -> Hpa:
-    """KEDA's Prometheus scaler with its defaults: an external metric through HPA, and no data read as 0.
+    """KEDA's Prometheus scaler with its defaults: a shared metric, and an empty answer read as 0.
 
-    Its threshold is 0.7 of a replica's capacity, in requests per second.
+    The query is that of its documentation, a rate over two minutes; the threshold is 0.7 of a replica's
+    capacity, in requests per second.
     """
 
     def per_replica(fleet: Fleet) -> float:
         wanted = signals.rate(fleet, 120) / (0.7 * fleet.server.capacity)
-        return wanted / max(1, fleet.ready)
+        return wanted / max(1, fleet.requested)
 
-    return Hpa(per_replica, of_pods=False, missing_is_zero=True)
+    return Hpa(per_replica, Kind.SHARED, missing_is_zero=True)
 
 
 @dataclass
 class Kpa:
-    """Knative's: every 2 s on concurrency, 60 s windows, 6 s ones in panic, fresh from its own proxies."""
+    """Knative's: every 2 s on concurrency, 60 s windows, 6 s ones in panic, fresh from its own proxies.
+
+    Panic begins at twice the ready replicas, lasts until a minute after, and gives nothing up. At most half
+    of the replicas are given up at once; growth is unbounded. With more than one replica it starts in panic.
+    """
 
     share: float = 0.7
     """Of the batch that a replica is to have in flight."""
@@ -106,7 +126,7 @@ class Kpa:
         if fleet.blind:
             return None
         target, ready, now = self.share * fleet.server.batch, max(1, fleet.ready), fleet.now
-        if now <= FIRST_DECISION + 1:
+        if now <= FIRST_DECISION + 1 and fleet.ready > 1:
             self.panic_since, self.panic_most = now, fleet.requested
         stable = ceil(signals.mean_in_flight(fleet, 60) / target)
         panic = ceil(signals.mean_in_flight(fleet, 6) / target)

@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from e2e.bench.autoscale import peers, traces
-from e2e.bench.autoscale.fleet import Faults, Floats, Plan, Policy, Server, draw, simulate
+from e2e.bench.autoscale.fleet import (
+    FIRST_DECISION,
+    Faults,
+    Fleet,
+    Floats,
+    Plan,
+    Policy,
+    Server,
+    draw,
+    simulate,
+)
 from e2e.bench.autoscale.own import Own
 
 SERVER = Server()
@@ -36,7 +46,13 @@ def test_the_product_holds_a_rise_for_little_more_than_a_rule_that_is_told_the_c
 
 @pytest.mark.parametrize(
     "policy",
-    [peers.Hpa(peers.busy(0.7)), peers.Hpa(peers.latency, of_pods=False), peers.Kpa(), peers.keda(), Own()],
+    [
+        peers.Hpa(peers.busy(0.7)),
+        peers.Hpa(peers.latency, peers.Kind.VALUE),
+        peers.Kpa(),
+        peers.keda(),
+        Own(),
+    ],
     ids=["busy", "p99", "knative", "keda", "own"],
 )
 def test_a_run_can_be_repeated(policy: Policy) -> None:
@@ -44,6 +60,50 @@ def test_a_run_can_be_repeated(policy: Policy) -> None:
     first = simulate(arrivals, seconds, SERVER, policy, 6)
     assert first.replica_hours > 0
     assert 0 <= first.late_pct <= 100
+
+
+def fleet(ready: int, pending: int, in_flight: int = 0) -> Fleet:
+    """At a policy's first decision."""
+    seconds = FIRST_DECISION
+    made = Fleet(SERVER, 60.0, Faults(), [0] * (seconds + 2), now=seconds)
+    made.alive = dict(enumerate([0.0] * ready + [seconds + 30.0] * pending))
+    made.in_flight = [in_flight] * (seconds + 1)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "ratio", "ready", "pending", "wanted"),
+    [
+        (peers.Kind.PODS, 1.09, 10, 0, 10),
+        (peers.Kind.PODS, 1.2, 10, 0, 12),
+        (peers.Kind.PODS, 3.0, 10, 0, 20),
+        (peers.Kind.PODS, 3.0, 2, 0, 6),
+        (peers.Kind.PODS, 1.3, 10, 2, 12),
+        (peers.Kind.PODS, 1.5, 10, 2, 15),
+        (peers.Kind.PODS, 0.5, 10, 0, 10),
+        (peers.Kind.VALUE, 1.5, 10, 2, 15),
+        (peers.Kind.SHARED, 1.5, 10, 2, 18),
+    ],
+)
+def test_hpa_counts_what_its_kind_of_metric_counts(
+    kind: peers.Kind, ratio: float, ready: int, pending: int, wanted: int
+) -> None:
+    assert peers.Hpa(lambda _: ratio, kind).replicas(fleet(ready, pending)) == wanted
+
+
+def test_hpa_gives_up_after_five_minutes_what_none_of_them_asked_for() -> None:
+    hpa, seen = peers.Hpa(lambda _: 0.5), fleet(10, 0)
+    wanted = []
+    for seen.now in range(FIRST_DECISION, FIRST_DECISION + 331, 15):
+        wanted.append(hpa.replicas(seen))
+    assert wanted == [10] * 20 + [5] * 3
+
+
+@pytest.mark.parametrize(
+    ("ready", "in_flight", "wanted"), [(4, 44, 4), (4, 10, 4), (4, 100, 9), (1, 5, 1), (1, 200, 18)]
+)
+def test_knative_follows_concurrency_and_starts_in_panic(ready: int, in_flight: int, wanted: int) -> None:
+    assert peers.Kpa().replicas(fleet(ready, 0, in_flight)) == wanted
 
 
 def test_lost_metrics_hold_the_product_and_take_keda_down() -> None:
