@@ -82,3 +82,11 @@ OBSERVED_AUDIENCE: Final = "tailbound-gateway"
 # and class, and the Unix time since which they are counted.
 REQUESTS_METRIC: Final = "tailbound_requests_total"
 ENVOY_START_METRIC: Final = "tailbound_gateway_envoy_start_time_seconds"
+
+# Behind the name of a service, the name under which its candidate answers before it takes over.
+PREVIEW_SUFFIX: Final = "-preview"
+
+
+def preview_name(service: str) -> str:
+    """The name of a service's preview: of its Service, and before .NAMESPACE in its hosts."""
+    return service + PREVIEW_SUFFIX

@@ -36,6 +36,11 @@ class Promotion(StrEnum):
     MANUAL = "manual"
 
 
+def previews(strategy: str, promotion: str) -> bool:
+    """Whether a candidate waits, whole and without a request, for somebody who looks at it first."""
+    return strategy == Strategy.BLUE_GREEN and promotion == Promotion.MANUAL
+
+
 class OnInconclusive(StrEnum):
     """What follows if a step ends without a verdict."""
 
@@ -168,7 +173,8 @@ class RolloutSpec(Model):
     given up: with one, all three wait for room."""
 
     promotion: Promotion = Promotion.AUTOMATIC
-    """manual: a revision that has passed its last step waits for kubectl tailbound promote."""
+    """manual: a revision that has passed its last step waits for kubectl tailbound promote. With blueGreen it
+    answers to NAME-preview.NAMESPACE.svc until then, as long as no other service has that name."""
 
     on_inconclusive: OnInconclusive = OnInconclusive.PAUSE
     """What follows if maxStepTime is over without a verdict."""

@@ -55,10 +55,16 @@ def cluster_resources(route: Route) -> list[Resource]:
     """Clusters and endpoints of every revision that the route names, weighted or not."""
     return [
         made
-        for backend in route.backends
+        for backend in _backends(route)
         for port, endpoints in _ports(backend)
         for made in _cluster(route.service, backend.revision, port, endpoints)
     ]
+
+
+def _backends(route: Route) -> tuple[RouteBackend, ...]:
+    """Those with a share of the requests, and the one of the preview."""
+    preview = route.preview.backend if route.preview is not None else None
+    return route.backends if preview is None else (*route.backends, preview)
 
 
 def _ports(backend: RouteBackend) -> list[tuple[str, Iterable[Endpoint]]]:

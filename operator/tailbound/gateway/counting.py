@@ -16,7 +16,8 @@ route and never a changed listener. First match wins:
 | the same, before any pod had been given the request              | abandoned | abandoned |
 | the gateway refused it: the body too large or never complete     | not counted          |
 
-What has no revision is not counted either: an unknown host, a stopped service, one without a gRPC port.
+What has no revision is not counted either: an unknown host, a stopped service, one without a gRPC port. Nor
+are requests to a preview, whose route names no namespace: they are no evidence of how a revision serves.
 A request belongs to the revision whose cluster was drawn, whether or not a pod of it was reached.
 
 The time of a request runs from the arrival of its headers to the last byte of its response; that of a gRPC
@@ -85,7 +86,7 @@ CLASS_EXPRESSION: Final = (
 def counting_log() -> dict[str, Any]:
     """The access logger that counts."""
     tags = [
-        _tag(NAMESPACE_FIELD, f"%METADATA(ROUTE:tailbound:{NAMESPACE_FIELD})%"),
+        _tag(NAMESPACE_FIELD, f"%METADATA(ROUTE:tailbound:{NAMESPACE_FIELD})%", dropped=""),
         _tag(SERVICE_FIELD, f"%METADATA(ROUTE:tailbound:{SERVICE_FIELD})%"),
         _tag(REVISION_FIELD, f"%METADATA(CLUSTER:tailbound:{REVISION_FIELD})%", dropped=""),
         _tag("class", f"%CEL({CLASS_EXPRESSION})%", dropped=_NOT_COUNTED),

@@ -8,14 +8,19 @@ Truth table of one service's routes, first match wins:
 | some     | some                  |            | the grpc clusters     | the http clusters      |
 | some     | none                  | yes        | 404 (Unimplemented)   | the http clusters      |
 | some     | none                  | no         | the http clusters, which are empty: 503        |
+
+Requests to the names of a preview come first, and are matched by name: they get the candidate in the same
+way, and 421 while none is under way.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 
 from envoy.config.core.v3.base_pb2 import DataSource, HeaderValue, HeaderValueOption, Metadata
 from envoy.config.route.v3.route_components_pb2 import (
     DirectResponseAction,
+    HeaderMatcher,
     RetryPolicy,
     RouteAction,
     RouteMatch,
@@ -29,6 +34,8 @@ from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.config.route.v3.scoped_route_pb2 import ScopedRouteConfiguration
 from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import BufferPerRoute
 from envoy.extensions.retry.host.previous_hosts.v3.previous_hosts_pb2 import PreviousHostsPredicate
+from envoy.type.matcher.v3.regex_pb2 import RegexMatcher
+from envoy.type.matcher.v3.string_pb2 import StringMatcher
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -51,6 +58,9 @@ _WHY = {
     Unavailable.NOT_STARTED: "InferenceService {service} has no pod that serves yet: see its conditions",
     Unavailable.REJECTED: "The configuration of InferenceService {service} is refused: see its conditions",
 }
+_NO_CANDIDATE = (
+    "InferenceService {service} has no new revision on its way: one that waits for its promotion answers here"
+)
 _NO_GRPC = "InferenceService {service} offers no gRPC: its runtime has no port named grpc"
 
 
@@ -106,14 +116,40 @@ def _route_resource(route: Route) -> Resource:
 
 def _routes(route: Route) -> list[EnvoyRoute]:
     anything = RouteMatch(prefix="/")
-    grpc_only = RouteMatch(prefix="/", grpc=RouteMatch.GrpcRouteMatchOptions())
     if route.unavailable is not None:
-        return [_direct(route, anything, 503, _WHY[route.unavailable])]
-    http = _forward(route, anything, HTTP_PORT_NAME, route.backends)
-    with_grpc = [backend for backend in route.backends if backend.share and backend.grpc is not None]
+        main = [_direct(route, anything, 503, _WHY[route.unavailable])]
+    else:
+        main = _to_backends(route, anything, route.backends)
+    return [*_to_preview(route), *main]
+
+
+def _to_preview(route: Route) -> list[EnvoyRoute]:
+    if route.preview is None:
+        return []
+    names = "|".join(re.escape(host) for host in route.preview.hosts)
+    host = HeaderMatcher(
+        name=HOST_HEADER, string_match=StringMatcher(safe_regex=RegexMatcher(regex=f"({names})"))
+    )
+    match = RouteMatch(prefix="/", headers=[host])
+    if route.preview.backend is None:
+        routes = [_direct(route, match, 421, _NO_CANDIDATE)]
+    else:
+        routes = _to_backends(route, match, [route.preview.backend])
+    for made in routes:
+        # Without it, nothing counts the request.
+        made.metadata.filter_metadata[METADATA_NAMESPACE].fields[NAMESPACE_FIELD].string_value = ""
+    return routes
+
+
+def _to_backends(route: Route, match: RouteMatch, backends: Sequence[RouteBackend]) -> list[EnvoyRoute]:
+    grpc_only = RouteMatch()
+    grpc_only.CopyFrom(match)
+    grpc_only.grpc.SetInParent()
+    http = _forward(route, match, HTTP_PORT_NAME, backends)
+    with_grpc = [backend for backend in backends if backend.share and backend.grpc is not None]
     if with_grpc:
         return [_forward(route, grpc_only, GRPC_PORT_NAME, with_grpc), http]
-    if any(backend.http for backend in route.backends):
+    if any(backend.http for backend in backends):
         return [_direct(route, grpc_only, 404, _NO_GRPC), http]
     return [http]
 

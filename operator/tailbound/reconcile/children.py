@@ -16,13 +16,13 @@ _REPLICA_SETS_KEPT: Final = 2
 _FRONT_PORT: Final = 80
 
 
-def front_service(service: InferenceService, settings: Settings) -> dict[str, Any]:
-    """Service NAME: the name by which the cluster knows the service leads to the gateway."""
+def front_service(service: InferenceService, settings: Settings, name: str) -> dict[str, Any]:
+    """Service NAME or NAME-preview: a name by which the cluster knows the service leads to the gateway."""
     gateway = f"{settings.gateway_service}.{settings.operator_namespace}.svc.{settings.cluster_domain}"
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(service, service.metadata.name),
+        "metadata": _metadata(service, name),
         "spec": {
             "type": "ExternalName",
             "externalName": gateway,

@@ -4,9 +4,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
-from tailbound.api.inferenceservice import InferenceServiceStatus
+from tailbound.api.inferenceservice import InferenceService, InferenceServiceStatus
 from tailbound.api.meta import Condition
-from tailbound.api.names import HANDLED_ANNOTATIONS, RETRY_ANNOTATION
+from tailbound.api.names import HANDLED_ANNOTATIONS, RETRY_ANNOTATION, preview_name
+from tailbound.api.rollout import previews
 from tailbound.api.traffic import TrafficStatus, utc_seconds
 from tailbound.reconcile import children, conditions, status
 from tailbound.reconcile.conditions import Facts
@@ -19,6 +20,7 @@ from tailbound.reconcile.rollouts import Known, roll
 from tailbound.reconcile.world import World, owner_reference, revision_of
 from tailbound.reconcile.writes import Writer
 from tailbound.revisions.history import to_prune
+from tailbound.revisions.identity import NAME_LIMIT
 from tailbound.revisions.record import (
     CorruptRevisionError,
     Marks,
@@ -40,6 +42,7 @@ class Decision:
         self._world, self._intent, self._desired, self._now = world, intent, desired, now
         self._service = world.service
         self._name = desired.revision.name if desired.revision is not None else None
+        self._preview = _preview(world.service)
         self._writer = Writer(world)
         self._probe()
         self._applied = self._look_at_gateways(world.traffic)
@@ -53,6 +56,7 @@ class Decision:
         self._keep_serving_revisions()
         self._give_stable_mark()
         self._bring_up_desired_revision()
+        self._name_preview()
         self._shrink()
         self._prune()
         facts = self._facts()
@@ -169,11 +173,19 @@ class Decision:
         revision = self._desired.revision
         if revision is None:
             return
-        self._writer.ensure(children.front_service(self._service, self._world.observation.settings))
+        self._writer.ensure(self._front_service(self._service.metadata.name))
         self._record_desired_revision(revision)
         replicas = self._step.fleet.get(revision.name)
         if replicas is not None:
             self._ensure_children(revision, replicas)
+
+    def _front_service(self, name: str) -> dict[str, Any]:
+        return children.front_service(self._service, self._world.observation.settings, name)
+
+    def _name_preview(self) -> None:
+        """The name of the preview comes last: whoever has it already keeps nothing else from being done."""
+        if self._preview is not None and self._desired.revision is not None:
+            self._writer.ensure(self._front_service(self._preview))
 
     def _record_desired_revision(self, revision: Revision) -> None:
         marking, stored = self._step.marking, self._world.marks.get(revision.name)
@@ -211,6 +223,11 @@ class Decision:
             if gone(budget) or self._step.fleet.get(revision_of(budget) or "", 2) < 2
         )
         self._writer.delete(budgets, "policy/v1", "PodDisruptionBudget")
+        if self._preview is None:
+            name = preview_name(self._service.metadata.name)
+            former = self._world.find("Service", name)
+            own = self._world.ours([former] if former is not None else [])
+            self._writer.delete((each for each in own if revision_of(each) is None), "v1", "Service")
 
     def _unneeded(self, child: Object) -> bool:
         name = revision_of(child)
@@ -293,6 +310,12 @@ class Decision:
             return RETRY_REFUSED
         awaited = self._desired.revision is None and self._desired.problem is None
         return AWAIT_RENDERING if awaited else self._step.wake
+
+
+def _preview(service: InferenceService) -> str | None:
+    """The name of the Service of its previews; None if it has none, or if no Service can be called so."""
+    name, rollout = preview_name(service.metadata.name), service.spec.rollout
+    return name if previews(rollout.strategy, rollout.promotion) and len(name) <= NAME_LIMIT else None
 
 
 def _nothing(child: Object) -> bool:

@@ -9,13 +9,18 @@ Truth table for one entry of spec.hosts of service S:
 | is NAME.NAMESPACE of another InferenceService         | no              |
 | is claimed by an older service, or by one of the same | no              |
 | age that comes first by NAMESPACE/NAME                |                 |
+| is NAME-preview.NAMESPACE of a service that previews  | no              |
 | otherwise                                             | yes             |
+
+A service that previews answers to the cluster names of NAME-preview too, unless an InferenceService is called
+so: then they are that one's.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from tailbound.api.names import preview_name
 from tailbound.traffic.model import ServiceKey
 
 
@@ -26,6 +31,8 @@ class Claim:
     service: ServiceKey
     created: datetime
     hosts: tuple[str, ...]
+    previews: bool = False
+    """It wants the names of its preview."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,8 @@ class Ownership:
 
     hosts: tuple[str, ...]
     denied: tuple[str, ...]
+    preview: tuple[str, ...] = ()
+    """Of `hosts`, those where the candidate answers before it takes over."""
 
 
 def cluster_names(service: ServiceKey, cluster_domain: str) -> tuple[str, ...]:
@@ -45,9 +54,25 @@ def cluster_names(service: ServiceKey, cluster_domain: str) -> tuple[str, ...]:
 def settle_hosts(claims: Iterable[Claim], cluster_domain: str) -> Mapping[ServiceKey, Ownership]:
     """Give every host to exactly one service."""
     ordered = sorted(claims, key=lambda claim: (claim.created, claim.service))
-    short_names = {f"{claim.service.name}.{claim.service.namespace}" for claim in ordered}
+    services = {claim.service for claim in ordered}
+    previews = {
+        claim.service: cluster_names(preview, cluster_domain)
+        for claim in ordered
+        if claim.previews and (preview := preview_of(claim.service)) not in services
+    }
+    short_names = {f"{service.name}.{service.namespace}" for service in services}
+    short_names |= {names[0] for names in previews.values()}
     taken: dict[str, ServiceKey] = {}
-    return {claim.service: _settle(claim, cluster_domain, short_names, taken) for claim in ordered}
+    settled = {claim.service: _settle(claim, cluster_domain, short_names, taken) for claim in ordered}
+    for service, names in previews.items():
+        own = settled[service]
+        settled[service] = Ownership((*own.hosts, *names), own.denied, names)
+    return settled
+
+
+def preview_of(service: ServiceKey) -> ServiceKey:
+    """The name under which a candidate answers before it takes over."""
+    return ServiceKey(service.namespace, preview_name(service.name))
 
 
 def _settle(

@@ -14,6 +14,7 @@ from tailbound.api.inferenceservice import Host, ServiceLevel, effective_timeout
 from tailbound.api.meta import DNS_LABEL, ObjectMeta
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.rollout import Strategy, previews
 from tailbound.api.schema import Model
 from tailbound.api.traffic import Backend, TrafficStatus
 from tailbound.traffic.model import Object, Rejection, ServiceKey
@@ -29,11 +30,13 @@ class _Spec(Model):
         | None
     ) = None
     sla: ServiceLevel = ServiceLevel()
+    rollout: object = None
     stopped: bool = False
 
 
 class _Status(Model):
     traffic: TrafficStatus | None = None
+    canary: object = None
 
 
 class _RoutingFields(Model):
@@ -55,6 +58,10 @@ class Intent:
     latency_target: timedelta | None
     stopped: bool
     traffic: TrafficStatus | None
+    previews: bool
+    """Its candidates answer to names of their own before they take over."""
+    candidate: str | None
+    """The revision that is on its way and gets no request yet."""
 
 
 def key_of(obj: Object) -> ServiceKey:
@@ -82,7 +89,23 @@ def read_intent(obj: Object) -> Intent | Rejection:
         latency_target=None if latency is None else latency.p99.timedelta,
         stopped=spec.stopped,
         traffic=traffic,
+        previews=previews(
+            _text(spec.rollout, "strategy") or Strategy.BLUE_GREEN, _text(spec.rollout, "promotion")
+        ),
+        candidate=_candidate(read.status),
     )
+
+
+def _candidate(status: _Status) -> str | None:
+    weighted = {backend.revision for backend in status.traffic.backends} if status.traffic else set()
+    name = _text(status.canary, "revision")
+    return name if weighted and name not in weighted and _REVISION.fullmatch(name) else None
+
+
+def _text(raw: object, field: str) -> str:
+    """A field of what a preview depends on: whatever is wrong with it, the service is routed."""
+    value = raw.get(field) if isinstance(raw, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def _problem_with(backends: Sequence[Backend]) -> str | None:

@@ -54,6 +54,15 @@ class RouteBackend:
 
 
 @dataclass(frozen=True)
+class Preview:
+    """Names under which the candidate answers before it takes over."""
+
+    hosts: tuple[str, ...]
+    backend: RouteBackend | None
+    """None while no candidate is under way."""
+
+
+@dataclass(frozen=True)
 class Route:
     """Everything about one service that a gateway has to know."""
 
@@ -74,6 +83,7 @@ class Route:
     """Of one request, from its last byte received to the last byte of the response."""
     latency_target: timedelta | None
     """spec.sla.latency.p99."""
+    preview: Preview | None = None
 
 
 @dataclass(frozen=True)

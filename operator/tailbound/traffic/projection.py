@@ -11,6 +11,7 @@ from tailbound.traffic.intent import Intent, key_of, read_intent
 from tailbound.traffic.model import (
     Endpoint,
     Object,
+    Preview,
     Projected,
     Rejection,
     Route,
@@ -57,7 +58,7 @@ class Projector:
             return
         self._rejections.pop(key, None)
         self._intents[key] = read
-        self._claim(Claim(key, read.created, read.hosts))
+        self._claim(Claim(key, read.created, read.hosts, read.previews))
 
     def service_gone(self, key: ServiceKey) -> None:
         """Forget a deleted InferenceService."""
@@ -120,8 +121,9 @@ class Projector:
 
 def _claim_of(route: Route, cluster_domain: str) -> Claim:
     own = cluster_names(route.service, cluster_domain)
-    hosts = [host for host in route.hosts if host not in own]
-    return Claim(route.service, route.created, (*hosts, *route.denied_hosts))
+    preview = route.preview.hosts if route.preview is not None else ()
+    hosts = [host for host in route.hosts if host not in (*own, *preview)]
+    return Claim(route.service, route.created, (*hosts, *route.denied_hosts), bool(preview))
 
 
 def _stand_in(service: ServiceKey, owned: Ownership) -> Route:
@@ -175,7 +177,21 @@ def route_of(
         unavailable=None if weights else nothing,
         timeout=intent.timeout,
         latency_target=intent.latency_target,
+        preview=_preview(owned, intent.candidate, found),
     )
+
+
+def _preview(
+    owned: Ownership, candidate: str | None, found: Mapping[str, RevisionEndpoints]
+) -> Preview | None:
+    if not owned.preview:
+        return None
+    return Preview(owned.preview, _backend(candidate, 100, 100, found) if candidate is not None else None)
+
+
+def _backend(revision: str, weight: int, share: int, found: Mapping[str, RevisionEndpoints]) -> RouteBackend:
+    pods = _usable(found, revision)
+    return RouteBackend(revision, weight, share, pods.http.usable(), _grpc(pods))
 
 
 def _is_held(traffic: TrafficStatus, before: Route, found: Mapping[str, RevisionEndpoints]) -> bool:
@@ -203,13 +219,7 @@ def _share(weights: Mapping[str, int], found: Mapping[str, RevisionEndpoints]) -
     weighted = {revision for revision, weight in weights.items() if weight}
     takers = _ready(weighted, found) or _draining(weighted, found) or weighted
     return tuple(
-        RouteBackend(
-            revision=revision,
-            weight=weights[revision],
-            share=weights[revision] if revision in takers else 0,
-            http=_usable(found, revision).http.usable(),
-            grpc=_grpc(_usable(found, revision)),
-        )
+        _backend(revision, weights[revision], weights[revision] if revision in takers else 0, found)
         for revision in sorted(weights)
     )
 

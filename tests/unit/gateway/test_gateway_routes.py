@@ -9,7 +9,7 @@ from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from tailbound.gateway.resources import ResourceType
 from tailbound.gateway.routes import bundle_of
-from tailbound.traffic.model import Endpoint, Route, RouteBackend, Unavailable
+from tailbound.traffic.model import Endpoint, Preview, Route, RouteBackend, Unavailable
 
 from tests.unit.gateway.test_gateway_delta import route
 
@@ -52,6 +52,23 @@ def routes_of(made: Route) -> list[tuple[bool, Any]]:
                 (False, {"risk/churn/r1/http": 95, "risk/churn/r2/http": 5}),
             ],
             id="both protocols",
+        ),
+        pytest.param(
+            with_backends(
+                backend("r1", 100), preview=Preview(("churn-preview.risk",), backend("r2", 100, grpc=GRPC))
+            ),
+            [
+                (True, {"risk/churn/r2/grpc": 100}),
+                (False, {"risk/churn/r2/http": 100}),
+                (True, 404),
+                (False, {"risk/churn/r1/http": 100}),
+            ],
+            id="a preview comes first",
+        ),
+        pytest.param(
+            with_backends(backend("r1", 100, grpc=GRPC), preview=Preview(("churn-preview.risk",), None)),
+            [(False, 421), (True, {"risk/churn/r1/grpc": 100}), (False, {"risk/churn/r1/http": 100})],
+            id="a preview of nothing",
         ),
         pytest.param(
             with_backends(backend("r1", 95, grpc=GRPC), backend("r2", 5)),

@@ -33,6 +33,8 @@ from tailbound.rollout.polls import Answers
 from tailbound.telemetry.prometheus import Series, Unavailable
 
 NAME, NAMESPACE, UID = "churn", "risk", "uid-of-churn"
+FRONTS = {NAME, f"{NAME}-preview"}
+"""Services without pods of their own."""
 SETTINGS = Settings(
     operator_namespace="tailbound-system",
     gateway_service="tailbound-gateway",
@@ -419,7 +421,7 @@ class Simulator:
     def endpoint_slices(self) -> tuple[dict[str, Any], ...]:
         """One slice per revision's Service."""
         slices = []
-        for revision in sorted({name for kind, name in self.objects if kind == "Service"} - {NAME}):
+        for revision in sorted({name for kind, name in self.objects if kind == "Service"} - FRONTS):
             endpoints = [
                 {
                     "addresses": ["10.0.0.1"],

@@ -1,5 +1,6 @@
 """Which service answers to which host."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -72,6 +73,28 @@ def test_a_service_that_comes_later_takes_its_cluster_name_back() -> None:
     settled = settle_hosts([older, newer], "cluster.local")
     assert settled[CHURN].denied == ("example.com",)
     assert "example.com" in settled[EXAMPLE].hosts
+
+
+PREVIEW = ("churn-preview.risk", "churn-preview.risk.svc", "churn-preview.risk.svc.cluster.local")
+NAMESAKE = ServiceKey("risk", "churn-preview")
+
+
+@pytest.mark.parametrize(
+    ("previews", "others", "preview"),
+    [
+        pytest.param(True, [], PREVIEW, id="nobody else is called so"),
+        pytest.param(False, [], (), id="it does not preview"),
+        pytest.param(True, [claim(NAMESAKE, 2)], (), id="a service is called so, however young"),
+        pytest.param(True, [claim(FRAUD, 1, PREVIEW[0])], PREVIEW, id="it is a host of another"),
+    ],
+)
+def test_names_of_a_preview(previews: bool, others: list[Claim], preview: tuple[str, ...]) -> None:
+    mine = replace(claim(CHURN, 1), previews=previews)
+    settled = settle_hosts([mine, *others], "cluster.local")
+    assert settled[CHURN].preview == preview
+    assert set(preview) <= set(settled[CHURN].hosts)
+    owned = [host for ownership in settled.values() for host in ownership.hosts]
+    assert len(owned) == len(set(owned))
 
 
 KEYS = st.builds(ServiceKey, st.sampled_from(["risk", "com"]), st.sampled_from(["churn", "fraud", "example"]))

@@ -219,3 +219,42 @@ def test_a_host_that_becomes_free_goes_to_the_next() -> None:
     assert changes[CHURN] is None
     assert "a.example.com" in route(changes, FRAUD).hosts
     assert route(changes, FRAUD).denied_hosts == ()
+
+
+@pytest.mark.parametrize(
+    ("rollout", "canary", "backend"),
+    [
+        pytest.param({"promotion": "manual"}, {"revision": "r2"}, "r2", id="a candidate"),
+        pytest.param({"promotion": "manual"}, None, None, id="no candidate"),
+        pytest.param({"promotion": "manual"}, {"revision": "r1"}, None, id="it has taken over"),
+        pytest.param({"promotion": "manual"}, {"revision": "R 2"}, None, id="its name is no name"),
+        pytest.param({"promotion": "manual"}, "broken", None, id="somebody broke the status"),
+        pytest.param({}, {"revision": "r2"}, "", id="promoted by itself"),
+        pytest.param({"strategy": "canary", "promotion": "manual"}, {"revision": "r2"}, "", id="a canary"),
+        pytest.param("broken", {"revision": "r2"}, "", id="somebody broke the spec"),
+    ],
+)
+def test_previews(rollout: Any, canary: Any, backend: str | None) -> None:
+    """An empty name stands for no preview at all."""
+    world = World()
+    world.slices[CHURN] = [endpoints("r1", ["ready"]), endpoints("r2", ["ready"])]
+    seen = service("churn", {"r1": 100}, rollout=rollout)
+    seen["status"]["canary"] = canary
+    found = route(world.see(seen))
+    assert shares(found) == {"r1": 100}
+    if backend == "":
+        assert found.preview is None
+        return
+    assert found.preview is not None
+    assert found.preview.hosts[0] == "churn-preview.risk"
+    assert (found.preview.backend.revision if found.preview.backend else None) == backend
+
+
+def test_a_preview_outlives_the_sidecar() -> None:
+    world = World()
+    world.slices[CHURN] = [endpoints("r1", ["ready"])]
+    before = route(world.see(service("churn", {"r1": 100}, rollout={"promotion": "manual"})))
+    again = World(before)
+    again.slices[CHURN] = world.slices[CHURN]
+    broken = {**service("churn", {"r1": 100}), "spec": {"timeout": "soon"}}
+    assert route(again.see(broken)).preview == before.preview

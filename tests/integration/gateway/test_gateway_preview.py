@@ -1,0 +1,68 @@
+"""Requests to a candidate before it takes over, through the real Envoy."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.gateway.gateway_lab import Gateway, Pods, endpoint_slice, free_port, inference_service
+from tests.integration.gateway.test_gateway_counting import counted, ended, until_ended
+
+HTTP, GRPC = free_port(), free_port()
+PREVIEWED = {"promotion": "manual"}
+NAMES = ("churn-preview.risk", "churn-preview.risk.svc", "CHURN-preview.risk.svc.cluster.local.:80")
+
+
+async def offered(gateway: Gateway, pods: Pods, candidate: str | None, traffic_generation: int = 1) -> None:
+    """risk/churn, whose stable revision has all requests, and this candidate beside it."""
+    for number, revision in enumerate(("churn-r1", "churn-r2"), start=2):
+        address = f"127.0.0.{number}"
+        if traffic_generation == 1:
+            await pods.http(revision, address, HTTP)
+            await pods.grpc(revision, address, GRPC)
+        ports = {"http": HTTP, "grpc": GRPC}
+        gateway.cluster.put(endpoint_slice("risk", "churn", revision, [(address, "ready")], ports))
+    service: dict[str, Any] = inference_service(
+        "risk", "churn", {"churn-r1": 100}, traffic_generation=traffic_generation, rollout=PREVIEWED
+    )
+    if candidate is not None:
+        service["status"]["canary"] = {"revision": candidate}
+    gateway.cluster.put(service)
+    await gateway.until_applied("risk/churn", traffic_generation)
+
+
+async def test_a_preview_is_answered_by_the_candidate_alone_and_counted_by_nobody(
+    gateway: Gateway, pods: Pods
+) -> None:
+    await offered(gateway, pods, "churn-r2")
+    before, lines = await counted(gateway), ended(gateway)
+    for name in NAMES:
+        status, body, _ = await gateway.call(name)
+        assert (status, body["revision"]) == (200, "churn-r2"), name
+    assert (await gateway.call("churn.risk"))[1]["revision"] == "churn-r1"
+    assert await gateway.say("churn-preview.risk") == b"churn-r2"
+    await until_ended(gateway, lines + len(NAMES) + 2)
+    assert dict(await counted(gateway) - before) == {("risk/churn", "churn-r1", "good"): 1}
+
+
+async def test_without_a_candidate_a_preview_says_so(gateway: Gateway, pods: Pods) -> None:
+    await offered(gateway, pods, None)
+    for name in NAMES:
+        status, body, _ = await gateway.call(name)
+        assert status == 421, name
+        assert "has no new revision on its way" in str(body)
+    assert (await gateway.call("churn.risk"))[0] == 200
+
+
+@pytest.mark.parametrize("candidate", ["churn-r2", None])
+async def test_a_service_that_is_called_like_a_preview_keeps_its_names(
+    gateway: Gateway, pods: Pods, candidate: str | None
+) -> None:
+    await offered(gateway, pods, candidate)
+    await pods.http("other-r1", "127.0.0.4", HTTP)
+    gateway.cluster.put(
+        inference_service("risk", "churn-preview", {"other-r1": 100}),
+        endpoint_slice("risk", "churn-preview", "other-r1", [("127.0.0.4", "ready")], {"http": HTTP}),
+    )
+    await gateway.until_applied("risk/churn-preview", 1)
+    for name in NAMES:
+        assert (await gateway.call(name))[1]["revision"] == "other-r1", name
