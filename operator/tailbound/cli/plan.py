@@ -142,8 +142,11 @@ def _entry(revision: Revision) -> Entry:
 def _expected(proposal: Proposal, requests: Requests) -> str:
     spec = proposal.wanted.spec
     terms = terms_of(spec)
-    if not terms.objectives:
+    metrics = _bounds(spec)
+    if not terms.objectives and not metrics:
         return "expected time: without spec.sla nothing is judged, and each step lasts minStepTime"
+    if not terms.objectives:
+        return "\n".join(["expected time: not known, it is up to the metrics", *metrics])
     usual = requests.traffic
     if usual is None:
         return f"expected time: not known, {requests.source}"
@@ -153,7 +156,17 @@ def _expected(proposal: Proposal, requests: Requests) -> str:
     measure = terms.objectives[0].measure
     parts.append(f"and if more of its requests are {_BAD[measure]}:")
     parts.append(indented(_condemning(spec, terms, usual, measure)))
-    return "\n".join(parts)
+    parts += ["nothing is foreseen of the metrics, with which all this may take longer:"] if metrics else []
+    return "\n".join([*parts, *metrics])
+
+
+def _bounds(spec: InferenceServiceSpec) -> list[str]:
+    """What a new revision has to keep besides the SLA."""
+    rows = [["METRIC", "AT LEAST", "AT MOST"]]
+    for each in spec.rollout.analysis.metrics:
+        bound = f"{each.bound:.4g}"
+        rows.append([each.name, *((bound, _NONE) if each.min is not None else (_NONE, bound))])
+    return [indented(table(rows))] if len(rows) > 1 else []
 
 
 def _passing(spec: InferenceServiceSpec, terms: Terms, usual: Traffic) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from tailbound.api.conditions import ConditionType
 from tailbound.api.inferenceservice import InferenceService, RevisionStatus
-from tailbound.api.rollout import Evidence, Finding, RolloutState, RolloutStatus
+from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
 from tailbound.cli.subject import OVER, Subject
 from tailbound.cli.table import indented, table
 
@@ -43,6 +43,8 @@ def status(subject: Subject, now: datetime) -> str:
         parts += ["", indented(_rollout(subject, subject.rollout, now))]
         if subject.rollout.findings:
             parts += ["", indented(_findings(subject.rollout.findings))]
+        if subject.rollout.metrics:
+            parts += ["", indented(_metrics(subject.rollout.metrics))]
     return "\n".join(parts)
 
 
@@ -92,13 +94,22 @@ def _findings(findings: Sequence[Finding]) -> str:
             [
                 each.measure,
                 f"{each.bad:.5g} of {each.requests:.5g}",
-                f"{each.allowed:.4g}",
+                f"{100 * each.allowed:.4g} %",
                 _against(beyond),
                 _against(each.relative),
                 _against(each.passing),
                 each.outcome,
             ]
         )
+    return table(rows)
+
+
+def _metrics(findings: Sequence[MetricFinding]) -> str:
+    rows = [["METRIC", "IS", "BOUND", "SAMPLES", "BEYOND BOUND", "PASSES", "OUTCOME"]]
+    for each in findings:
+        value, bound = f"{each.mean:.4g}" if each.samples else _NONE, f"{each.bound:.4g}"
+        evidence = [_against(each.against), _against(each.passing)]
+        rows.append([each.name, value, bound, f"{each.samples:.5g}", *evidence, each.outcome])
     return table(rows)
 
 

@@ -127,9 +127,9 @@ def _to_preview(route: Route) -> list[EnvoyRoute]:
     if route.preview is None:
         return []
     names = "|".join(re.escape(host) for host in route.preview.hosts)
-    host = HeaderMatcher(
-        name=HOST_HEADER, string_match=StringMatcher(safe_regex=RegexMatcher(regex=f"({names})"))
-    )
+    # As in the scope key, the port does not count.
+    pattern = StringMatcher(safe_regex=RegexMatcher(regex=f"({names})(:.*)?"))
+    host = HeaderMatcher(name=HOST_HEADER, string_match=pattern)
     match = RouteMatch(prefix="/", headers=[host])
     if route.preview.backend is None:
         routes = [_direct(route, match, 421, _NO_CANDIDATE)]

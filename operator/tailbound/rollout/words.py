@@ -156,7 +156,7 @@ def condemned(finding: Finding, counted: Tally) -> str:
     )
     return (
         f"{counted.bad:g} of {counted.judged:g} requests were {_BAD[finding.objective.measure]}, and the SLA "
-        f"allows {finding.objective.allowed:.4g} of all (evidence: {numbers})"
+        f"allows {100 * finding.objective.allowed:.4g} % (evidence: {numbers})"
     )
 
 

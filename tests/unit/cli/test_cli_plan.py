@@ -139,6 +139,24 @@ def test_a_service_without_an_sla_is_not_judged() -> None:
     assert "without spec.sla nothing is judged" in told(served(), **OTHER, sla={})
 
 
+BOUNDS = [
+    {"name": "accuracy", "query": "accuracy", "min": 0.9},
+    {"name": "refusals", "bad": "refused", "total": "asked", "max": 0.05},
+]
+
+
+def test_metrics_are_told_with_their_bounds_and_not_foreseen() -> None:
+    rollout = {**CANARY, "analysis": {"metrics": BOUNDS}}
+    requests = Requests(Traffic(100, 0.003, 0.0), "counted for 10s")
+    text = told(served(), requests, **OTHER, rollout=rollout)
+    assert "nothing is foreseen of the metrics" in text
+    rows = [["METRIC", "AT", "LEAST", "AT", "MOST"], ["accuracy", "0.9", "-"], ["refusals", "-", "0.05"]]
+    assert [line.split() for line in text.splitlines()[-3:]] == rows
+    alone = told(served(), requests, **OTHER, rollout=rollout, sla={})
+    assert "not known, it is up to the metrics" in alone
+    assert [line.split() for line in alone.splitlines()[-3:]] == rows
+
+
 METRICS = """# TYPE envoy_other counter
 envoy_other{} 3
 # TYPE tailbound_requests_total counter

@@ -41,7 +41,7 @@ risk/churn  http://churn.risk.svc.cluster.local
   {R3} gets 25 percent of the requests, step 2 of 3
 
   OBJECTIVE   BAD        ALLOWED   BEYOND SLA            WORSE                  PASSES                OUTCOME
-  latency     9 of 412   0.01      ####.... 2.5 of 5.0   ........ -0.2 of 5.3   ........ 0.1 of 3.0   Wait"""
+  latency     9 of 412   1 %       ####.... 2.5 of 5.0   ........ -0.2 of 5.3   ........ 0.1 of 3.0   Wait"""
     )
 
 
@@ -172,17 +172,29 @@ def test_why_gives_the_decision_and_its_numbers(
     assert [line for line in sentences if line not in lines] == []
 
 
+METRIC: dict[str, Any] = {
+    "name": "accuracy",
+    "outcome": "RollBack",
+    "samples": 12.0,
+    "mean": 0.7,
+    "bound": 0.9,
+    "against": {"value": 5.9, "threshold": 5.7},
+    "passing": {"value": -1.0, "threshold": 3.0},
+}
+
+
+def test_status_tells_of_metrics() -> None:
+    unasked = {**METRIC, "name": "revenue", "samples": 0.0, "against": {"value": 0.0, "threshold": 5.7}}
+    lines = status(subject(service(rollout={"metrics": [METRIC, unasked]})), NOW).splitlines()
+    assert [" ".join(line.split()) for line in lines[-3:]] == [
+        "METRIC IS BOUND SAMPLES BEYOND BOUND PASSES OUTCOME",
+        "accuracy 0.7 0.9 12 ######## 5.9 of 5.7 ........ -1.0 of 3.0 RollBack",
+        "revenue - 0.9 0 ........ 0.0 of 5.7 ........ -1.0 of 3.0 RollBack",
+    ]
+
+
 def test_why_tells_of_metrics() -> None:
-    metric = {
-        "name": "accuracy",
-        "outcome": "RollBack",
-        "samples": 12.0,
-        "mean": 0.7,
-        "bound": 0.9,
-        "against": {"value": 5.9, "threshold": 5.7},
-        "passing": {"value": -1.0, "threshold": 3.0},
-    }
-    lines = why(subject(service(rollout={"metrics": [metric]}))).splitlines()
+    lines = why(subject(service(rollout={"metrics": [METRIC]}))).splitlines()
     assert lines[-4:] == [
         "accuracy: 0.7 over 12 samples; the bound is 0.9.",
         "  beyond the bound: proven, evidence 5.9 of 5.7 (a chance of at most 1 in 299 to be wrong)",

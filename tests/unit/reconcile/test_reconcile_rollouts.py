@@ -112,7 +112,7 @@ def test_a_slow_canary_is_rolled_back_and_stable_is_untouched() -> None:
     until(simulator, state("RolledBack"), r2=0.1)
     assert simulator.weights() == {"r1": 100}
     assert simulator.rollout["reason"] == "Slow"
-    assert "requests were slow, and the SLA allows 0.01" in simulator.rollout["message"]
+    assert "requests were slow, and the SLA allows 1 % (" in simulator.rollout["message"]
     simulator.settle()
     assert replicas(simulator) == {"r1": 4}
     assert simulator.of("Deployment")[0]["spec"] == before
