@@ -1,6 +1,7 @@
 """The operator dies or sees no counters in the middle of a rollout."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import pytest
@@ -57,23 +58,30 @@ def test_operator_killed_in_the_middle_still_rolls_a_bad_canary_back(scene: Scen
     rollout.assert_untouched(stable)
 
 
-def test_unreadable_gateway_freezes_the_verdict_until_it_is_back(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "blind", canary(50, 60), sla={"errorRate": "10%"})
+def test_unreadable_gateway_freezes_the_verdict_at_each_step_until_it_is_back(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "blind", canary(40, 60), sla={"errorRate": "2%"})
     stable = rollout.stable()
-    with rollout.load() as load:
+    with rollout.load() as load:  # to prove 2 % takes longer than to cut the connection
         revision = rollout.introduce("second")
-        rollout.analysed(revision, weight=50)
-        with ExitStack() as cuts:
-            gateway = workload(scene.api, GATEWAY)[0]["status"]["podIP"]
-            for pod in workload(scene.api, OPERATOR):
-                cuts.enter_context(host.cut_off(pod, "operator", gateway))
-            rollout.reaches("Paused", "NoData", revision=revision, within=60)
-            before = rollout.status()["step"]
-            stays("the freeze", lambda: _frozen(rollout, before), NO_VERDICT_SECONDS)
+        for step, weight in enumerate((40, 60)):
+            rollout.analysed(revision, weight=weight)
+            with _unreadable(scene):
+                rollout.reaches("Paused", "NoData", revision=revision, weight=weight, within=60)
+                stays("the freeze", partial(_frozen, rollout, step), NO_VERDICT_SECONDS)
             leader(scene.api)
         rollout.promoted(revision)
         assert rollout.status()["from"] == stable
     load.assert_flawless(at_least=100)
+
+
+@contextmanager
+def _unreadable(scene: Scene) -> Iterator[None]:
+    """No operator reaches the first gateway."""
+    with ExitStack() as cuts:
+        gateway = workload(scene.api, GATEWAY)[0]["status"]["podIP"]
+        for pod in workload(scene.api, OPERATOR):
+            cuts.enter_context(host.cut_off(pod, "operator", gateway))
+        yield
 
 
 def _frozen(rollout: Rollout, step: int) -> bool | Unmet:
