@@ -6,7 +6,7 @@ from math import log
 
 import numpy as np
 from tailbound.rollout.bursts import Dispersion, Factor
-from tailbound.rollout.evidence import AT_LEAST_BAD, GRID, PASS_GRID, Tally
+from tailbound.rollout.evidence import AT_LEAST_BAD, GRID, Tally
 from tailbound.rollout.verdict import RELATIVE_RATIO, Objective, Policy, thresholds
 
 from e2e.bench.rollout.scenarios import Counts, Floats, Traffic
@@ -75,11 +75,6 @@ def verdicts(traffic: Traffic, objective: Objective, policy: Policy, objectives:
 def absolute(judged: Floats, bad: Floats, allowed: float) -> Floats:
     """`evidence.absolute`."""
     return _mixture([_ratio(judged, bad, min(k * allowed, 0.95), allowed) for k in GRID])
-
-
-def passing(judged: Floats, bad: Floats, unacceptable: float) -> Floats:
-    """`evidence.passing`."""
-    return _mixture([_ratio(judged, bad, share * unacceptable, unacceptable) for share in PASS_GRID])
 
 
 def relative(canary: Floats, bad: Floats, stable: Floats, stable_bad: Floats, ratio: float) -> Floats:

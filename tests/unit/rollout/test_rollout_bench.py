@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tailbound.rollout.evidence import Tally
+from tailbound.rollout.forecast import Traffic as Arrivals
 from tailbound.rollout.verdict import (
     Evidence,
     Outcome,
@@ -13,7 +14,7 @@ from tailbound.rollout.verdict import (
 )
 
 from e2e.bench.rollout import peers, rule
-from e2e.bench.rollout.promotion import requests_to_pass
+from e2e.bench.rollout.promotion import pace
 from e2e.bench.rollout.scenarios import HEALTHY, LATE, UNHEALTHY, Counts, Scenario, Traffic
 
 P99 = latency_objective(0.99)
@@ -90,8 +91,8 @@ def test_bad_canaries_are_found_within_these_requests(scenario: Scenario, median
 
 
 def test_a_healthy_canary_is_proven_within_these_requests() -> None:
-    assert np.median(requests_to_pass(((P99, 0.005),))) <= 400
-    assert np.median(requests_to_pass(((P99, 0.0),))) <= 210
+    assert pace((P99,), Arrivals(50, slow=0.005, failed=0.0)).requests <= 400
+    assert pace((P99,), Arrivals(50, slow=0.0, failed=0.0)).requests <= 210
 
 
 def windows(canary: list[int], bad: list[int]) -> Traffic:
