@@ -148,7 +148,6 @@ def returning(now: Situation, back: Return) -> Step:
         stored = RolloutStatus(
             state=RolloutState.PROMOTING, revision=back.to, from_revision=before_it, started_at=now.now
         )
-    returns = words.told(
-        stored, RolloutState.PROMOTING, rejection.reason, words.returning(back.to, rejection)
-    )
+    message = words.returning(back.to, rejection, now.of(back.to).trouble)
+    returns = words.told(stored, RolloutState.PROMOTING, rejection.reason, message)
     return replace(step, rollout=returns, marking=Marking(), stable=now.stable, candidate=back.to)

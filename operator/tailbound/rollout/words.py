@@ -118,9 +118,10 @@ def serves(name: str) -> str:
     return f"{name} has all requests"
 
 
-def returning(name: str, rejection: Rejection) -> str:
-    """An older one comes back."""
-    return f"{name} is to serve again instead of {rejection.revision}: {rejection.message}"
+def returning(name: str, rejection: Rejection, trouble: Trouble | None) -> str:
+    """An older one comes back, once its pods are ready."""
+    room = f". It waits for room: {trouble.message}" if trouble is not None and trouble.lacks_room else ""
+    return f"{name} is to serve again instead of {rejection.revision}: {rejection.message}{room}"
 
 
 def aborted(by: str | None) -> str:

@@ -133,3 +133,17 @@ def test_a_revision_in_place_that_never_gets_ready_costs_one_pod_and_is_rejected
     simulator.reconcile()
     assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "DeadlineExceeded")
     assert replicas(simulator)["r1"] == 3
+
+
+def test_a_return_to_an_older_revision_says_that_it_waits_for_room() -> None:
+    simulator = full({}, replicas=2, devices=4)
+    simulator.settle()
+    old, new = simulator.names("ControllerRevision")
+    simulator.devices = 2
+    simulator.annotate(rollback_to=old)
+    until(simulator, lambda rollout: "waits for room" in rollout["message"])
+    assert "nvidia.com/gpu 1 (HardwareClass gpu-l4)" in simulator.rollout["message"]
+    assert simulator.serving() == [new]
+    simulator.devices = 4
+    until(simulator, state("RolledBack"))
+    assert simulator.serving() == [old]
