@@ -1,7 +1,5 @@
 """Requests to a candidate before it takes over, through the real Envoy."""
 
-from typing import Any
-
 import pytest
 
 from tests.integration.gateway.gateway_lab import Gateway, Pods, endpoint_slice, free_port, inference_service
@@ -21,8 +19,10 @@ async def offered(gateway: Gateway, pods: Pods, candidate: str | None, traffic_g
             await pods.grpc(revision, address, GRPC)
         ports = {"http": HTTP, "grpc": GRPC}
         gateway.cluster.put(endpoint_slice("risk", "churn", revision, [(address, "ready")], ports))
-    service: dict[str, Any] = inference_service(
-        "risk", "churn", {"churn-r1": 100}, traffic_generation=traffic_generation, rollout=PREVIEWED
+    service = dict(
+        inference_service(
+            "risk", "churn", {"churn-r1": 100}, traffic_generation=traffic_generation, rollout=PREVIEWED
+        )
     )
     if candidate is not None:
         service["status"]["canary"] = {"revision": candidate}
