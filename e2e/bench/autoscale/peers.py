@@ -1,10 +1,11 @@
 """Other projects' rules, with their defaults, as their sources and documentation have them.
 
 HPA: counts after `replica_calculator.go` of kube-controller-manager, tolerance and stabilisation after its
-documentation. Pods that start are Pending, as they are while their model is fetched. Knative: `autoscaler.go`
-of its autoscaler with the documented defaults, without activators. KEDA, by its documentation, only switches
-between none and one itself (every 30 s, back after five idle minutes), which never happens here as one replica
-is the least; from there on HPA decides on KEDA's metric, asked for at each of its syncs.
+documentation. Pods that start are Pending, as they are while their model is fetched. Knative:
+`autoscaler.go` of its autoscaler with the documented defaults, without activators. KEDA, by its
+documentation, only switches between none and one itself (every 30 s, back after five idle minutes), which
+never happens here as one replica is the least; from there on HPA decides on KEDA's metric, asked for at
+each of its syncs.
 
 The rules on arrivals are told the true capacity of a replica, as if somebody had measured it before, and
 never learn that it has changed.
