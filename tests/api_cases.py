@@ -150,6 +150,11 @@ _SIZES_RISE = (
 _CPU = "is out of range: write a number of CPUs, for example 2 or 500m, from 1m to 1k"
 _MEMORY = "is out of range: write an amount of memory with its unit, for example 4Gi, from 1Mi to 1Pi"
 _QUANTITY = "is not a quantity: write a number and a unit, for example 500m or 4Gi"
+_NO_TARGET = (
+    "scaling.max is above scaling.min, and what decides between them is how fast requests must be answered: "
+    "set spec.sla.latency.p99, or remove spec.scaling.max, or hand the decision to a HorizontalPodAutoscaler "
+    "with spec.scaling.mode external"
+)
 _SCALING = "write a number of pods from 1 to 1000; to stop the service, set spec.stopped to true"
 _NAME = (
     "cannot be used, because a Kubernetes Service of this name is made: write at most 63 lower-case letters, "
@@ -370,9 +375,11 @@ SERVICE_REFUSALS = (
     _service("no replicas", "spec.scaling.min", 0, f"min is 0: {_SCALING}"),
     _service("too many replicas", "spec.scaling.min", 1001, f"min is 1001: {_SCALING}"),
     _service("no replicas at most", "spec.scaling.max", 0, f"max is 0: {_SCALING}"),
-    _service("too many replicas at most", "spec.scaling.max", 1001, f"max is 1001: {_SCALING}"),
+    _service("too many replicas at most", "spec.scaling", {"max": 1001, "mode": "external"},
+             f"max is 1001: {_SCALING}", "spec.scaling.max"),
     _service("no replicas asked for", "spec.scaling.replicas", 0, f"replicas is 0: {_SCALING}"),
     _service("too many replicas asked for", "spec.scaling.replicas", 1001, f"replicas is 1001: {_SCALING}"),
+    _service("nothing to follow the traffic by", "spec.scaling", {"max": 2}, _NO_TARGET, "spec"),
     _service("fewest and most in the wrong order", "spec.scaling", {"min": 3, "max": 2},
              "max is 2, which is less than min: raise max or lower min"),
     _service(

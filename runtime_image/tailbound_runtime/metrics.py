@@ -10,6 +10,7 @@
 | tailbound_runtime_batch_size | histogram | rows of one run of the model, padding left out |
 | tailbound_runtime_batch_duration_seconds | histogram | time of one run |
 | tailbound_runtime_batches_total | counter | runs |
+| tailbound_runtime_batch_requests_total | counter | requests in these runs; one may bring many rows |
 | tailbound_runtime_batch_rows_total | counter | sum of n over all runs, n being the rows of one |
 | tailbound_runtime_batch_rows_squared_total | counter | sum of n² |
 | tailbound_runtime_batch_seconds_total | counter | sum of s, s being the seconds of one run |
@@ -80,17 +81,19 @@ class BatchMetrics:
             registry=registry,
         )
         self._count = counter("batches", "Runs of the model.")
+        self._requests = counter("batch_requests", "Requests that the runs served.")
         self._rows = counter("batch_rows", "Sum of n, the rows of each run.")
         self._rows_squared = counter("batch_rows_squared", "Sum of n².")
         self._seconds = counter("batch_seconds", "Sum of s, the seconds of each run.")
         self._row_seconds = counter("batch_row_seconds", "Sum of n·s.")
         self.split = counter("batches_split", "Shared runs that failed and were done again one by one.")
 
-    def ran(self, rows: int, seconds: float) -> None:
+    def ran(self, requests: int, rows: int, seconds: float) -> None:
         """Count one successful run."""
         self._size.observe(rows)
         self._duration.observe(seconds)
         self._count.inc()
+        self._requests.inc(requests)
         self._rows.inc(rows)
         self._rows_squared.inc(rows * rows)
         self._seconds.inc(seconds)

@@ -139,7 +139,7 @@ class InferenceThread:
         arrays = self._session.run(requests[0].outputs, inputs, self._run)
         seconds = time.perf_counter() - started
         answers = split(arrays, rows, padding)
-        self._metrics.batches.ran(sum(rows), seconds)
+        self._metrics.batches.ran(len(jobs), sum(rows), seconds)
         for job in jobs:
             self._metrics.stage_seconds[Stage.QUEUE].observe(started - job.arrived)
             self._metrics.stage_seconds[Stage.INFERENCE].observe(seconds)

@@ -65,6 +65,7 @@ async def test_every_caller_gets_its_own_rows_of_shared_runs(tmp_path: Path, mod
         async with aiohttp.ClientSession(server.url, connector=connector) as client:
             await asyncio.gather(*(one(client, number) for number in range(400)))
         assert total(server, "batches_total") < sent
+        assert total(server, "batch_requests_total") == sent
         assert total(server, "batch_rows_total") == rows_sent
         assert total(server, "batch_rows_squared_total") > rows_sent
         assert total(server, "batch_row_seconds_total") > total(server, "batch_seconds_total") > 0

@@ -24,6 +24,10 @@ class ConditionType(StrEnum):
     RUNTIME_OUTDATED = "RuntimeOutdated"
     PROMOTED = "Promoted"
     HAND_REFUSED = "HandRefused"
+    # Only of services whose pods follow the traffic.
+    SLA_MET = "SLAMet"
+    SCALING_LIMITED = "ScalingLimited"
+    METRICS_STALE = "MetricsStale"
 
 
 class ConditionStatus(StrEnum):
@@ -45,6 +49,9 @@ class Reason(StrEnum):
     DIGEST_MATCHES = "DigestMatches"
     ACKNOWLEDGED = "Acknowledged"  # every Ready gateway pod has applied status.traffic
     UP_TO_DATE = "UpToDate"  # a fresh rendering of the runtime equals the stored one
+    WITHIN_TARGET = "WithinTarget"  # at most one request in a hundred was slower than the P99 target
+    NOT_LIMITED = "NotLimited"
+    METRICS_FRESH = "MetricsFresh"
     # On the way.
     PENDING = "Pending"  # seen, nothing known yet
     STARTING = "Starting"  # pods exist and are not Ready yet, without a known obstacle
@@ -76,6 +83,10 @@ class Reason(StrEnum):
     HAND_REFUSED = "HandRefused"  # an annotation names a revision for which it has no sense
     NO_HAND_REFUSED = "NoHandRefused"
     SUPERSEDED = "Superseded"  # a newer spec came before it was judged; not a rejection
+    # Scaling.
+    TARGET_MISSED = "TargetMissed"  # more than one request in a hundred was slower than the P99 target
+    AT_MAXIMUM = "AtMaximum"  # the traffic asks for more pods than spec.scaling.max
+    METRICS_MISSING = "MetricsMissing"  # pods are not taken away meanwhile; the message says what is missing
     # Obstacles outside the spec: they end by themselves once the cause is mended.
     UNSCHEDULABLE = "Unschedulable"
     IMAGE_PULL_FAILED = "ImagePullFailed"

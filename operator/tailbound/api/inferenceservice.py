@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError, field_validator
@@ -19,6 +18,7 @@ from tailbound.api.quantities import (
     quantity_between,
 )
 from tailbound.api.rollout import RolloutSpec, RolloutStatus
+from tailbound.api.scaling import Scaling, ScalingStatus
 from tailbound.api.schema import SET, InOrder, Model, Rule, list_map, matches
 from tailbound.api.servingruntime import FormatName
 from tailbound.api.traffic import TrafficStatus
@@ -28,9 +28,6 @@ DEFAULT_TIMEOUT: Final = Duration(30_000)
 _TIMEOUT_PER_P99: Final = 20
 _LOWEST_DEFAULT_TIMEOUT_MS: Final = 1_000
 _HIGHEST_DEFAULT_TIMEOUT_MS: Final = 300_000
-
-MOST_PODS: Final = 1000
-"""Of one revision."""
 
 _SERVICE_NAME: Final = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _URL: Final = r"https?://(?:[A-Za-z0-9](?:[-_A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!-\"$-~]*)?"
@@ -168,60 +165,6 @@ class ServiceLevel(Model):
     """The share of requests that may fail, for example 0.1%."""
 
 
-class ScalingMode(StrEnum):
-    """Who decides how many pods serve."""
-
-    AUTO = "auto"
-    EXTERNAL = "external"
-
-
-def _pods(field: str) -> Rule:
-    return Rule(
-        cel=f"self >= 1 && self <= {MOST_PODS}",
-        holds=lambda pods: 1 <= pods <= MOST_PODS,
-        message=f"{field} is {{value}}: write a number of pods from 1 to {MOST_PODS}; to stop the service, "
-        "set spec.stopped to true",
-    )
-
-
-class Scaling(Model):
-    """How many pods serve."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="!has(self.max) || self.max < 1 || self.max >= self.min",
-            holds=lambda scaling: scaling.max is None or scaling.max < 1 or scaling.max >= scaling.min,
-            message="max is {value}, which is less than min: raise max or lower min",
-            value_cel="self.max",
-            value=lambda scaling: scaling.max,
-        ),
-    )
-
-    min: Annotated[StrictInt, _pods("min")] = 1
-    """The fewest serving pods."""
-
-    max: Annotated[StrictInt, _pods("max")] | None = None
-    """The most serving pods. A rollout needs those of the new revision besides."""
-
-    mode: ScalingMode = ScalingMode.AUTO
-    """auto: as many as min, and as replicas asks for. external: as many as replicas asks for, which a
-    HorizontalPodAutoscaler or KEDA sets through the scale subresource."""
-
-    replicas: Annotated[StrictInt, _pods("replicas")] = 1
-    """Pods that somebody asks for through the scale subresource, as kubectl scale does: so many, but no fewer
-    than min and no more than max."""
-
-    @property
-    def most(self) -> int:
-        """The most pods of one revision."""
-        return MOST_PODS if self.max is None else self.max
-
-    @property
-    def asked(self) -> int:
-        """Pods of the revision that serves, as far as the spec says."""
-        return min(max(self.min, self.replicas), self.most)
-
-
 class SecretReference(Model):
     """A Secret in the namespace."""
 
@@ -231,6 +174,17 @@ class SecretReference(Model):
 
 class InferenceServiceSpec(Model):
     """What is wanted."""
+
+    rules = (
+        Rule(
+            cel="!has(self.scaling.max) || self.scaling.max <= self.scaling.min "
+            "|| self.scaling.mode != 'auto' || (has(self.sla) && has(self.sla.latency))",
+            holds=lambda spec: not spec.scaling.automatic or spec.sla.latency is not None,
+            message="scaling.max is above scaling.min, and what decides between them is how fast requests "
+            "must be answered: set spec.sla.latency.p99, or remove spec.scaling.max, or hand the decision to "
+            "a HorizontalPodAutoscaler with spec.scaling.mode external",
+        ),
+    )
 
     model: ModelSource
     """Where the model comes from, and what it is."""
@@ -331,6 +285,9 @@ class InferenceServiceStatus(Model):
 
     rollout: RolloutStatus | None = None
     """The last rollout: under way, or how it ended."""
+
+    scaling: ScalingStatus | None = None
+    """What the pods are sized by, where they follow the traffic."""
 
     replicas: Annotated[StrictInt, Field(ge=0)] = 0
     """Pods that exist, of all revisions."""

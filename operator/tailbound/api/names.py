@@ -35,6 +35,7 @@ REJECTED_REASON_ANNOTATION: Final = f"{GROUP}/rejected-reason"  # a Reason
 REJECTED_MESSAGE_ANNOTATION: Final = f"{GROUP}/rejected-message"  # the decision and its numbers, in words
 REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user whose hand it was; absent after a verdict
 PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user whose hand it was; absent after a verdict
+CAPACITY_ANNOTATION: Final = f"{GROUP}/capacity"  # how fast a pod of it was found to be, as JSON
 
 # Hands: annotations that people set on an InferenceService. A value is a revision's name, or that name with
 # anything behind a slash, which tells a repetition from what was already acted on.

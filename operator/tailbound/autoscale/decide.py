@@ -52,6 +52,7 @@ def decide(
     """One tick's decision about one revision. Called once every `TICK` seconds."""
     seen, stale = fresh(observation, now)
     state = taught(state, seen, objective, now)
+    objective = _of_whole_requests(objective, state.mix.rows_per_request)
     hot = overloaded(seen, objective, state.mix.rows_per_request)
     state = replace(
         state,
@@ -107,6 +108,11 @@ def _believed(value: Known[V] | Unknown, now: float) -> Known[V] | Unknown:
     if isinstance(value, Known) and now - value.at > STALE:
         return Unknown(f"the last value is {now - value.at:.0f} s old")
     return value
+
+
+def _of_whole_requests(objective: Objective, rows_per_request: float) -> Objective:
+    """A run holds at least one request, however many rows it brings."""
+    return replace(objective, max_batch=max(objective.max_batch, round(rows_per_request)))
 
 
 def _quieter(state: State, seen: Observation, objective: Objective) -> State:

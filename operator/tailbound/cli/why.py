@@ -4,6 +4,7 @@ from math import exp
 from typing import Final
 
 from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
+from tailbound.cli.scaling import scaling_lines
 from tailbound.cli.subject import Subject
 
 _BAD: Final = {"latency": "slower than the P99 target", "errors": "failures"}
@@ -25,17 +26,19 @@ _OUTCOMES: Final = {
 
 
 def why(subject: Subject) -> str:
-    """Where the last rollout stands, and what speaks for and against the revision."""
+    """Where the last rollout stands, what speaks for and against it, and why there are so many pods."""
+    return "\n".join([*_rollout(subject), *scaling_lines(subject.service)])
+
+
+def _rollout(subject: Subject) -> list[str]:
     rollout = subject.rollout
     if rollout is None:
-        return f"{subject.title} has not had a rollout yet."
-    return "\n".join(
-        [
-            _decision(subject, rollout),
-            *(_finding(each) for each in rollout.findings),
-            *(_metric(each) for each in rollout.metrics),
-        ]
-    )
+        return [f"{subject.title} has not had a rollout yet."]
+    return [
+        _decision(subject, rollout),
+        *(_finding(each) for each in rollout.findings),
+        *(_metric(each) for each in rollout.metrics),
+    ]
 
 
 def _decision(subject: Subject, rollout: RolloutStatus) -> str:

@@ -1,7 +1,8 @@
-"""What a service's plan wants to know of the gateways: their acknowledgements, or their counters."""
+"""What a service's plan wants to be followed: acknowledgements and counters of the gateways, its traffic."""
 
 from dataclasses import dataclass
 
+from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.counters import Counters
 from tailbound.controller.gateways import Gateways
 from tailbound.kube.objects import Key
@@ -10,10 +11,11 @@ from tailbound.reconcile.model import Plan
 
 @dataclass(frozen=True)
 class Following:
-    """Both readers of the gateways. They read for a service only while its last plan asked for it."""
+    """What looks at the gateways and the metrics; for a service only while its last plan asks for it."""
 
     gateways: Gateways
     counters: Counters
+    autoscaler: Autoscaler
 
     def follow(self, key: Key, plan: Plan) -> None:
         """Read what the plan asks for, and nothing else."""
@@ -25,8 +27,13 @@ class Following:
             self.counters.expect(key, plan.queries)
         else:
             self.counters.release(key)
+        if plan.scalable is not None:
+            self.autoscaler.expect(key, plan.scalable)
+        else:
+            self.autoscaler.release(key)
 
     def release(self, key: Key) -> None:
         """The service is gone."""
         self.gateways.release(key)
         self.counters.release(key)
+        self.autoscaler.release(key)

@@ -7,7 +7,7 @@ from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES
-from tailbound.reconcile.model import Observation, Obstacle, Settings, Unread
+from tailbound.reconcile.model import Observation, Obstacle, Settings, Sizes, Unread
 from tailbound.rollout.polls import Answers
 
 
@@ -19,6 +19,7 @@ def observe(
     settings: Settings,
     obstacles: Iterable[Obstacle] = (),
     readings: Answers | None = None,
+    sizes: Sizes | None = None,
 ) -> Observation:
     """The service and what surrounds it, as the stores hold it now."""
     children = stores.children(key)
@@ -37,4 +38,5 @@ def observe(
         settings=settings,
         obstacles=tuple(obstacles),
         readings=readings,
+        sizes=sizes,
     )

@@ -14,7 +14,10 @@ from kubernetes.aio.client.configuration import Configuration
 from tailbound.api.conditions import ConditionType
 from tailbound.api.names import GATEWAY_OBSERVED_PORT
 from tailbound.api.rollout import AnalysisSource
+from tailbound.autoscale.decide import decide as size
+from tailbound.autoscale.model import TICK
 from tailbound.controller import targets
+from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.counters import Counters
 from tailbound.controller.defaults import ensure_defaults
 from tailbound.controller.execute import Executor
@@ -60,6 +63,8 @@ class Seams:
     wrap: Callable[[Cluster], Cluster] = field(default=lambda cluster: cluster)
     lease_times: LeaseTimes = field(default_factory=LeaseTimes)
     observed_port: int = GATEWAY_OBSERVED_PORT
+    scaling_period_seconds: float = TICK
+    unix_time: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
     started: Callable[[], None] = field(default=lambda: None)
 
@@ -134,9 +139,9 @@ class Operator:
             self._workers.add,
             self.stores.enqueue_all,
         )
-        self._counters = Counters(
-            self._gateways, self._workers.add, self._through_prometheus, self._open_prometheus(stack)
-        )
+        prometheus = self._open_prometheus(stack)
+        self._counters = Counters(self._gateways, self._workers.add, self._through_prometheus, prometheus)
+        self._autoscaler = self._autoscaling(prometheus)
         renderer = Renderer()
         stack.push_async_callback(renderer.close)
         await renderer.start()
@@ -144,7 +149,7 @@ class Operator:
         self._reconciler = Reconciler(
             self.stores,
             executor,
-            Following(self._gateways, self._counters),
+            Following(self._gateways, self._counters, self._autoscaler),
             renderer,
             self._events,
             self._decider,
@@ -153,6 +158,17 @@ class Operator:
         )
         self._watching(settings)
         await self._serve(stack)
+
+    def _autoscaling(self, prometheus: Prometheus | None) -> Autoscaler:
+        return Autoscaler(
+            self.stores,
+            prometheus,
+            size,
+            lambda: len(self._gateways.ready_pods()),
+            self._workers.add,
+            self._seams.unix_time,
+            self._seams.scaling_period_seconds,
+        )
 
     def _watching(self, settings: OperatorSettings) -> None:
         self._pump = Pump(
@@ -222,6 +238,7 @@ class Operator:
                 keep,
                 group.create_task(self._gateways.run(), name="gateways"),
                 group.create_task(self._counters.run(), name="counters"),
+                group.create_task(self._autoscaler.run(), name="autoscaler"),
                 group.create_task(self._replace_laggards(), name="laggards"),
             ]
             await self._workers.run()

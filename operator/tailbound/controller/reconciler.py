@@ -123,6 +123,7 @@ class Reconciler:
             self._settings,
             obstacles.values(),
             self._following.counters.view(key),
+            self._following.autoscaler.view(key),
         )
         request = self._decider.wanted_rendering(observation)
         rendering = None if request is None else await self._renderer.render(request)

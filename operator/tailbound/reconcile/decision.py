@@ -1,5 +1,6 @@
 """One decision about a service whose spec is valid: what is, what shall be, and the status that tells it."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from tailbound.api.meta import Condition
 from tailbound.api.names import HANDLED_ANNOTATIONS, RETRY_ANNOTATION, preview_name
 from tailbound.api.rollout import previews
 from tailbound.api.traffic import TrafficStatus, utc_seconds
-from tailbound.reconcile import children, conditions, status
+from tailbound.reconcile import children, conditions, scaling, status
 from tailbound.reconcile.conditions import Facts
 from tailbound.reconcile.desired import Desired, Intent
 from tailbound.reconcile.events import rollout_transition, transitions
@@ -60,9 +61,14 @@ class Decision:
         self._shrink()
         self._prune()
         facts = self._facts()
-        verdicts = conditions.verdicts(facts)
+        verdicts = conditions.verdicts(facts) | scaling.verdicts(self._world)
         stored = self._service.status
-        merged = conditions.merge(stored.conditions, verdicts, self._service.metadata.generation, self._now)
+        merged = conditions.merge(
+            scaling.still_true(self._service),
+            verdicts,
+            self._service.metadata.generation,
+            self._now,
+        )
         document = status.to_write(stored, self._status(merged))
         ready = verdicts[ConditionType.READY]
         changes = self._writer.writes or document is not None
@@ -75,6 +81,7 @@ class Decision:
             watch_gateways=facts.applied is not None and facts.applied.reason is not Reason.ACKNOWLEDGED,
             poll_counters=self._step.poll,
             queries=self._step.queries,
+            scalable=scaling.scalable(self._world, self._step),
         )
 
     # What is.
@@ -134,8 +141,11 @@ class Decision:
             self._mark(name, marks, changed.retired() if marking.stable is not None else changed)
 
     def _judged(self, name: str, marks: Marks) -> Marks:
-        """With what this step says against a revision or takes back, and the hands that are done with."""
-        marking = self._step.marking
+        """With what was learned of a revision and is decided on it, and with the hands that are done with."""
+        marking, sizes = self._step.marking, self._world.observation.sizes
+        sized = sizes.revisions.get(name) if sizes is not None else None
+        if sized is not None and sized.capacity is not None:
+            marks = replace(marks, capacity=sized.capacity)
         annotations = self._service.metadata.annotations
         done = {hand: annotations[hand] for hand in marking.handled if named(annotations[hand]) == name}
         # For as long as the annotation is there: who removes it and sets it again asks again.
@@ -295,6 +305,7 @@ class Decision:
             stable=status.revision_status(world, step.stable),
             canary=status.revision_status(world, step.candidate),
             rollout=step.rollout,
+            scaling=scaling.status(world, step),
             replicas=status.total_replicas(world.deployments.values()),
             selector=status.selector(world),
             conditions=merged,

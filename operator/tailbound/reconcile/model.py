@@ -13,11 +13,13 @@ from typing import Any, TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import Observed
+from tailbound.autoscale.model import Decision, Objective
 from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
 from tailbound.rollout.polls import Answers
 
 __all__ = [
     "Apply",
+    "Carrier",
     "Create",
     "Delete",
     "Event",
@@ -29,7 +31,10 @@ __all__ = [
     "RenderRequest",
     "Rendered",
     "Rendering",
+    "Scalable",
     "Settings",
+    "Sized",
+    "Sizes",
     "Unread",
     "Write",
 ]
@@ -70,6 +75,48 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Carrier:
+    """A revision that must be able to carry `share` percent of the requests."""
+
+    share: int
+    objective: Objective
+
+
+@dataclass(frozen=True)
+class Scalable:
+    """A service whose pods follow the traffic: what the autoscaler is to decide on, from now on."""
+
+    least: int
+    """Pods of a revision with all requests, whatever the traffic."""
+    most: int
+    """Pods of a revision, whatever the traffic."""
+    p99_seconds: float
+    """The target."""
+    revisions: Mapping[str, Carrier]
+
+
+@dataclass(frozen=True)
+class Sized:
+    """The autoscaler's newest decision on one revision."""
+
+    share: int
+    """Percent of the requests that it is about."""
+    decision: Decision
+    capacity: str | None = None
+    """What is to be remembered of its speed; None if that is remembered already, or nothing is known."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The autoscaler's newest decisions on one service."""
+
+    revisions: Mapping[str, Sized]
+    late: float | None
+    """Share of the last minute's requests that were slower than the P99 target; None: there were none, or it
+    could not be read."""
+
+
+@dataclass(frozen=True)
 class Observation:
     """Everything `decide` may look at: one service and what surrounds it in the stores.
 
@@ -91,6 +138,8 @@ class Observation:
     obstacles: tuple[Obstacle, ...] = ()
     readings: Answers | None = None
     """The newest round of counters from every Ready gateway pod; None while nobody has asked for one."""
+    sizes: Sizes | None = None
+    """None until the autoscaler has decided for the first time, and where it does not decide."""
 
 
 @dataclass(frozen=True)
@@ -154,3 +203,5 @@ class Plan:
     """Read the counters of every Ready gateway pod regularly, and reconcile with each round."""
     queries: tuple[str, ...] = ()
     """Ask Prometheus these with each round of counters."""
+    scalable: Scalable | None = None
+    """Follow the traffic, and reconcile with each changed decision; None: the pods are as the spec says."""

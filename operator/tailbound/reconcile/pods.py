@@ -52,6 +52,10 @@ class PodsReport:
     count: int
     scheduled: int
     """Pods that have a node."""
+    ready: int
+    """Pods that are Ready."""
+    stuck: int
+    """Pods that are stuck at something, and not Ready."""
     fetched: bool
     """At least one pod has verified the model."""
     fetching: bool
@@ -89,10 +93,13 @@ def most_restarts(pods: Sequence[Object]) -> int:
 def report(pods: Sequence[Object], deployment: Object | None) -> PodsReport:
     """Read the pods of one revision, in order of their names, and the conditions of its Deployment."""
     active = [pod for pod in pods if pod.get("status", {}).get("phase") not in FINISHED]
+    unready = [pod for pod in active if _condition(pod, "Ready").get("status") != "True"]
     findings = [*(finding for pod in active for finding in _findings(pod)), *_refused_pods(deployment)]
     return PodsReport(
         count=len(active),
         scheduled=sum(_condition(pod, "PodScheduled").get("status") == "True" for pod in active),
+        ready=len(active) - len(unready),
+        stuck=sum(next(_findings(pod), None) is not None for pod in unready),
         fetched=any(_succeeded(_fetch_status(pod)) for pod in active),
         fetching=any(_is_fetching(_fetch_status(pod)) for pod in active),
         findings=tuple(sorted(findings, key=lambda finding: _MOST_TELLING.index(finding.reason))),

@@ -71,7 +71,7 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         desired=known.desired,
         stable=world.stable,
         revisions={name: _state(world, name, known.desired) for name in sorted(names)},
-        sizing=sizing_of(spec.scaling),
+        sizing=sizing_of(world),
         stopped=spec.stopped,
         traffic=world.traffic,
         acknowledged=known.acknowledged,

@@ -1,9 +1,208 @@
-"""How many pods a service's revisions are to have."""
+"""How many pods a service's revisions are to have, and what is told of it.
 
-from tailbound.api.inferenceservice import Scaling
-from tailbound.rollout.sizing import Sizing, fixed
+Pods of a revision for all requests (first row that fits; within min and max, and asked for through /scale
+always):
+
+| spec.scaling | the autoscaler | the revision | pods |
+|---|---|---|---|
+| the traffic does not decide | any | any | as many as the spec asks for |
+| it does | has decided on it | any | what it decided |
+| it does | has not yet, or cannot | is deployed | as it is: an operator that starts changes nothing |
+| it does | has not yet, or cannot | is to be | as the stable one has, or min |
+
+A decision for a smaller share of the requests counts in proportion until there is one for the share at hand.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from tailbound.api.batching import Batching
+from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
+from tailbound.api.inferenceservice import InferenceService
+from tailbound.api.meta import Condition
+from tailbound.api.scaling import RevisionScaling, ScalingStatus
+from tailbound.autoscale.model import Decision, Known, Limit, Objective, Unknown
+from tailbound.reconcile.conditions import Verdict
+from tailbound.reconcile.model import Carrier, Scalable, Sized
+from tailbound.reconcile.world import World
+from tailbound.revisions.record import CorruptRevisionError, from_object
+from tailbound.rollout.situation import Step
+from tailbound.rollout.sizing import ALL, Size, Sizing, fixed
+
+ALLOWED_LATE: Final = 0.01
+"""Share of the requests that may be slower than a P99 target."""
+CONDITIONS: Final = frozenset(
+    {ConditionType.SLA_MET, ConditionType.SCALING_LIMITED, ConditionType.METRICS_STALE}
+)
+_DIGITS: Final = 3
+_MOST_WAITING: Final = 0.9
+"""Of the target: longer than this no request waits for its batch, as far as sizing goes."""
+_TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
-def sizing_of(scaling: Scaling) -> Sizing:
+def sizing_of(world: World) -> Sizing:
     """The pods of every revision."""
-    return fixed(scaling.asked)
+    scaling = world.service.spec.scaling
+    if not scaling.automatic:
+        return fixed(scaling.asked)
+    sizes = {name: Size(pods, _share_told(world, name)) for name, pods in _deployed(world).items()}
+    sizes |= {name: Size(max(1, each.decision.replicas), each.share) for name, each in _sized(world).items()}
+    usual = sizes.get(world.stable or "", Size(scaling.asked))
+    return Sizing(least=scaling.asked, most=scaling.most, usual=usual, sizes=sizes)
+
+
+def scalable(world: World, step: Step) -> Scalable | None:
+    """What the autoscaler is to decide on; None where the traffic does not decide."""
+    spec = world.service.spec
+    latency = spec.sla.latency
+    if not spec.scaling.automatic or latency is None or spec.stopped:
+        return None
+    target = latency.p99.timedelta.total_seconds()
+    carriers = {
+        name: Carrier(step.carries.get(name, ALL), _objective(world, name, target))
+        for name, pods in step.fleet.items()
+        if pods > 0
+    }
+    return Scalable(spec.scaling.asked, spec.scaling.most, target, carriers)
+
+
+def _objective(world: World, name: str, target: float) -> Objective:
+    """The target, and how this revision batches: by its own record, as an edit makes another revision."""
+    stored = world.stored_revisions.get(name)
+    try:
+        recorded = json.loads(from_object(stored).spec_json) if stored is not None else {}
+        batching = Batching.model_validate(recorded.get("batching", {}))
+    except (CorruptRevisionError, ValueError):
+        batching = Batching()
+    delay = batching.max_queue_delay
+    seconds = 0.0 if delay is None else delay.timedelta.total_seconds()
+    # A request that waits as long as it may take in all is late anyway.
+    return Objective(target, batching.effective_max_batch_size(), min(seconds, _MOST_WAITING * target))
+
+
+def status(world: World, step: Step) -> ScalingStatus | None:
+    """What the pods were sized by; the figures change only with a decision."""
+    if not world.service.spec.scaling.automatic:
+        return None
+    told = world.service.status.scaling or ScalingStatus()
+    before = {each.revision: each for each in told.revisions if each.revision in step.fleet}
+    now = {
+        name: _told(name, each, before.get(name))
+        for name, each in _sized(world).items()
+        if name in step.fleet
+    }
+    revisions = before | now
+    return ScalingStatus(revisions=tuple(revisions[name] for name in sorted(revisions)))
+
+
+def still_true(service: InferenceService) -> tuple[Condition, ...]:
+    """The stored conditions, without those that only an automatically scaled service has if it is none."""
+    stored = service.status.conditions
+    if service.spec.scaling.automatic:
+        return stored
+    return tuple(each for each in stored if each.type not in CONDITIONS)
+
+
+def verdicts(world: World) -> dict[ConditionType, Verdict]:
+    """The conditions of a service whose pods follow the traffic. Of what is not known nothing is said."""
+    sizes = world.observation.sizes
+    if not world.service.spec.scaling.automatic or sizes is None:
+        return {}
+    decisions = {name: each.decision for name, each in sorted(sizes.revisions.items())}
+    found = {
+        ConditionType.SCALING_LIMITED: _limited(world, decisions),
+        ConditionType.METRICS_STALE: _stale(decisions),
+    }
+    met = _met(world, sizes.late)
+    return found if met is None else {ConditionType.SLA_MET: met, **found}
+
+
+def _met(world: World, late: float | None) -> Verdict | None:
+    """
+    | requests of the last minute | before | status | reason |
+    |---|---|---|---|
+    | at most 1 % were late | any | True | WithinTarget |
+    | more were late | any | False | TargetMissed |
+    | none, or not known | a status | as it was | as it was |
+    | none, or not known | nothing | Unknown | Pending |
+    """
+    latency = world.service.spec.sla.latency
+    target = latency.p99 if latency is not None else ""
+    if late is None:
+        before = world.service.status.condition(ConditionType.SLA_MET)
+        return None if before is not None else Verdict(_UNKNOWN, Reason.PENDING, "no request was seen yet")
+    if late <= ALLOWED_LATE:
+        return Verdict(_TRUE, Reason.WITHIN_TARGET, f"99 of 100 requests are answered within {target}")
+    message = f"more than one request in a hundred takes longer than {target}"
+    return Verdict(_FALSE, Reason.TARGET_MISSED, message)
+
+
+def _limited(world: World, decisions: Mapping[str, Decision]) -> Verdict:
+    """
+    | what keeps a revision from having the pods that it needs | status | reason |
+    |---|---|---|
+    | a quota, or admission | True | QuotaExceeded |
+    | pods of it find no node | True | Unschedulable |
+    | spec.scaling.max | True | AtMaximum |
+    | nothing | False | NotLimited |
+    """
+    words = {
+        Limit.QUOTA: (Reason.QUOTA_EXCEEDED, "the API server admits no further pods of {}: raise the quota"),
+        Limit.HARDWARE: (Reason.UNSCHEDULABLE, "no node has room for further pods of {}: add nodes"),
+        Limit.MAX: (Reason.AT_MAXIMUM, "{} needs more pods than spec.scaling.max allows: raise it"),
+    }
+    for limit, (reason, message) in words.items():
+        name = next((name for name, each in decisions.items() if each.limited_by is limit), None)
+        if name is not None:
+            return Verdict(_TRUE, reason, message.format(name))
+    return Verdict(_FALSE, Reason.NOT_LIMITED, "nothing keeps the pods from following the traffic")
+
+
+def _stale(decisions: Mapping[str, Decision]) -> Verdict:
+    missing = sorted({each for decision in decisions.values() for each in decision.stale})
+    if not missing:
+        return Verdict(_FALSE, Reason.METRICS_FRESH, "everything that pods are sized by is known")
+    message = f"no pod is taken away while it is not known how many are needed: {'; '.join(missing)}"
+    return Verdict(_TRUE, Reason.METRICS_MISSING, message)
+
+
+def _told(name: str, sized: Sized, before: RevisionScaling | None) -> RevisionScaling:
+    decision = sized.decision
+    known = (sized.share, decision.replicas, decision.limited_by)
+    if before is not None and (before.share, before.replicas, before.limited_by or Limit.NONE) == known:
+        return before
+    why = decision.explanation
+    return RevisionScaling(
+        revision=name,
+        share=sized.share,
+        replicas=decision.replicas,
+        needed=_figure(why.needed),
+        arrivals_per_second=_figure(why.arrivals),
+        forecast_per_second=_figure(why.forecast),
+        capacity_per_second=_figure(why.capacity),
+        rule=decision.reason,
+        limited_by="" if decision.limited_by is Limit.NONE else decision.limited_by,
+        message=decision.words(),
+    )
+
+
+def _figure(value: Known[float] | Unknown) -> float | None:
+    """For people: a rate is not known to more digits."""
+    return float(f"{value.value:.{_DIGITS}g}") if isinstance(value, Known) else None
+
+
+def _sized(world: World) -> Mapping[str, Sized]:
+    sizes = world.observation.sizes
+    return sizes.revisions if sizes is not None else {}
+
+
+def _deployed(world: World) -> dict[str, int]:
+    pods = {name: int(each["spec"].get("replicas", 0)) for name, each in world.deployments.items()}
+    return {name: count for name, count in pods.items() if count > 0}
+
+
+def _share_told(world: World, name: str) -> int:
+    """The share that the pods of a deployed revision were decided for."""
+    told = world.service.status.scaling or ScalingStatus()
+    return next((each.share for each in told.revisions if each.revision == name), ALL)

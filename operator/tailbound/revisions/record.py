@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tailbound.api.names import (
+    CAPACITY_ANNOTATION,
     HANDLED_ANNOTATIONS,
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
@@ -93,6 +94,8 @@ class Marks:
     rejected: Rejected | None = None
     handled: Mapping[str, str] = field(default_factory=dict)
     """By annotation of the service, the last value that named this revision and was acted on."""
+    capacity: str | None = None
+    """How fast a pod of it was found to be, as the autoscaler wrote it."""
 
     def promoted(self, now: datetime, by: str | None = None) -> "Marks":
         """Stable from now on; the first promotion's time stays."""
@@ -129,6 +132,7 @@ class Marks:
             REJECTED_MESSAGE_ANNOTATION: rejected.message if rejected else None,
             REJECTED_BY_ANNOTATION: rejected.by if rejected else None,
             **{HANDLED_ANNOTATIONS[hand]: value for hand, value in self.handled.items()},
+            CAPACITY_ANNOTATION: self.capacity,
         }
         return {name: value for name, value in stored.items() if value is not None}
 
@@ -151,6 +155,7 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
         handled={
             hand: annotations[mark] for hand, mark in HANDLED_ANNOTATIONS.items() if mark in annotations
         },
+        capacity=annotations.get(CAPACITY_ANNOTATION),
     )
 
 

@@ -122,7 +122,7 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
         )
         return Step(without, waiting, base, candidate, {base: now.pods(base)}, shrink=False)
     rollout = steps.pods_counted(now, rollout)
-    wanted, _ = steps.wanted(now, rollout)
+    wanted, carries = steps.wanted(now, rollout)
     pods = steps.pods_needed(now, rollout)
     unseen = not counting and rollout.weight == 0 and not steps.by_hand(rollout)
     share = 0 if unseen else steps.share(now, rollout, wanted, pods)
@@ -132,7 +132,8 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     where = flow(now, base, candidate, share, (), enough=1 if rollout.in_place else None)
     alone = where.target == candidate and share < ALL
     fleet = places(now, rollout, needed(now, rollout, ALL, ALL) if alone else pods)
-    return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
+    carried = {candidate: ALL if alone else carries}
+    return Step(where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=now.judged)
 
 
 def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> bool:

@@ -133,6 +133,8 @@ class Step:
     """Pods of each revision that is to exist."""
     shrink: bool
     """Revisions outside the fleet may be taken away."""
+    carries: Mapping[str, int] = field(default_factory=dict)
+    """Percent of the requests that a revision of the fleet must be able to carry, if not all."""
     marking: Marking = field(default_factory=Marking)
     promoted: bool = False
     """The desired revision is the stable one, and has all requests, observed."""

@@ -2,9 +2,10 @@
 
 For one signal of the whole fleet, ask once per tick and take every revision's value from the one answer:
 
-    rates = await prometheus.fleet(
+    answer = await prometheus.query(
         "sum by (namespace, service, revision) (rate(tailbound_requests_total[30s]))"
     )
+    rates = answer if isinstance(answer, Unavailable) else fleet_of(answer)
     rate = rates if isinstance(rates, Unavailable) else rates.of("risk", "churn", "churn-r1-abcdef")
     # Value(at=…, number=…), or Unavailable with the reason
 
@@ -86,11 +87,6 @@ class Prometheus:
                 return await loop.run_in_executor(self._threads, self._ask, expression)
         except TimeoutError:
             return Unavailable(f"Prometheus does not answer within {self._timeout_seconds:g} s")
-
-    async def fleet(self, expression: str) -> Fleet | Unavailable:
-        """The newest value of each (namespace, service, revision), by which the expression has to group."""
-        answer = await self.query(expression)
-        return answer if isinstance(answer, Unavailable) else fleet_of(answer)
 
     def close(self) -> None:
         """Wait for no thread: each ends by its own time-out."""

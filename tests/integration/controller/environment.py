@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from tailbound.api.names import (
     REVISION_LABEL,
     SERVICE_LABEL,
 )
+from tailbound.autoscale.model import TICK
 from tailbound.controller.lease import LeaseTimes
 from tailbound.controller.operator import LEASE_NAME, Operator, Seams
 from tailbound.controller.settings import OperatorSettings
@@ -207,9 +210,17 @@ class Environment:
         wrap: Callable[[Cluster], Cluster] = lambda cluster: cluster,
         defaults: tuple[Object, ...] = (),
         lease_times: LeaseTimes = FAST_LEASE,
+        scaling_period_seconds: float = TICK,
+        unix_time: Callable[[], float] = time.time,
         **changes: Any,
     ) -> Operator:
-        seams = Seams(wrap=wrap, lease_times=lease_times, observed_port=self.port)
+        seams = Seams(
+            wrap=wrap,
+            lease_times=lease_times,
+            observed_port=self.port,
+            scaling_period_seconds=scaling_period_seconds,
+            unix_time=unix_time,
+        )
         return Operator(self.settings(**changes), self.connect, decide, defaults, seams)
 
     @asynccontextmanager
@@ -424,6 +435,59 @@ def _slice(deployment: Object, pods: int) -> Object:
         ],
         "ports": [{"name": "http", "port": 8080}],
     }
+
+
+@asynccontextmanager
+async def nodes(environment: Environment) -> AsyncIterator[None]:
+    """Stands in for ReplicaSets and the kubelet: as many Ready Pods as each Deployment asks for."""
+
+    async def run() -> None:
+        while True:
+            for deployment in (await environment.cluster.list(DEPLOYMENTS, environment.namespace)).items:
+                with suppress(Exception):
+                    await _run_pods(environment, deployment)
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _run_pods(environment: Environment, deployment: Object) -> None:
+    cluster, meta = environment.cluster, deployment["metadata"]
+    revision = meta["labels"][REVISION_LABEL]
+    listing = await cluster.list(PODS, meta["namespace"], f"{REVISION_LABEL}={revision}")
+    found, wanted = list(listing.items), deployment["spec"]["replicas"]
+    for pod in found[wanted:]:
+        about = pod["metadata"]
+        await cluster.delete(
+            PODS, about["namespace"], about["name"], about["uid"], about["resourceVersion"], "Background"
+        )
+    for _ in range(wanted - len(found)):
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "namespace": meta["namespace"],
+                "name": f"{revision}-{uuid.uuid4().hex[:6]}",
+                "labels": {key: meta["labels"][key] for key in (SERVICE_LABEL, REVISION_LABEL)},
+            },
+            "spec": {"containers": [{"name": "server", "image": "runtime"}]},
+        }
+        created = (await cluster.insert(PODS, body))["metadata"]
+        conditions = [
+            {"type": kind, "status": "True", "lastTransitionTime": created["creationTimestamp"]}
+            for kind in ("PodScheduled", "Ready")
+        ]
+        about = {key: created[key] for key in ("namespace", "name", "uid", "resourceVersion")}
+        status = {"phase": "Running", "conditions": conditions}
+        await cluster.apply_status(
+            PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "status": status}
+        )
 
 
 async def _bury(environment: Environment, deployment: Object) -> None:

@@ -103,6 +103,23 @@ def test_requests_of_many_rows_need_as_many_times_the_replicas() -> None:
     assert needs[4.0][1].value == pytest.approx(4.0, rel=0.02)
 
 
+def test_a_request_of_many_rows_is_one_run_without_batching() -> None:
+    """Two requests a second, each of three rows and an eighth of a second: a quarter of one replica."""
+    runs = BatchSums(
+        60.0, requests=120, batches=120, rows=360, rows_squared=1080, seconds=15, rows_seconds=45
+    )
+    state, count = State(), 1
+    for tick in range(30):
+        at = tick * 10.0
+        observation = replace(seen(at, 2.0, ready(count)), service=Known(runs, at))
+        decision = decide(at, observation, Objective(p99=2.0), LIMITS, state)
+        state, count = decision.state, decision.replicas
+        assert count == 1, decision.words()
+        capacity = decision.explanation.capacity
+        assert isinstance(capacity, Known)
+        assert capacity.value == pytest.approx(8)
+
+
 def test_replicas_grow_before_a_rising_rate_needs_them() -> None:
     state, count = State(learned=LEARNED), 8
     for tick in range(30):

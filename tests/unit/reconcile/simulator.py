@@ -24,6 +24,7 @@ from tailbound.reconcile.model import (
     Plan,
     RenderFailed,
     Settings,
+    Sizes,
     Unread,
     Write,
 )
@@ -181,6 +182,7 @@ class Simulator:
         default_factory=lambda: {"gateway-a": Gateway(), "gateway-b": Gateway()}
     )
     obstacles: tuple[Obstacle, ...] = ()
+    sizes: Sizes | None = None
     now: datetime = START
     versions: int = 1
     pod_count: int = 0
@@ -217,6 +219,7 @@ class Simulator:
             settings=SETTINGS,
             obstacles=self.obstacles,
             readings=self.readings() if self.polls else None,
+            sizes=self.sizes,
         )
 
     def readings(self) -> Answers:

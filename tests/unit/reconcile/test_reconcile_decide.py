@@ -358,7 +358,7 @@ def test_acknowledgements_from_before_the_loss_do_not_count() -> None:
         ({"min": 3}, 3),
         ({"min": 3, "replicas": 2}, 3),
         ({"min": 3, "replicas": 5}, 5),
-        ({"min": 2, "max": 4, "replicas": 5}, 4),
+        ({"min": 4, "max": 4, "replicas": 5}, 4),
         ({"mode": "external", "min": 2, "max": 4, "replicas": 3}, 3),
         ({"mode": "external", "min": 2, "max": 4, "replicas": 1}, 2),
         ({"mode": "external", "min": 2, "max": 4, "replicas": 9}, 4),

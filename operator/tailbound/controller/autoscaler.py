@@ -1,0 +1,211 @@
+"""Sizes every service that follows its traffic: one look at the metrics per tick, then one decision each.
+
+A service is reconciled only when a decision about it has changed: an idle fleet writes nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from tailbound.api.names import REVISION_LABEL
+from tailbound.autoscale.model import (
+    Decision,
+    Known,
+    LearnedCapacity,
+    Limits,
+    Objective,
+    Observation,
+    Unknown,
+)
+from tailbound.autoscale.state import USUAL_COLD_START, State, restored
+from tailbound.controller.signals import Queries, Rates, Snapshot, history, take
+from tailbound.controller.stores import Stores
+from tailbound.kube.objects import Key, key_of, label
+from tailbound.kube.protocol import Object
+from tailbound.kube.resources import CONTROLLER_REVISIONS
+from tailbound.reconcile import capacity
+from tailbound.reconcile.model import Carrier, Scalable, Sized, Sizes
+from tailbound.reconcile.scaling import ALLOWED_LATE
+from tailbound.reconcile.signals import limits, observed, part
+from tailbound.revisions.record import marks_of
+from tailbound.telemetry.logs import logger
+
+_LOG = logger(__name__)
+
+
+class Decide(Protocol):
+    """The pure core."""
+
+    def __call__(
+        self, now: float, observation: Observation, objective: Objective, limits: Limits, state: State
+    ) -> Decision:
+        """How many replicas one revision shall have."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Children:
+    """What is there of one revision."""
+
+    record: Object | None
+    deployment: Object
+    pods: tuple[Object, ...]
+
+
+@dataclass
+class Autoscaler:
+    """The newest decisions on every service that its last plan gave to the autoscaler.
+
+    `changed(key)` is called when a decision is another than before. `now` is Unix time in seconds, as that of
+    Prometheus is.
+    """
+
+    stores: Stores
+    queries: Queries | None
+    decide: Decide
+    gateways: Callable[[], int]
+    """How many gateway pods are Ready."""
+    changed: Callable[[Key], None]
+    now: Callable[[], float]
+    period_seconds: float
+    wanted: dict[Key, Scalable] = field(default_factory=dict)
+    _sizes: dict[Key, Sizes] = field(default_factory=dict)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def view(self, key: Key) -> Sizes | None:
+        """The newest decisions on one service; None before the first."""
+        return self._sizes.get(key)
+
+    def expect(self, key: Key, wanted: Scalable) -> None:
+        """Decide on this service from now on, and until `release`."""
+        if not self.wanted:
+            self._wake.set()
+        self.wanted[key] = wanted
+
+    def release(self, key: Key) -> None:
+        """Its pods do not follow the traffic any more."""
+        self.wanted.pop(key, None)
+        self._sizes.pop(key, None)
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        while True:
+            self._wake.clear()
+            if not self.wanted:
+                await self._wake.wait()
+            await self.tick()
+            await asyncio.sleep(self.period_seconds)
+
+    async def tick(self) -> None:
+        """One look at the metrics, and one decision on each revision."""
+        new = self.wanted.keys() - self._sizes.keys()
+        past = await history(self.queries) if new else {}
+        snapshot = await take(self.queries, self.gateways())
+        for key, wanted in sorted(self.wanted.items()):
+            # Others have their turn: a large fleet's traffic takes seconds to be looked back at.
+            await asyncio.sleep(0)
+            before = self._sizes.get(key)
+            try:
+                sizes = self._decide(key, wanted, snapshot, past.get(key, ()))
+            except Exception:
+                # One service whose decision fails must not take the others down with it.
+                _LOG.exception("sizing failed", namespace=key[0], service=key[1])
+                continue
+            self._sizes[key] = sizes
+            if before is None or _told(sizes) != _told(before):
+                self.changed(key)
+
+    def _decide(self, key: Key, wanted: Scalable, snapshot: Snapshot, past: Rates) -> Sizes:
+        children = self._children(key, wanted)
+        before = self._sizes.get(key) or Sizes({}, None)
+        pods = {name: len(each.pods) for name, each in children.items()}
+        signals = snapshot.of(key, children, pods, wanted.p99_seconds)
+        sized: dict[str, Sized] = {}
+        for name, each in children.items():
+            carrier, known = wanted.revisions[name], before.revisions.get(name)
+            seen = observed(signals, name, carrier.share, each.deployment, each.pods, self.now())
+            decision = self.decide(
+                self.now(),
+                seen,
+                carrier.objective,
+                limits(wanted, carrier.share, each.deployment, each.pods),
+                known.decision.state
+                if known is not None
+                else self._remembered(key, each, carrier, seen, past),
+            )
+            decision = _in_the_same_words(decision, known)
+            sized[name] = Sized(carrier.share, decision, self._to_write(each, decision.state))
+        # Without requests it stays as it was: a service that gets few would else write with each of them.
+        return Sizes(sized, before.late if signals.late is None else signals.late)
+
+    def _children(self, key: Key, wanted: Scalable) -> dict[str, _Children]:
+        """Of the revisions that are there already: the first pods of one follow from the others'."""
+        stored = self.stores.children(key)
+        records = {label(each, REVISION_LABEL): each for each in stored.revisions}
+        deployments = {label(each, REVISION_LABEL): each for each in stored.deployments}
+        return {
+            name: _Children(
+                records.get(name),
+                deployments[name],
+                tuple(each for each in stored.pods if _belongs(each, name)),
+            )
+            for name in sorted(wanted.revisions)
+            if name in deployments
+        }
+
+    def _remembered(
+        self, key: Key, children: _Children, carrier: Carrier, seen: Observation, past: Rates
+    ) -> State:
+        """What there was before this process began: what was learned, and the traffic."""
+        learned = self._learned(key, children)
+        usual = USUAL_COLD_START if isinstance(learned, Unknown) else learned.cold_start
+        cold_start = seen.cold_start.value if isinstance(seen.cold_start, Known) else usual
+        return restored(part(past, carrier.share), cold_start, carrier.objective, learned)
+
+    def _learned(self, key: Key, children: _Children) -> LearnedCapacity | Unknown:
+        nothing = Unknown("no batch of this model was seen yet")
+        if children.record is None:
+            return nothing
+        records = self.stores.of[CONTROLLER_REVISIONS]
+        neighbours = (each for each in records if key_of(each)[0] == key[0])
+        learned = capacity.remembered(children.record, neighbours)
+        return nothing if learned is None else learned
+
+    def _to_write(self, children: _Children, state: State) -> str | None:
+        learned = state.learned
+        if children.record is None or not isinstance(learned, LearnedCapacity):
+            return None
+        note = capacity.note_of(marks_of(children.record))
+        return capacity.to_write(note, learned, datetime.fromtimestamp(self.now(), UTC))
+
+
+def _belongs(pod: Object, revision: str) -> bool:
+    return label(pod, REVISION_LABEL) == revision and "deletionTimestamp" not in pod["metadata"]
+
+
+def _in_the_same_words(decision: Decision, before: Sized | None) -> Decision:
+    """While the same signals are missing they are told as at first: the words of an error always differ."""
+    if before is None or _missing(before.decision) != _missing(decision):
+        return decision
+    return replace(decision, stale=before.decision.stale)
+
+
+def _missing(decision: Decision) -> list[str]:
+    return [words.partition(":")[0] for words in decision.stale]
+
+
+def _told(sizes: Sizes) -> Mapping[str, object]:
+    """What a reconciliation would change something for: figures alone are no news."""
+    told: dict[str, object] = {
+        name: (
+            each.share,
+            each.decision.replicas,
+            each.decision.limited_by,
+            each.decision.stale,
+            each.capacity is not None,
+        )
+        for name, each in sizes.revisions.items()
+    }
+    return told | {"": None if sizes.late is None else sizes.late <= ALLOWED_LATE}

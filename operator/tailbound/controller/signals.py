@@ -1,0 +1,252 @@
+"""What services are sized by, read from Prometheus for the whole fleet at once.
+
+Signals that are set against each other come with one answer: between two queries there may be a scrape, and
+the rows of one moment over the batches of another would be a speed that no pod has.
+
+Arrivals are the requests that Envoy gave to a revision's pods, counted as they come. A gateway that
+Prometheus has lost would look like missing traffic: unless as many gateways report as are Ready, arrivals are
+unknown.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tailbound.autoscale.model import (
+    TICK,
+    Arrivals,
+    BatchSums,
+    GatewayLatency,
+    Known,
+    Rate,
+    Seconds,
+    Service,
+    Unknown,
+)
+from tailbound.kube.objects import Key
+from tailbound.reconcile.scaling import ALLOWED_LATE
+from tailbound.reconcile.signals import RevisionSignals, Signals
+from tailbound.telemetry.prometheus import Fleet, Series, Unavailable, fleet_of
+
+ARRIVAL_WINDOWS: Final = (10, 30, 60, 120)
+LATENCY_WINDOW: Final = 60
+BATCH_WINDOW: Final = 60
+_REMEMBERED: Final = 1800
+"""Seconds of traffic that a process which starts looks back at."""
+_FRESH: Final = 15
+"""Seconds after which a sample says nothing about now."""
+_BY: Final = "namespace, service, revision"
+_ALL_PORTS: Final = "(?:http|grpc)"
+_PARTS: Final = f"([^/]+)/([^/]+)/([^/]+)/{_ALL_PORTS}"
+# In the order of BatchSums.
+_BATCH_SUMS: Final = (
+    "batch_requests",
+    "batches",
+    "batch_rows",
+    "batch_rows_squared",
+    "batch_seconds",
+    "batch_row_seconds",
+)
+
+
+def _by_revision(aggregation: str, vector: str) -> str:
+    """An aggregate over Envoy's clusters, whose names are NAMESPACE/SERVICE/REVISION/PORT."""
+    for position, label in enumerate(_BY.split(", "), start=1):
+        vector = f'label_replace({vector}, "{label}", "${position}", "envoy_cluster_name", "{_PARTS}")'
+    return f"{aggregation} by ({_BY}) ({vector})"
+
+
+def _cluster(metric: str, ports: str) -> str:
+    return f'envoy_cluster_{metric}{{envoy_cluster_name=~"[^/]+/[^/]+/[^/]+/{ports}"}}'
+
+
+def _clusters(metric: str, ports: str, window: int) -> str:
+    return f"{_cluster(metric, ports)}[{window}s]"
+
+
+def _settled(aggregate: str, metric: str) -> str:
+    """Over a minute, of counters that are older than that: a younger one's rate is not of all of it."""
+    minute = _clusters(metric, _ALL_PORTS, BATCH_WINDOW)
+    earlier = f"{_cluster(metric, _ALL_PORTS)} offset {BATCH_WINDOW}s"
+    return _by_revision("sum", f"({aggregate}({minute}) and {earlier})")
+
+
+def _requests(classes: str) -> str:
+    selector = f'tailbound_requests_total{{class=~"{classes}"}}[{LATENCY_WINDOW}s]'
+    return f"sum by ({_BY}) (increase({selector}))"
+
+
+SIGNALS: Final[Mapping[str, str]] = {
+    **{
+        f"arrivals {window}": _by_revision(
+            "sum", f"rate({_clusters('upstream_rq_total', _ALL_PORTS, window)})"
+        )
+        for window in ARRIVAL_WINDOWS
+    },
+    "gateways": _by_revision("count", f"last_over_time({_clusters('upstream_rq_total', 'http', _FRESH)})"),
+    "in flight": _by_revision(
+        "sum", f"last_over_time({_clusters('upstream_rq_active', _ALL_PORTS, _FRESH)})"
+    ),
+    "throughput": _settled("rate", "upstream_rq_total"),
+    "concurrency": _settled("avg_over_time", "upstream_rq_active"),
+    "judged": _requests("good|slow|timed_out"),
+    "late": _requests("slow|timed_out"),
+    **{
+        name: f"sum by ({_BY}) (increase(tailbound_runtime_{name}_total[{BATCH_WINDOW}s]))"
+        for name in _BATCH_SUMS
+    },
+}
+
+
+_TOGETHER: Final = (
+    (*(f"arrivals {window}" for window in ARRIVAL_WINDOWS), "gateways", "in flight"),
+    ("throughput", "concurrency"),
+    ("judged", "late"),
+    _BATCH_SUMS,
+)
+QUERIES: Final[Mapping[str, tuple[str, ...]]] = {
+    " or ".join(f'label_replace({SIGNALS[name]}, "signal", "{name}", "", "")' for name in names): names
+    for names in _TOGETHER
+}
+"""The signals that each expression answers. A series names its own in the label `signal`."""
+
+HISTORY: Final = f"({SIGNALS['arrivals 10']})[{_REMEMBERED}s:{TICK:.0f}s]"
+
+
+Rates = tuple[Known[float], ...]
+
+
+class Queries(Protocol):
+    """A Prometheus."""
+
+    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+        """The series that an expression gives."""
+        ...
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Every signal of the fleet at one moment."""
+
+    answers: Mapping[str, Fleet | Unavailable]
+    gateways: int
+    """Gateway pods that are Ready."""
+
+    def of(self, key: Key, revisions: Iterable[str], ready: Mapping[str, int], target: float) -> Signals:
+        """The signals of one service, whose P99 target is `target` seconds; `ready` pods by revision."""
+        names = tuple(revisions)
+        windows = {window: self._arrivals(key, names, window) for window in ARRIVAL_WINDOWS}
+        judged, late = self._total(key, names, "judged"), self._total(key, names, "late")
+        share = _share(judged, late)
+        return Signals(
+            arrivals=Arrivals(windows[10], windows[30], windows[60], windows[120]),
+            p99=_p99(judged, share, target),
+            late=share,
+            revisions={name: self._revision(key, name, ready.get(name, 0), target) for name in names},
+        )
+
+    def _revision(self, key: Key, name: str, ready: int, target: float) -> RevisionSignals:
+        judged, late = self._of(key, name, "judged"), self._of(key, name, "late")
+        in_flight = self._of(key, name, "in flight")
+        return RevisionSignals(
+            p99=_p99(judged, _share(judged, late), target),
+            in_flight=in_flight,
+            service=self._service(key, name, ready),
+        )
+
+    def _service(self, key: Key, name: str, ready: int) -> Service:
+        """From the runtime's batches, or else by Little's law from what the gateway sees."""
+        sums = [self._of(key, name, each) for each in _BATCH_SUMS]
+        known = [each for each in sums if isinstance(each, Known)]
+        if len(known) == len(sums):
+            return Known(BatchSums(BATCH_WINDOW, *(each.value for each in known)), known[0].at)
+        rate, inside = self._of(key, name, "throughput"), self._of(key, name, "concurrency")
+        if isinstance(inside, Known) and isinstance(rate, Known) and rate.value > 0 and ready > 0:
+            return Known(GatewayLatency(inside.value / rate.value, inside.value / ready), inside.at)
+        return Unknown("neither batches of the runtime nor requests at the gateway were seen")
+
+    def _arrivals(self, key: Key, names: Iterable[str], window: int) -> Rate:
+        reporting = self._fleet("gateways")
+        if isinstance(reporting, Unavailable):
+            return Unknown(reporting.reason)
+        seen = [
+            found.number for name in names if not isinstance(found := reporting.of(*key, name), Unavailable)
+        ]
+        if not seen or max(seen) < self.gateways:
+            counted = int(max(seen, default=0))
+            return Unknown(f"Prometheus has fresh counters of {counted} of {self.gateways} gateways")
+        return self._total(key, names, f"arrivals {window}")
+
+    def _total(self, key: Key, names: Iterable[str], signal: str) -> Rate:
+        """Of all revisions. One that has no series has had no request, as long as another has one."""
+        parts = [self._of(key, name, signal) for name in names]
+        known = [part for part in parts if isinstance(part, Known)]
+        if known:
+            return Known(sum(part.value for part in known), max(part.at for part in known))
+        return next(iter(parts), Unknown("there is no revision"))
+
+    def _of(self, key: Key, name: str, signal: str) -> Known[float] | Unknown:
+        fleet = self._fleet(signal)
+        found = fleet if isinstance(fleet, Unavailable) else fleet.of(*key, name)
+        return Unknown(found.reason) if isinstance(found, Unavailable) else Known(found.number, found.at)
+
+    def _fleet(self, signal: str) -> Fleet | Unavailable:
+        return self.answers[signal]
+
+
+async def take(queries: Queries | None, gateways: int) -> Snapshot:
+    """Ask everything at once. Without a Prometheus nothing is known."""
+    if queries is None:
+        why = Unavailable("no Prometheus is set: the chart's prometheus.enabled or prometheus.url does that")
+        return Snapshot(dict.fromkeys(SIGNALS, why), gateways)
+    answers = await asyncio.gather(*(queries.query(expression) for expression in QUERIES))
+    signals = {
+        name: _of_signal(answer, name)
+        for names, answer in zip(QUERIES.values(), answers, strict=True)
+        for name in names
+    }
+    return Snapshot(signals, gateways)
+
+
+def _of_signal(answer: tuple[Series, ...] | Unavailable, name: str) -> Fleet | Unavailable:
+    if isinstance(answer, Unavailable):
+        return answer
+    return fleet_of(tuple(series for series in answer if series.labels["signal"] == name))
+
+
+async def history(queries: Queries | None) -> Mapping[Key, Rates]:
+    """The arrivals of every service in the last while, one rate per tick; none where there is no knowing."""
+    answer: tuple[Series, ...] | Unavailable = ()
+    if queries is not None:
+        answer = await queries.query(HISTORY)
+    sums: dict[Key, dict[float, float]] = defaultdict(lambda: defaultdict(float))
+    for series in () if isinstance(answer, Unavailable) else answer:
+        total = sums[series.labels["namespace"], series.labels["service"]]
+        for value in series.values:
+            total[value.at] += value.number
+    return {key: tuple(Known(total[at], at) for at in sorted(total)) for key, total in sums.items()}
+
+
+def _share(judged: Rate, late: Rate) -> float | None:
+    """Of the requests that were late. A class that was never counted has no series."""
+    if not isinstance(judged, Known) or judged.value <= 0:
+        return None
+    return min(1.0, late.value / judged.value) if isinstance(late, Known) else 0.0
+
+
+def _p99(judged: Rate, late: float | None, target: float) -> Seconds:
+    """A stand-in for the 99th percentile: the gateways count on which side of the target a request was.
+
+    | share of late requests | stands for |
+    |---|---|
+    | 0 | half the target |
+    | up to 1 % | linearly up to the target |
+    | 1 % to 100 % | linearly up to four times the target |
+    """
+    if late is None or not isinstance(judged, Known):
+        return Unknown("no request was answered in the last minute")
+    if late <= ALLOWED_LATE:
+        return Known(target * (0.5 + 0.5 * late / ALLOWED_LATE), judged.at)
+    return Known(target * (1 + 3 * (late - ALLOWED_LATE) / (1 - ALLOWED_LATE)), judged.at)

@@ -1,0 +1,129 @@
+"""What the autoscaler decides on: one revision's signals and pods, brought together. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+from typing import Final
+
+from tailbound.api.conditions import Reason
+from tailbound.autoscale.model import (
+    Arrivals,
+    Ceiling,
+    Count,
+    Known,
+    Limit,
+    Limits,
+    Observation,
+    Rate,
+    Replicas,
+    Seconds,
+    Service,
+    Unknown,
+)
+from tailbound.reconcile.model import Object, Scalable
+from tailbound.reconcile.pods import most_restarts, report
+from tailbound.rollout.sizing import ALL
+
+_SLOWEST: Final = 0.9
+"""The quantile of the cold starts that growing reckons with."""
+
+
+@dataclass(frozen=True)
+class RevisionSignals:
+    """What the metrics say of one revision alone."""
+
+    p99: Seconds
+    in_flight: Count
+    service: Service
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What the metrics say of one service."""
+
+    arrivals: Arrivals
+    """Of all its revisions together: a changed weight is no changed traffic."""
+    p99: Seconds
+    late: float | None
+    """Share of the last minute's requests that were late; None: there were none, or it is not known."""
+    revisions: Mapping[str, RevisionSignals]
+
+
+def observed(
+    signals: Signals, revision: str, share: int, deployment: Object, pods: Sequence[Object], now: float
+) -> Observation:
+    """What there is to know of a revision that must be able to carry `share` percent of the requests.
+
+    Where it got none itself, the latency is that of the service.
+    """
+    nothing = Unknown(f"there are no metrics of {revision}")
+    own = signals.revisions.get(revision, RevisionSignals(nothing, nothing, nothing))
+    return Observation(
+        arrivals=_of_all(signals.arrivals, share),
+        p99=own.p99 if isinstance(own.p99, Known) else signals.p99,
+        in_flight=own.in_flight,
+        service=own.service,
+        replicas=_replicas(deployment, pods),
+        cold_start=_cold_start(pods, now),
+    )
+
+
+def limits(wanted: Scalable, share: int, deployment: Object, pods: Sequence[Object]) -> Limits:
+    """The bounds of a revision that must be able to carry `share` percent of the requests.
+
+    While pods are refused there is room for those that exist, and while pods find no node for those that have
+    one. What is asked for already stays: a quota that is raised or a node that comes is used at once.
+    """
+    seen = report(pods, deployment)
+    causes = (
+        (Reason.QUOTA_EXCEEDED, Limit.QUOTA, seen.count),
+        (Reason.UNSCHEDULABLE, Limit.HARDWARE, seen.scheduled),
+    )
+    ceilings = tuple(Ceiling(limit, room) for reason, limit, room in causes if seen.first_of(reason))
+    least = max(1, ceil(wanted.least * share / ALL))
+    return Limits(min=least, max=wanted.most, ceilings=ceilings)
+
+
+def part(rates: Sequence[Known[float]], share: int) -> tuple[Known[float], ...]:
+    """The rates of `share` percent of the requests."""
+    return tuple(Known(rate.value * share / ALL, rate.at) for rate in rates)
+
+
+def _of_all(arrivals: Arrivals, share: int) -> Arrivals:
+    def of(rate: Rate) -> Rate:
+        return part([rate], share)[0] if isinstance(rate, Known) else rate
+
+    return Arrivals(
+        of(arrivals.over_10s), of(arrivals.over_30s), of(arrivals.over_60s), of(arrivals.over_120s)
+    )
+
+
+def _replicas(deployment: Object, pods: Sequence[Object]) -> Replicas:
+    seen = report(pods, deployment)
+    return Replicas(
+        requested=_requested(deployment),
+        ready=seen.ready,
+        pending=seen.count - seen.ready,
+        stuck=seen.stuck,
+    )
+
+
+def _requested(deployment: Object) -> int:
+    return int(deployment["spec"].get("replicas", 0))
+
+
+def _cold_start(pods: Sequence[Object], now: float) -> Seconds:
+    """From making a pod to its readiness, of those that came up without a restart."""
+    took = sorted(seconds for pod in pods if not most_restarts([pod]) for seconds in _start_of(pod))
+    if not took:
+        return Unknown("no pod has become ready yet")
+    return Known(took[min(len(took) - 1, int(len(took) * _SLOWEST))], now)
+
+
+def _start_of(pod: Object) -> Iterator[float]:
+    made = pod["metadata"].get("creationTimestamp")
+    for condition in pod.get("status", {}).get("conditions") or ():
+        ready_at = condition.get("lastTransitionTime")
+        if condition.get("type") == "Ready" and condition.get("status") == "True" and made and ready_at:
+            yield (datetime.fromisoformat(ready_at) - datetime.fromisoformat(made)).total_seconds()

@@ -1,0 +1,76 @@
+"""Why there are so many pods."""
+
+from typing import Any
+
+import pytest
+from tailbound.cli.scaling import scaling_lines
+from tailbound.cli.subject import service_of
+from tailbound.cli.why import why
+
+from tests.unit.cli.cli_objects import R2, condition, service, subject
+
+AUTOMATIC = {"min": 2, "max": 9}
+TOLD: dict[str, Any] = {
+    "revision": R2,
+    "share": 100,
+    "replicas": 7,
+    "needed": 7.0,
+    "arrivalsPerSecond": 51.2,
+    "forecastPerSecond": 60.0,
+    "capacityPerSecond": 9.5,
+    "rule": "Forecast",
+    "message": "Grown to what the forecast needs.",
+}
+
+
+def lines(scaling: dict[str, Any], status: dict[str, Any] | None = None) -> list[str]:
+    raw = service()
+    raw["spec"] |= {"scaling": scaling, "sla": {"latency": {"p99": "200ms"}}}
+    raw["status"] |= status or {}
+    return "\n".join(scaling_lines(service_of(raw))).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("scaling", "line"),
+    [
+        ({"min": 3}, "pods: 3, as the spec asks for."),
+        ({"min": 3, "replicas": 5}, "pods: 5, as the spec asks for."),
+        ({"mode": "external", "replicas": 4}, "pods: 4, as the scale subresource asks for."),
+        (AUTOMATIC, "pods: nothing was decided yet; they stay as many as they are."),
+    ],
+)
+def test_who_decides(scaling: dict[str, Any], line: str) -> None:
+    assert lines(scaling) == [line]
+
+
+def test_the_figures_behind_a_decision_and_the_rule_that_won() -> None:
+    assert lines(AUTOMATIC, {"scaling": {"revisions": [TOLD]}}) == [
+        f"pods of {R2}: 7 (Forecast). Grown to what the forecast needs.",
+        "  arrivals: 51.2 requests a second, for 100% of the requests.",
+        "  forecast: 60 a second by the time that a further pod is ready.",
+        "  capacity: 9.5 a second for each pod.",
+        "  needed for the P99 target: 7 pods.",
+    ]
+
+
+def test_what_is_not_as_it_should_be_is_told_and_the_rest_is_not() -> None:
+    told = {**TOLD, "limitedBy": "Quota", "capacityPerSecond": None}
+    found = lines(
+        AUTOMATIC,
+        {
+            "scaling": {"revisions": [told]},
+            "conditions": [
+                condition("SLAMet", "True", "WithinTarget", "fine"),
+                condition("ScalingLimited", "True", "QuotaExceeded", "raise the quota"),
+                condition("MetricsStale", "False", "MetricsFresh", "fine"),
+            ],
+        },
+    )
+    assert found[0] == f"pods of {R2}: 7 (Forecast, limited by Quota). Grown to what the forecast needs."
+    assert found[3] == "  capacity: unknown."
+    assert found[-1] == "  ScalingLimited is True (QuotaExceeded): raise the quota."
+    assert len(found) == 6
+
+
+def test_why_tells_of_the_rollout_and_then_of_the_pods() -> None:
+    assert why(subject()).splitlines()[-1] == "pods: 1, as the spec asks for."

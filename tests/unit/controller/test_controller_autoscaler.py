@@ -1,0 +1,230 @@
+"""The ticker: one decision per revision and tick, and a reconciliation only where one has changed."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from tailbound.autoscale.model import (
+    Decision,
+    LearnedCapacity,
+    Limit,
+    Limits,
+    Objective,
+    Observation,
+    Unknown,
+)
+from tailbound.autoscale.state import State
+from tailbound.controller.autoscaler import Autoscaler
+from tailbound.controller.signals import HISTORY
+from tailbound.controller.stores import Stores
+from tailbound.kube.objects import Key
+from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, PODS
+from tailbound.reconcile.model import Carrier, Scalable
+from tailbound.telemetry.prometheus import Series, Unavailable, Value
+
+from tests.unit.reconcile.simulator import Simulator, service, spec
+from tests.unit.reconcile.sizes import decision
+
+NOW = 1_800_000_000.0
+OBJECTIVE = Objective(p99=0.2)
+
+
+def wanted(*revisions: str) -> Scalable:
+    return Scalable(1, 20, OBJECTIVE.p99, {name: Carrier(100, OBJECTIVE) for name in revisions})
+
+
+@dataclass
+class Silent:
+    """A Prometheus without any series, but for those of the past."""
+
+    past: tuple[Series, ...] = ()
+
+    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+        return self.past if expression == HISTORY else ()
+
+
+@dataclass
+class Core:
+    """A pure core that decides what it is told to, and remembers what it was asked."""
+
+    answer: Callable[[], Decision] = field(default=lambda: decision(3))
+    states: list[State] = field(default_factory=list)
+
+    def __call__(
+        self, now: float, observation: Observation, objective: Objective, limits: Limits, state: State
+    ) -> Decision:
+        assert (now, objective) == (NOW, OBJECTIVE)
+        self.states.append(state)
+        return self.answer()
+
+
+@dataclass
+class Lab:
+    """An autoscaler over services that exist."""
+
+    core: Core = field(default_factory=Core)
+    changed: list[Key] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stores = Stores(lambda _: None)
+        self.prometheus = Silent()
+        self.autoscaler = Autoscaler(
+            self.stores, self.prometheus, self.core, lambda: 2, self.changed.append, lambda: NOW, 10.0
+        )
+
+    def add(self, name: str, letter: str = "a") -> str:
+        """A service that serves; returns its revision."""
+        body = service(model=spec()["model"] | {"sha256": letter * 64})
+        body["metadata"] |= {"name": name, "uid": f"uid-of-{name}"}
+        simulator = Simulator(service=body)
+        simulator.settle()
+        for kind, resource in (("ControllerRevision", CONTROLLER_REVISIONS), ("Deployment", DEPLOYMENTS)):
+            for each in simulator.of(kind):
+                each["metadata"].setdefault("resourceVersion", "1")
+                self.stores.of[resource].upsert(each)
+        for number, each in enumerate(simulator.pods.values()):
+            each["metadata"] |= {"namespace": "risk", "uid": f"{name}-{number}", "resourceVersion": "1"}
+            self.stores.of[PODS].upsert(each)
+        (revision,) = simulator.names("Deployment")
+        self.autoscaler.expect(("risk", name), wanted(revision))
+        return revision
+
+    def tick(self) -> list[Key]:
+        """Services that are reconciled for it."""
+        self.changed.clear()
+        asyncio.run(self.autoscaler.tick())
+        return list(self.changed)
+
+
+def test_a_hundred_services_with_the_same_decision_are_reconciled_once() -> None:
+    lab = Lab()
+    for number in range(100):
+        lab.add(f"s{number}")
+    assert len(lab.tick()) == 100
+    assert [lab.tick() for _ in range(5)] == [[]] * 5
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        pytest.param(decision(4), True, id="another count"),
+        pytest.param(decision(3, Limit.MAX), True, id="limited"),
+        pytest.param(decision(3, stale=("arrivals",)), True, id="metrics are missing"),
+        pytest.param(decision(3, arrivals=99.0), False, id="figures"),
+    ],
+)
+def test_only_a_changed_decision_is_told(other: Decision, told: bool) -> None:
+    lab = Lab()
+    lab.add("churn")
+    lab.tick()
+    lab.core.answer = lambda: other
+    assert lab.tick() == ([("risk", "churn")] if told else [])
+    view = lab.autoscaler.view(("risk", "churn"))
+    assert view is not None
+    assert [each.decision for each in view.revisions.values()] == [other]
+
+
+def test_missing_signals_are_told_in_the_same_words_until_others_are_missing() -> None:
+    lab = Lab()
+    lab.add("churn")
+    told: list[Any] = []
+    others = ("arrivals: at 0x3", "in flight: at 0x4")
+    for stale in (("arrivals: at 0x1",), ("arrivals: at 0x2",), others, ()):
+        lab.core.answer = lambda stale=stale: decision(3, stale=stale)  # type: ignore[misc]
+        told.append(bool(lab.tick()))
+        view = lab.autoscaler.view(("risk", "churn"))
+        assert view is not None
+        told.append(next(iter(view.revisions.values())).decision.stale)
+    assert told == [
+        *(True, ("arrivals: at 0x1",)),
+        *(False, ("arrivals: at 0x1",)),
+        *(True, ("arrivals: at 0x3", "in flight: at 0x4")),
+        *(True, ()),
+    ]
+
+
+def test_the_state_of_one_tick_is_what_the_next_begins_with() -> None:
+    lab = Lab()
+    lab.add("churn")
+    learned = LearnedCapacity(base=0.2, per_row=0.05)
+    lab.core.answer = lambda: replace(decision(3), state=State(learned=learned))
+    lab.tick()
+    lab.tick()
+    assert isinstance(lab.core.states[0].learned, Unknown)
+    assert lab.core.states[1].learned == learned
+
+
+def test_a_process_that_starts_knows_the_traffic_from_before_it() -> None:
+    lab = Lab()
+    labels = {"namespace": "risk", "service": "churn"}
+    lab.prometheus.past = tuple(
+        Series(labels | {"revision": name}, tuple(Value(NOW - 30 + 10 * at, rate) for at in range(3)))
+        for name, rate in (("churn-r1", 3.0), ("churn-r2", 1.0))
+    )
+    lab.add("churn")
+    lab.add("other")
+    lab.tick()
+    assert [state.forecasts.rates for state in lab.core.states] == [(4.0, 4.0, 4.0), ()]
+
+
+def test_what_was_learned_is_to_be_written_until_the_record_has_it_and_serves_its_likes() -> None:
+    lab = Lab()
+    revision = lab.add("churn")
+    learned = LearnedCapacity(base=0.2, per_row=0.05)
+    lab.core.answer = lambda: replace(decision(3), state=State(learned=learned))
+    lab.tick()
+    view = lab.autoscaler.view(("risk", "churn"))
+    assert view is not None
+    note = view.revisions[revision].capacity
+    assert note is not None
+    record = lab.stores.of[CONTROLLER_REVISIONS].get("risk", revision)
+    assert record is not None
+    meta: dict[str, Any] = {**record["metadata"], "resourceVersion": "99999"}
+    meta["annotations"] = meta["annotations"] | {"tailbound.dev/capacity": note}
+    lab.stores.of[CONTROLLER_REVISIONS].upsert({**record, "metadata": meta})
+    lab.tick()
+    view = lab.autoscaler.view(("risk", "churn"))
+    assert view is not None
+    assert view.revisions[revision].capacity is None
+    lab.core.states.clear()
+    lab.add("same")
+    lab.add("zother", letter="b")
+    lab.tick()
+    assert lab.core.states[1].learned == learned
+    assert isinstance(lab.core.states[2].learned, Unknown)
+
+
+def test_a_service_whose_decision_fails_leaves_the_others_alone() -> None:
+    lab = Lab()
+    lab.add("a")
+    lab.add("b")
+    answers = iter([None, decision(3)])
+
+    def answer() -> Decision:
+        made = next(answers)
+        if made is None:
+            raise ValueError("no such curve")
+        return made
+
+    lab.core.answer = answer
+    assert lab.tick() == [("risk", "b")]
+
+
+def test_a_service_that_is_released_is_not_decided_on() -> None:
+    lab = Lab()
+    lab.add("churn")
+    lab.tick()
+    lab.autoscaler.release(("risk", "churn"))
+    assert (lab.tick(), lab.autoscaler.view(("risk", "churn"))) == ([], None)
+
+
+def test_a_revision_without_a_deployment_is_not_decided_on() -> None:
+    lab = Lab()
+    revision = lab.add("churn")
+    lab.autoscaler.expect(("risk", "churn"), wanted(revision, "churn-r2-x"))
+    lab.tick()
+    view = lab.autoscaler.view(("risk", "churn"))
+    assert view is not None
+    assert list(view.revisions) == [revision]

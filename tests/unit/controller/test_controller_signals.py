@@ -1,0 +1,143 @@
+"""From the answers of Prometheus to what one service is sized by."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tailbound.autoscale.model import BatchSums, GatewayLatency, Known, Unknown
+from tailbound.controller.signals import QUERIES, SIGNALS, Snapshot, history, take
+from tailbound.reconcile.signals import Signals
+from tailbound.telemetry.prometheus import Fleet, RevisionName, Series, Unavailable, Value
+
+KEY = ("risk", "churn")
+AT = 1_000_000.0
+BATCHES = {
+    "batch_requests": 20.0,
+    "batches": 10.0,
+    "batch_rows": 40.0,
+    "batch_rows_squared": 200.0,
+    "batch_seconds": 4.0,
+    "batch_row_seconds": 18.0,
+}
+
+
+def fleet(**revisions: float) -> Fleet:
+    return Fleet({RevisionName(*KEY, name): Value(AT, number) for name, number in revisions.items()})
+
+
+def snapshot(**answers: Any) -> Snapshot:
+    """Two gateways that report; whatever is not named has no series."""
+    named = {name.replace("_", " "): answer for name, answer in answers.items()}
+    known = dict.fromkeys(SIGNALS, Fleet()) | {"gateways": fleet(r1=2, r2=2)}
+    return Snapshot(known | named | {name: answers[name] for name in BATCHES if name in answers}, 2)
+
+
+def signals(taken: Snapshot, **ready: int) -> Signals:
+    return taken.of(KEY, ("r1", "r2"), ready or {"r1": 2}, 0.2)
+
+
+def test_arrivals_are_those_of_all_revisions_together() -> None:
+    seen = signals(snapshot(arrivals_10=fleet(r1=3.0, r2=1.0), arrivals_60=fleet(r1=5.0)))
+    assert seen.arrivals.over_10s == Known(4.0, AT)
+    assert seen.arrivals.over_60s == Known(5.0, AT)
+    assert isinstance(seen.arrivals.over_30s, Unknown), "no series is no zero"
+
+
+@pytest.mark.parametrize(
+    ("reporting", "known"),
+    [(fleet(r1=2), True), (fleet(r1=1), False), (Fleet(), False), (Unavailable("refused"), False)],
+)
+def test_arrivals_are_unknown_unless_every_gateway_reports(reporting: Any, known: bool) -> None:
+    seen = signals(snapshot(gateways=reporting, arrivals_10=fleet(r1=3.0)))
+    assert isinstance(seen.arrivals.over_10s, Known) is known
+
+
+@pytest.mark.parametrize(
+    ("judged", "late", "share", "p99"),
+    [
+        (100.0, 0.0, 0.0, 0.1),
+        (100.0, None, 0.0, 0.1),
+        (1000.0, 10.0, 0.01, 0.2),
+        (1000.0, 5.0, 0.005, 0.15),
+        (100.0, 100.0, 1.0, 0.8),
+        (0.0, 0.0, None, None),
+        (None, None, None, None),
+    ],
+)
+def test_the_latency_lies_on_the_side_of_the_target_that_was_counted(
+    judged: float | None, late: float | None, share: float | None, p99: float | None
+) -> None:
+    answers = {
+        name: fleet(r1=number) for name, number in (("judged", judged), ("late", late)) if number is not None
+    }
+    seen = signals(snapshot(**answers))
+    assert seen.late == share
+    assert seen.p99 == (Known(pytest.approx(p99), AT) if p99 is not None else seen.p99)
+    assert isinstance(seen.p99, Known) is (p99 is not None)
+    assert seen.revisions["r1"].p99 == seen.p99
+    assert isinstance(seen.revisions["r2"].p99, Unknown)
+
+
+def test_batches_of_the_runtime_are_what_is_learned_from() -> None:
+    batches = {name: fleet(r1=number) for name, number in BATCHES.items()}
+    seen = signals(snapshot(**batches))
+    assert seen.revisions["r1"].service == Known(BatchSums(60, 20.0, 10.0, 40.0, 200.0, 4.0, 18.0), AT)
+    assert isinstance(seen.revisions["r2"].service, Unknown)
+
+
+def test_without_batches_the_gateway_tells_by_littles_law() -> None:
+    seen = signals(snapshot(throughput=fleet(r1=20.0), concurrency=fleet(r1=6.0)), r1=3)
+    assert seen.revisions["r1"].service == Known(GatewayLatency(seconds=0.3, concurrency=2.0), AT)
+
+
+class Prometheus:
+    """Answers every query with what each of its signals is, and remembers what it was asked."""
+
+    def __init__(self, **values: float) -> None:
+        self.values = {name.replace("_", " "): value for name, value in values.items()}
+        self.asked: list[str] = []
+
+    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+        self.asked.append(expression)
+        names = {"namespace": KEY[0], "service": KEY[1], "revision": "r1"}
+        return tuple(
+            Series(names | {"signal": signal}, (Value(AT, self.values[signal]),))
+            for signal in QUERIES.get(expression, ())
+            if signal in self.values
+        )
+
+
+def test_what_was_in_flight_for_a_moment_says_nothing_of_the_speed() -> None:
+    """A service's first requests: one is in flight, and hardly any were counted in the last minute."""
+    seen = signals(snapshot(arrivals_60=fleet(r1=0.24), in_flight=fleet(r1=1.0)))
+    assert isinstance(seen.revisions["r1"].service, Unknown)
+
+
+def test_few_queries_tell_every_signal_of_every_service() -> None:
+    prometheus = Prometheus(judged=100.0, late=1.0, gateways=2.0, arrivals_10=7.0)
+    taken = asyncio.run(take(prometheus, 2))
+    seen = [taken.of(("risk", name), ("r1",), {}, 0.2) for name in ("churn", *"abcdefgh")]
+    assert seen[0].arrivals.over_10s == Known(7.0, AT)
+    assert (seen[0].late, seen[1].late) == (0.01, None)
+    assert len(prometheus.asked) == len(set(prometheus.asked)) == 4
+    assert sorted(name for names in QUERIES.values() for name in names) == sorted(SIGNALS)
+
+
+def test_what_batches_are_reckoned_from_is_of_one_moment() -> None:
+    """Two queries have a scrape between them: then a pod seems to answer a request in minutes."""
+    assert tuple(BATCHES) in QUERIES.values()
+    assert {("judged", "late"), ("throughput", "concurrency")} <= set(QUERIES.values())
+
+
+def test_no_traffic_is_looked_back_at_where_there_is_no_knowing() -> None:
+    class Refusing:
+        async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+            return Unavailable("told to")
+
+    assert asyncio.run(history(Refusing())) == asyncio.run(history(None)) == {}
+
+
+def test_without_a_prometheus_everything_is_unknown_and_the_remedy_is_told() -> None:
+    seen = signals(asyncio.run(take(None, 2)))
+    assert isinstance(seen.arrivals.over_10s, Unknown)
+    assert "prometheus.url" in seen.arrivals.over_10s.why

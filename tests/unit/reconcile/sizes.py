@@ -1,0 +1,34 @@
+"""Decisions of an autoscaler, for tables."""
+
+from dataclasses import replace
+from typing import Any
+
+from tailbound.autoscale.model import Decision, Explanation, Known, Limit, Reason
+from tailbound.autoscale.state import State
+from tailbound.reconcile.model import Sized, Sizes
+
+WHY = Explanation(
+    arrivals=Known(12.3456, 0.0),
+    forecast=Known(15.0, 0.0),
+    capacity=Known(4.0, 0.0),
+    needed=Known(5.0, 0.0),
+    cold_start=30.0,
+    state="steady",
+)
+
+
+def decision(
+    replicas: int,
+    limited_by: Limit = Limit.NONE,
+    stale: tuple[str, ...] = (),
+    arrivals: float = 12.3456,
+    **fields: Any,
+) -> Decision:
+    """So many replicas, for a reason."""
+    why = replace(WHY, arrivals=Known(arrivals, 0.0))
+    return Decision(replicas, Reason.FORECAST, why, State(), limited_by, stale, **fields)
+
+
+def sizes(*, late: float | None = None, **revisions: Sized) -> Sizes:
+    """By revision."""
+    return Sizes(revisions, late)

@@ -1,0 +1,239 @@
+"""Pods that follow the traffic: one writer, bounds that always hold, and a status that says why."""
+
+from typing import Any
+
+import pytest
+from tailbound.api.conditions import ConditionType
+from tailbound.autoscale.model import Limit, Objective
+from tailbound.reconcile.model import Plan, Scalable, Sized, Sizes
+
+from tests.unit.reconcile.simulator import Simulator, service
+from tests.unit.reconcile.sizes import decision
+from tests.unit.reconcile.test_reconcile_rollouts import CANARY, SLA, around, model, replicas, state, until
+
+BOUNDS = {"min": 2, "max": 20}
+
+
+def following(scaling: dict[str, Any] | None = None, **fields: Any) -> Simulator:
+    """A service whose pods follow the traffic, at rest before the first decision."""
+    simulator = Simulator(service=service(sla=SLA, scaling=scaling or BOUNDS, rollout=CANARY, **fields))
+    simulator.settle()
+    return simulator
+
+
+def decided(simulator: Simulator, late: float | None = None, **pods: Any) -> Plan:
+    """Decisions on revisions by the number in their name: pods, or (pods, share)."""
+    revisions = {}
+    for each in simulator.of("Deployment"):
+        name = each["metadata"]["name"]
+        value = pods.get(name.split("-")[-2])
+        if value is not None:
+            count, share = value if isinstance(value, tuple) else (value, 100)
+            made = count if not isinstance(count, int) else decision(count)
+            revisions[name] = Sized(share, made)
+    simulator.sizes = Sizes(revisions, late)
+    return simulator.reconcile()
+
+
+def shares(plan: Plan) -> dict[str, int]:
+    assert isinstance(plan.scalable, Scalable)
+    return {name.split("-")[-2]: each.share for name, each in plan.scalable.revisions.items()}
+
+
+def test_only_a_service_with_room_between_its_bounds_is_given_to_the_autoscaler() -> None:
+    for scaling in ({}, {"min": 3}, {"min": 3, "max": 3}, {"mode": "external", "max": 9}):
+        simulator = Simulator(service=service(sla=SLA, scaling=scaling))
+        simulator.settle()
+        assert simulator.plan().scalable is None
+    plan = following().plan()
+    assert plan.scalable is not None
+    assert (plan.scalable.p99_seconds, plan.scalable.least, plan.scalable.most) == (0.1, 2, 20)
+    assert shares(plan) == {"r1": 100}
+
+
+def test_a_stopped_service_is_not_followed() -> None:
+    simulator = following()
+    simulator.edit(stopped=True)
+    assert simulator.plan().scalable is None
+
+
+def test_pods_follow_the_decision_within_the_bounds() -> None:
+    simulator = following()
+    assert replicas(simulator) == {"r1": 2}
+    for count, expected in ((7, 7), (30, 20), (3, 3), (0, 2)):
+        decided(simulator, r1=count)
+        assert replicas(simulator) == {"r1": expected}
+
+
+def test_the_bounds_hold_without_any_decision() -> None:
+    simulator = following()
+    decided(simulator, r1=9)
+    simulator.sizes = None
+    simulator.edit(scaling={"min": 2, "max": 6})
+    simulator.reconcile()
+    assert replicas(simulator) == {"r1": 6}
+    simulator.edit(scaling={"min": 8, "max": 12})
+    simulator.reconcile()
+    assert replicas(simulator) == {"r1": 8}
+
+
+def test_an_operator_that_starts_changes_no_count() -> None:
+    simulator = following()
+    decided(simulator, r1=9)
+    simulator.settle()
+    simulator.sizes = None
+    plan = simulator.plan()
+    assert (plan.writes, plan.status) == ((), None)
+
+
+def test_somebody_who_asks_for_more_gets_more_and_the_traffic_still_decides_above() -> None:
+    simulator = following({**BOUNDS, "replicas": 5})
+    assert replicas(simulator) == {"r1": 5}
+    decided(simulator, r1=3)
+    assert replicas(simulator) == {"r1": 5}
+    decided(simulator, r1=8)
+    assert replicas(simulator) == {"r1": 8}
+
+
+def test_figures_alone_write_nothing() -> None:
+    simulator = following()
+    decided(simulator, r1=7)
+    simulator.settle()
+    (name,) = simulator.names("Deployment")
+    simulator.sizes = Sizes({name: Sized(100, decision(7, arrivals=99.0))}, None)
+    plan = simulator.plan()
+    assert (plan.writes, plan.status) == ((), None)
+
+
+def test_the_status_says_what_the_decision_rests_on() -> None:
+    simulator = following()
+    decided(simulator, r1=7)
+    (told,) = simulator.service["status"]["scaling"]["revisions"]
+    assert told == {
+        "revision": simulator.names("Deployment")[0],
+        "share": 100,
+        "replicas": 7,
+        "needed": 5.0,
+        "arrivalsPerSecond": 12.3,
+        "forecastPerSecond": 15.0,
+        "capacityPerSecond": 4.0,
+        "rule": "Forecast",
+        "limitedBy": "",
+        "message": decision(7).words(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (Limit.NONE, ("False", "NotLimited")),
+        (Limit.MIN, ("False", "NotLimited")),
+        (Limit.MAX, ("True", "AtMaximum")),
+        (Limit.QUOTA, ("True", "QuotaExceeded")),
+        (Limit.HARDWARE, ("True", "Unschedulable")),
+    ],
+)
+def test_what_limits_the_pods_is_a_condition(limit: Limit, expected: tuple[str, str]) -> None:
+    simulator = following()
+    decided(simulator, r1=(decision(7, limit), 100))
+    assert simulator.condition(ConditionType.SCALING_LIMITED) == expected
+
+
+def test_missing_metrics_are_told_until_they_are_back() -> None:
+    simulator = following()
+    decided(simulator, r1=(decision(7, stale=("arrivals: refused",)), 100))
+    assert simulator.condition(ConditionType.METRICS_STALE) == ("True", "MetricsMissing")
+    assert "arrivals: refused" in simulator.message(ConditionType.METRICS_STALE)
+    decided(simulator, r1=7)
+    assert simulator.condition(ConditionType.METRICS_STALE) == ("False", "MetricsFresh")
+
+
+def test_the_sla_is_met_as_long_as_one_in_a_hundred_is_late_and_stays_so_without_requests() -> None:
+    simulator = following()
+    told = []
+    for late in (None, 0.01, 0.02, None, 0.0):
+        decided(simulator, late=late, r1=7)
+        told.append(simulator.condition(ConditionType.SLA_MET))
+    met, missed = ("True", "WithinTarget"), ("False", "TargetMissed")
+    assert told == [("Unknown", "Pending"), met, missed, missed, met]
+
+
+def test_what_is_said_of_scaling_ends_with_it() -> None:
+    simulator = following()
+    decided(simulator, late=0.0, r1=7)
+    simulator.sizes = None
+    simulator.edit(scaling={"min": 2})
+    simulator.settle()
+    status = simulator.service["status"]
+    assert replicas(simulator) == {"r1": 2}
+    assert "scaling" not in status
+    assert not {"SLAMet", "ScalingLimited", "MetricsStale"} & {each["type"] for each in status["conditions"]}
+
+
+def test_a_canary_is_sized_for_its_share_and_the_stable_revision_for_everything() -> None:
+    simulator = following()
+    decided(simulator, r1=8)
+    simulator.settle()
+    simulator.edit(model=model("b"))
+    around(simulator)
+    assert replicas(simulator) == {"r1": 8, "r2": 1}
+    assert shares(simulator.plan()) == {"r1": 100, "r2": 10}
+    decided(simulator, r1=8, r2=(3, 10))
+    assert replicas(simulator) == {"r1": 8, "r2": 3}
+    until(simulator, lambda rollout: rollout["step"] == 1)
+    around(simulator)
+    assert replicas(simulator) == {"r1": 8, "r2": 15}, "in proportion until it is decided for the new share"
+    assert simulator.weights() == {"r1": 90, "r2": 10}, "no weight before the pods for it are ready"
+    decided(simulator, r1=8, r2=(6, 50))
+    assert replicas(simulator) == {"r1": 8, "r2": 6}
+    until(simulator, lambda rollout: rollout["weight"] == 50)
+    decided(simulator, r1=9, r2=(6, 50))
+    assert (replicas(simulator), simulator.weights()) == ({"r1": 9, "r2": 6}, {"r1": 50, "r2": 50})
+    until(simulator, state("Promoted"))
+    simulator.settle()
+    assert replicas(simulator) == {"r2": 12}
+
+
+def test_an_operator_that_starts_during_a_canary_changes_no_count() -> None:
+    simulator = following()
+    decided(simulator, r1=8)
+    simulator.settle()
+    simulator.edit(model=model("b"))
+    around(simulator)
+    decided(simulator, r1=8, r2=(3, 10))
+    simulator.sizes = None
+    around(simulator)
+    assert replicas(simulator) == {"r1": 8, "r2": 3}
+
+
+def test_learned_capacity_is_written_once_beside_the_marks() -> None:
+    simulator = following()
+    (name,) = simulator.names("Deployment")
+    simulator.sizes = Sizes({name: Sized(100, decision(2), capacity='{"base": 0.1}')}, None)
+    simulator.reconcile()
+    (record,) = simulator.of("ControllerRevision")
+    annotations = record["metadata"]["annotations"]
+    assert annotations["tailbound.dev/capacity"] == '{"base": 0.1}'
+    assert annotations["tailbound.dev/stable"] == "true"
+    simulator.settle()
+    simulator.sizes = Sizes({name: Sized(100, decision(2))}, None)
+    assert simulator.plan().writes == ()
+
+
+@pytest.mark.parametrize(
+    ("batching", "objective"),
+    [
+        ({}, Objective(0.1)),
+        ({"mode": "dynamic"}, Objective(0.1, 8)),
+        ({"mode": "dynamic", "maxBatchSize": 16, "maxQueueDelay": "5ms"}, Objective(0.1, 16, 0.005)),
+        ({"mode": "static", "maxBatchSize": 4, "maxQueueDelay": "9s"}, Objective(0.1, 4, 0.9 * 0.1)),
+    ],
+)
+def test_each_revision_is_sized_with_its_own_batching(batching: dict[str, Any], objective: Objective) -> None:
+    simulator = following(batching=batching)
+    simulator.edit(batching={"mode": "dynamic", "maxBatchSize": 2})
+    around(simulator)
+    plan = simulator.plan()
+    assert plan.scalable is not None
+    found = {name.split("-")[-2]: each.objective for name, each in plan.scalable.revisions.items()}
+    assert found == {"r1": objective, "r2": Objective(0.1, 2)}

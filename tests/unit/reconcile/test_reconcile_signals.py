@@ -1,0 +1,107 @@
+"""What the autoscaler decides on: signals of the service and of the revision, pods, and what limits them."""
+
+from typing import Any
+
+import pytest
+from tailbound.autoscale.model import Arrivals, Ceiling, Known, Limit, Objective, Replicas, Unknown
+from tailbound.reconcile.model import Carrier, Scalable
+from tailbound.reconcile.signals import RevisionSignals, Signals, limits, observed
+
+NOW = 1_000_000.0
+NOT_KNOWN = Unknown("nobody knows")
+WANTED = Scalable(least=4, most=20, p99_seconds=0.2, revisions={"r1": Carrier(100, Objective(p99=0.2))})
+
+
+def deployment(replicas: int, *, refused: bool = False) -> dict[str, Any]:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}
+    return {"spec": {"replicas": replicas}, "status": {"conditions": [failure] if refused else []}}
+
+
+def pod(name: str, *, ready: int | None = None, restarts: int = 0, **condition: Any) -> dict[str, Any]:
+    """A pod that became ready after so many seconds, or is not ready for the reason in `condition`."""
+    conditions = [{"type": "PodScheduled", "status": "True", **condition}]
+    if ready is not None:
+        at = f"2026-01-01T00:00:{ready:02d}Z"
+        conditions.append({"type": "Ready", "status": "True", "lastTransitionTime": at})
+    server = {"name": "server", "ready": ready is not None, "restartCount": restarts}
+    return {
+        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [server]},
+    }
+
+
+UNSCHEDULABLE: dict[str, Any] = {"status": "False", "reason": "Unschedulable", "message": "no nodes"}
+
+
+def signals(*, p99: Any = NOT_KNOWN, **revisions: RevisionSignals) -> Signals:
+    arrivals = Arrivals(Known(10.0, NOW), Known(20.0, NOW), Known(40.0, NOW), NOT_KNOWN)
+    return Signals(arrivals, p99, None, revisions)
+
+
+def test_arrivals_are_the_services_times_the_share() -> None:
+    seen = observed(signals(), "r1", 25, deployment(1), (), NOW).arrivals
+    assert (seen.over_10s, seen.over_60s) == (Known(2.5, NOW), Known(10.0, NOW))
+    assert seen.over_120s == NOT_KNOWN
+
+
+@pytest.mark.parametrize(
+    ("own", "of_service", "expected"),
+    [
+        (Known(0.1, NOW), Known(0.3, NOW), Known(0.1, NOW)),
+        (NOT_KNOWN, Known(0.3, NOW), Known(0.3, NOW)),
+        (NOT_KNOWN, NOT_KNOWN, NOT_KNOWN),
+    ],
+)
+def test_the_latency_is_its_own_or_else_the_services(own: Any, of_service: Any, expected: Any) -> None:
+    seen = signals(p99=of_service, r1=RevisionSignals(own, NOT_KNOWN, NOT_KNOWN))
+    assert observed(seen, "r1", 100, deployment(1), (), NOW).p99 == expected
+
+
+def test_a_revision_without_metrics_is_unknown_and_not_idle() -> None:
+    seen = observed(signals(), "r9", 100, deployment(1), (), NOW)
+    assert isinstance(seen.in_flight, Unknown)
+    assert isinstance(seen.service, Unknown)
+
+
+def test_pods_that_are_made_count_and_those_that_stay_behind_are_told_apart() -> None:
+    pods = (
+        pod("a", ready=5),
+        pod("b", ready=9),
+        pod("starting"),
+        pod("waiting", **UNSCHEDULABLE),
+    )
+    seen = observed(signals(), "r1", 100, deployment(6), pods, NOW)
+    assert seen.replicas == Replicas(requested=6, ready=2, pending=2, stuck=1)
+
+
+def test_the_cold_start_is_that_of_the_slow_ones_without_restarts() -> None:
+    pods = (*(pod(f"p{seconds}", ready=seconds) for seconds in range(1, 11)), pod("r", ready=50, restarts=1))
+    assert observed(signals(), "r1", 100, deployment(11), pods, NOW).cold_start == Known(10.0, NOW)
+    assert isinstance(observed(signals(), "r1", 100, deployment(1), (pod("x"),), NOW).cold_start, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("stored", "pods", "ceilings"),
+    [
+        pytest.param(deployment(6), (pod("a", ready=1), pod("b")), (), id="a slow start limits nothing"),
+        pytest.param(
+            deployment(6),
+            (pod("a", ready=1), pod("b"), pod("c", **UNSCHEDULABLE)),
+            (Ceiling(Limit.HARDWARE, 2),),
+            id="no node has room",
+        ),
+        pytest.param(
+            deployment(6, refused=True), (pod("a", ready=1),), (Ceiling(Limit.QUOTA, 1),), id="a full quota"
+        ),
+    ],
+)
+def test_what_is_refused_is_a_ceiling_at_what_there_is_room_for(
+    stored: dict[str, Any], pods: tuple[dict[str, Any], ...], ceilings: tuple[Ceiling, ...]
+) -> None:
+    found = limits(WANTED, 100, stored, pods)
+    assert (found.min, found.max, found.ceilings) == (4, 20, ceilings)
+
+
+@pytest.mark.parametrize(("share", "least"), [(100, 4), (50, 2), (26, 2), (5, 1)])
+def test_a_share_needs_its_part_of_the_fewest(share: int, least: int) -> None:
+    assert limits(WANTED, share, deployment(1), ()).min == least
