@@ -37,6 +37,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
     many.add_argument("--seconds", type=float, required=True, help="the longest that the load lasts")
     many.add_argument("--workers", type=int, help="closed loop with this many senders")
     many.add_argument("--rate", type=float, help="open loop with this many requests a second")
+    many.add_argument(
+        "--rise",
+        type=float,
+        nargs=2,
+        metavar=("RATE", "SECONDS"),
+        help="begin with RATE requests a second, and reach --rate after SECONDS",
+    )
     many.add_argument("--new-connections", action="store_true", help="one connection per request")
     many.add_argument("--stop-file", type=Path, help="end early once this file exists")
     return parser.parse_args(argv)
@@ -93,6 +100,7 @@ def main(argv: list[str]) -> int:
                 timeout_seconds=arguments.timeout,
                 workers=arguments.workers,
                 rate=arguments.rate,
+                rise=None if arguments.rise is None else load.Rise(*arguments.rise),
                 keep_alive=not arguments.new_connections,
                 stop_file=arguments.stop_file,
             )

@@ -1,8 +1,9 @@
 """A bounded HTTP load driver that never retries and hides no outcome.
 
 Closed loop: so many senders, each sending its next request when the last was answered. Open loop: so many
-requests a second whatever the answers do, at most MAX_IN_FLIGHT at once; what that bound keeps back counts as
-`unsent`, and times count from the moment a request was due, so that a stalled server can't look fast.
+requests a second whatever the answers do, from the first on or growing evenly to that. At most MAX_IN_FLIGHT
+are sent at once; what that bound keeps back counts as `unsent`, and times count from the moment a request was
+due, so that a stalled server can't look fast.
 
 Every request is a POST: aiohttp sends those exactly once (it would repeat a GET on a connection that broke).
 """
@@ -26,6 +27,14 @@ STOP_POLL_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
+class Rise:
+    """An open loop's beginning: its rate grows, or falls, evenly from `rate` to that of the plan."""
+
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """What to send, how often and for how long. Exactly one of `workers` and `rate` is set."""
 
@@ -36,12 +45,20 @@ class Plan:
     timeout_seconds: float
     workers: int | None = None
     rate: float | None = None
+    rise: Rise | None = None
     keep_alive: bool = True
     stop_file: Path | None = None
 
     def __post_init__(self) -> None:
         if (self.workers is None) == (self.rate is None):
             raise ValueError("set either workers (closed loop) or rate (open loop), not both")
+
+    def rate_after(self, seconds: float) -> float:
+        """Requests a second of the open loop, so long after its start."""
+        assert self.rate is not None
+        if self.rise is None or seconds >= self.rise.seconds:
+            return self.rate
+        return self.rise.rate + (self.rate - self.rise.rate) * seconds / self.rise.seconds
 
 
 @dataclass
@@ -122,7 +139,7 @@ class Driver:
         if self._plan.rate is None:
             await asyncio.gather(*(self._worker() for _ in range(self._plan.workers or 0)))
         else:
-            await self._open_loop(self._plan.rate)
+            await self._open_loop()
         await watcher
         return self._tally.summary(time.monotonic() - self._started)
 
@@ -137,7 +154,7 @@ class Driver:
         while not self._over:
             await self._one(time.monotonic())
 
-    async def _open_loop(self, rate: float) -> None:
+    async def _open_loop(self) -> None:
         flying: set[asyncio.Task[None]] = set()
         due = time.monotonic()
         while not self._over:
@@ -147,7 +164,7 @@ class Driver:
                 task.add_done_callback(flying.discard)
             else:
                 self._tally.record(UNSENT, f"{MAX_IN_FLIGHT} requests are in flight", due - self._started, 0)
-            due += 1 / rate
+            due += 1 / self._plan.rate_after(due - self._started)
             await asyncio.sleep(max(0, due - time.monotonic()))
         await asyncio.gather(*flying)
 

@@ -61,6 +61,7 @@ class Measured:
 
         self._sizes = Histogram(f"{prefix}_batch_size", "Rows.", buckets=SIZES, registry=self._registry)
         self._batches = counter("batches", "Runs.")
+        self._batched = counter("batch_requests", "Requests that the runs served, of one row each.")
         self._rows = counter("batch_rows", "Sum of n.")
         self._rows_squared = counter("batch_rows_squared", "Sum of n².")
         self._seconds = counter("batch_seconds", "Sum of s.")
@@ -73,6 +74,7 @@ class Measured:
         """Count one batch."""
         self._sizes.observe(rows)
         self._batches.inc()
+        self._batched.inc(rows)
         self._rows.inc(rows)
         self._rows_squared.inc(rows * rows)
         self._seconds.inc(seconds)

@@ -67,7 +67,14 @@ class Rollout:
     _model: Model | None = None
 
     @classmethod
-    def begin(cls, scene: Scene, name: str, rollout: Object, **spec: Any) -> "Rollout":
+    def begin(
+        cls,
+        scene: Scene,
+        name: str,
+        rollout: Object,
+        faults: Mapping[str, float] | None = None,
+        **spec: Any,
+    ) -> "Rollout":
         """A service with a first, healthy revision that has all requests."""
         good = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
         image = f"{installation.registry()}/{IMAGE}:{installation.TAG}"
@@ -85,7 +92,7 @@ class Rollout:
         scene.api.apply(serving_runtime(scene.namespace, RUNTIME, runtime))
         sla = spec.pop("sla", dict(SLA))
         made = cls(scene, name, rollout, sla, spec, scene.model(slope=2.0))
-        made.change("first")
+        made.change("first", faults)
         scene.ready(name)
         return made
 
@@ -99,9 +106,8 @@ class Rollout:
             runtime={"name": RUNTIME},
             rollout=self.rollout,
             sla=self.sla,
-            timeout=TIMEOUT,
             env=[{"name": key, "value": value} for key, value in env.items()],
-            **self.spec,
+            **{"timeout": TIMEOUT, **self.spec},
         )
 
     def change(self, version: str, faults: Mapping[str, float] | None = None) -> Object:
@@ -206,9 +212,9 @@ class Rollout:
         self.scene.api.patch("InferenceService", self.name, self.scene.namespace, body)
 
     @contextmanager
-    def load(self, rate: float = RATE) -> Iterator[Load]:
-        """Predictions during the block; none is ever repeated."""
-        with self.scene.world.client.load(self.scene.namespace, self.name, rate=rate) as load:
+    def load(self, rate: float = RATE, **how: Any) -> Iterator[Load]:
+        """Predictions during the block, as `Client.load` sends them; none is ever repeated."""
+        with self.scene.world.client.load(self.scene.namespace, self.name, rate=rate, **how) as load:
             yield load
 
     def pods(self, revision: str) -> list[Object]:

@@ -118,11 +118,14 @@ class Client:
         *,
         workers: int = 2,
         rate: float | None = None,
+        rise: tuple[float, float] | None = None,
         new_connections: bool = False,
+        timeout_seconds: float = 10,
     ) -> Iterator[Load]:
         """Predictions during the block, with so many a second or else in a closed loop.
 
-        The result is there after it.
+        `rise`: the rate to begin with, and the seconds in which it becomes `rate`. The result is there after
+        the block.
         """
         stop_file = f"/tmp/{uuid.uuid4().hex}"
         arguments = [
@@ -131,6 +134,9 @@ class Client:
             *("--body", "--seconds", str(LONGEST_SECONDS), "--stop-file", stop_file),
             *(("--workers", str(workers)) if rate is None else ("--rate", f"{rate:g}")),
         ]
+        arguments += ["--timeout", f"{timeout_seconds:g}"]
+        if rise is not None:
+            arguments += ["--rise", *(f"{number:g}" for number in rise)]
         if new_connections:
             arguments.append("--new-connections")
         load = Load(result={})
@@ -145,6 +151,6 @@ class Client:
                 yield load
             finally:
                 self._kubectl.run("exec", "-n", self._namespace, POD, "--", "touch", stop_file)
-                out, err = process.communicate(timeout=60)
+                out, err = process.communicate(timeout=60 + timeout_seconds)
         assert process.returncode == 0, f"the load driver failed: {err.decode(errors='replace')}"
         load.result.update(json.loads(out))

@@ -117,3 +117,9 @@ def test_a_plan_is_closed_or_open() -> None:
 )
 def test_a_quantile_is_a_value_that_occurred(values: list[float], q: float, expected: float | None) -> None:
     assert load.quantile(values, q) == expected
+
+
+@pytest.mark.parametrize(("seconds", "rate"), [(0, 2), (30, 11), (60, 20), (90, 20)])
+def test_the_rate_of_a_rise_grows_evenly_and_stays(seconds: float, rate: float) -> None:
+    rising = plan("http://127.0.0.1/", rate=20, workers=None, rise=load.Rise(2, 60))
+    assert rising.rate_after(seconds) == rate

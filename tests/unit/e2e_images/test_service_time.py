@@ -60,7 +60,7 @@ async def test_what_waits_forms_batches_and_the_sums_give_the_curve() -> None:
     async with running(ServiceTime(0.02, 0.01, 4), measured) as model:
         await asyncio.gather(*(model.infer(60) for _ in range(7)))
     found = values(measured)
-    assert (found["batches_total"], found["batch_rows_total"]) == (2, 7)
+    assert (found["batches_total"], found["batch_requests_total"], found["batch_rows_total"]) == (2, 7, 7)
     assert found["batch_rows_squared_total"] == 4 * 4 + 3 * 3
     assert found["queue_depth"] == 0
     # Sleeping takes at least the time asked for.

@@ -1,0 +1,124 @@
+"""Pods follow the traffic: within the SLA, without a failed request, and within what the cluster has."""
+
+import json
+
+import pytest
+
+from e2e.cluster.layout import NODE_NAME
+from e2e.scenarios.library.manifests import hardware_class
+from e2e.scenarios.library.rollouts import canary
+from e2e.scenarios.library.scaling import (
+    BUSY,
+    CALM,
+    CAPACITY,
+    RISE_SECONDS,
+    SPEED,
+    Scaled,
+    lasts,
+    rounds,
+)
+from e2e.scenarios.library.scene import Scene
+from e2e.scenarios.library.waiting import Unmet, stays
+
+MEASURED_SECONDS = 40.0
+HELD_SECONDS = 20
+
+
+@pytest.mark.starts_early
+def test_pods_follow_a_ramp_up_and_down_within_the_sla(scene: Scene) -> None:
+    scaled = Scaled(scene, "ramp")
+    with scaled.load(CALM) as calm:
+        scaled.condition("MetricsStale", "False", "MetricsFresh")
+        scaled.condition("SLAMet", "True", "WithinTarget")
+        lasts(MEASURED_SECONDS / 2)
+        assert scaled.replicas() == 1, scaled.words()
+    scaled.within_target(calm)
+    for _ in rounds():
+        _up(scaled)
+        _down(scaled)
+
+
+def _up(scaled: Scaled) -> None:
+    """In the first minute some may be late. None ever fails."""
+    with scaled.load(BUSY, rise=(CALM, RISE_SECONDS)) as rise:
+        lasts(RISE_SECONDS)
+    assert rise.result["outcomes"].keys() == {"ok"}, rise.result
+    with scaled.load(BUSY) as busy:
+        lasts(MEASURED_SECONDS)
+    scaled.within_target(busy)
+    assert scaled.ready() >= 3, scaled.words()
+    (told,) = scaled.told()
+    assert told["arrivalsPerSecond"] > CALM, told
+    assert CAPACITY / 2 < told["capacityPerSecond"] < CAPACITY * 1.1, told
+
+
+def _down(scaled: Scaled) -> None:
+    high = scaled.replicas()
+    with scaled.load(CALM, rise=(BUSY, RISE_SECONDS / 2)) as down:
+        scaled.until("fewer pods", 1, high - 2)
+    scaled.within_target(down)
+
+
+def test_a_full_quota_limits_the_pods_and_is_told(scene: Scene) -> None:
+    scaled = Scaled(scene, "quota")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "two-pods", "namespace": scene.namespace},
+        "spec": {"hard": {"pods": "2"}},
+    }
+    scene.api.create(quota)
+    with scaled.load(BUSY, rise=(CALM, RISE_SECONDS / 2)):
+        scaled.condition("ScalingLimited", "True", "QuotaExceeded")
+        asked = scaled.replicas()
+        assert asked <= 5, scaled.words()
+        scene.api.delete("ResourceQuota", "two-pods", scene.namespace)
+        scaled.until("the pods that were missing", 3, ready=True)
+        scaled.condition("ScalingLimited", "False", "NotLimited")
+
+
+def test_a_canary_is_sized_for_its_share_while_the_traffic_grows(scene: Scene) -> None:
+    scaled = Scaled(scene, "canary", rollout=canary(50, promotion="manual"))
+    rollout = scaled.rollout
+    with scaled.load(BUSY, rise=(CALM, RISE_SECONDS)) as load:
+        scaled.until("a second pod for the traffic", 2, ready=True)
+        stable = rollout.stable()
+        revision = rollout.introduce("second", SPEED)
+        rollout.reaches("Paused", "AwaitingPromotion", revision=revision, weight=50)
+
+        def both() -> dict[str, int] | Unmet:
+            told = {each["revision"]: each["replicas"] for each in scaled.told()}
+            sized = {stable, revision} <= told.keys() and told[stable] >= 3 and told[revision] >= 2
+            return told if sized else Unmet(scaled.words())
+
+        told = scene.wait("both sized", both, 120)
+        assert told[revision] <= told[stable], told
+        rollout.hand("promote", revision)
+        rollout.promoted(revision)
+        scaled.until("all pods of the new revision", 3, ready=True)
+    assert load.result["outcomes"].keys() == {"ok"}, load.result
+
+
+@pytest.mark.needs_own_cluster
+def test_more_pods_than_devices_are_not_asked_for_without_end(scene: Scene) -> None:
+    kind = f"device-{scene.namespace[-5:]}"
+    resource = f"example.com/{kind}"
+    status = {"status": {"capacity": {resource: "2"}, "allocatable": {resource: "2"}}}
+    scene.world.kubectl.run(
+        "patch", "node", NODE_NAME, "--subresource=status", "--type=merge", "-p", json.dumps(status)
+    )
+    scene.api.apply(hardware_class(kind, resources=[{"name": resource, "count": 1}]))
+    try:
+        scaled = Scaled(scene, "devices", most=20, hardware={"class": [kind]})
+        with scaled.load(2 * BUSY, rise=(CALM, RISE_SECONDS / 2)):
+            scaled.condition("ScalingLimited", "True", "Unschedulable")
+            asked = scaled.replicas()
+            stays(
+                "the number of pods",
+                lambda: scaled.replicas() <= asked or Unmet(scaled.words()),
+                HELD_SECONDS,
+            )
+        assert asked <= 10, scaled.words()
+        assert scaled.ready() == 2, scaled.words()
+    finally:
+        scene.api.delete("HardwareClass", kind)
