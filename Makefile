@@ -14,7 +14,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=line
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries images quick lint types contracts crds crd-check unit runtime \
-        integration e2e cluster-up cluster-down bench-rollout bench-batching bench-autoscale
+        integration e2e soak cluster-up cluster-down bench-rollout bench-batching bench-autoscale
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -63,6 +63,9 @@ integration: $(INSTALLED) ## Against a real API server
 
 e2e: cluster-up ## Every scenario, on the cluster that KUBECONFIG names or else on our own
 	$(BIN)/python -m e2e.scenarios -q
+
+soak: cluster-up ## Traffic that rises and falls for MINUTES, 100 if not given, with pods that follow it
+	TAILBOUND_SOAK_MINUTES=$(or $(MINUTES),100) $(BIN)/python -m e2e.scenarios -q -k follow_a_ramp
 
 cluster-up: $(INSTALLED) ## Bring up our own cluster with the present images, unless KUBECONFIG names one
 ifdef KUBECONFIG
