@@ -1,0 +1,147 @@
+"""What others do to the children of a service, or have in their place."""
+
+import copy
+from typing import Any
+
+import pytest
+from tailbound.api.conditions import Reason
+from tailbound.reconcile.model import Obstacle, Plan
+
+from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, verbs
+from tests.unit.reconcile.simulator import (
+    NAME,
+    Simulator,
+)
+
+
+def test_restart_annotation_and_foreign_fields_stay() -> None:
+    simulator = settled()
+    (name,) = simulator.names("Deployment")
+    live = simulator.objects["Deployment", name]
+    live["metadata"].setdefault("annotations", {})["team"] = "risk"
+    live["metadata"]["labels"]["foreign"] = "yes"
+    live["spec"]["template"]["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"
+    }
+    simulator.touch(live)
+    assert simulator.plan() == Plan()
+
+
+FOREIGN = {
+    "name": "someone",
+    "uid": "other",
+    "kind": "Deployment",
+    "apiVersion": "apps/v1",
+    "controller": True,
+}
+PREVIOUS = {
+    "name": NAME,
+    "uid": "uid-of-an-earlier-churn",
+    "kind": "InferenceService",
+    "apiVersion": "tailbound.dev/v1alpha1",
+    "controller": True,
+}
+
+
+def child(kind: str, name: str, owner: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": "risk",
+            "uid": "x",
+            "resourceVersion": "1",
+            "labels": {"tailbound.dev/service": NAME},
+            "ownerReferences": [owner] if owner else [],
+        },
+    }
+
+
+@pytest.mark.parametrize("owner", [FOREIGN, None])
+@pytest.mark.parametrize("kind", ["Service", "Deployment", "ControllerRevision"])
+def test_a_name_of_somebody_else_stalls_and_nothing_is_created(
+    kind: str, owner: dict[str, Any] | None
+) -> None:
+    simulator = Simulator()
+    name = NAME if kind == "Service" else simulator.plan().writes[1].body["metadata"]["name"]  # type: ignore[union-attr]
+    theirs = child(kind, name, owner)
+    simulator.objects[kind, name] = copy.deepcopy(theirs)
+    plan = simulator.reconcile()
+    assert [verb for verb in verbs(plan) if verb != ("Create", "Service") or kind == "Service"] == []
+    assert simulator.objects[kind, name] == theirs
+    assert simulator.condition("Ready") == ("False", "NameConflict")
+    assert simulator.condition("Stalled") == ("True", "NameConflict")
+    assert simulator.condition("Reconciling") == ("False", "NameConflict")
+    assert f"{kind} {name} exists and belongs to" in simulator.message("Stalled")
+    assert "traffic" not in simulator.service["status"]
+    assert simulator.reconcile().status is None
+
+
+def test_a_refused_create_is_told_and_tried_again_later() -> None:
+    simulator = Simulator()
+    simulator.service["metadata"].update(name="kubernetes", namespace="default")
+    simulator.obstacles = (
+        Obstacle(
+            "Service", "kubernetes", Reason.NAME_CONFLICT, "Service kubernetes belongs to somebody else"
+        ),
+    )
+    plan = simulator.reconcile()
+    assert plan.writes == ()
+    assert simulator.condition("Stalled") == ("True", "NameConflict")
+    assert plan.requeue_after is not None
+    simulator.obstacles = ()
+    assert described(simulator.plan().writes[0]) == ("Create", "Service", "kubernetes")
+
+
+def test_what_serves_is_made_whole_while_a_name_is_taken() -> None:
+    simulator = settled()
+    (old,) = simulator.names("Deployment")
+    simulator.edit(model=OTHER_MODEL)
+    simulator.objects["Service", NAME] = child("Service", NAME, FOREIGN)
+    del simulator.objects["Deployment", old]
+    assert [described(write) for write in simulator.reconcile().writes] == [("Create", "Deployment", old)]
+    assert simulator.condition("Ready") == ("False", "NameConflict")
+    assert simulator.message("Ready").endswith(f"{old} still serves")
+
+
+def test_quota_on_a_deployment_is_no_stall() -> None:
+    simulator = Simulator()
+    name = described(simulator.plan().writes[3])[2]
+    simulator.obstacles = (Obstacle("Deployment", name, Reason.QUOTA_EXCEEDED, "exceeded quota: objects"),)
+    simulator.reconcile()
+    assert simulator.condition("Ready") == ("False", "QuotaExceeded")
+    assert simulator.condition("Stalled") == ("False", "NotStalled")
+    assert simulator.condition("Reconciling") == ("True", "QuotaExceeded")
+
+
+def test_children_of_a_deleted_namesake_are_waited_for() -> None:
+    simulator = Simulator()
+    theirs = child("Service", NAME, PREVIOUS)
+    simulator.objects["Service", NAME] = theirs
+    assert simulator.reconcile().writes == ()
+    assert simulator.condition("Ready") == ("Unknown", "Pending")
+    assert "garbage collection" in simulator.message("Ready")
+    assert simulator.condition("Stalled") == ("False", "NotStalled")
+    del simulator.objects["Service", NAME]
+    simulator.settle()
+    assert simulator.condition("Ready") == ("True", "Serving")
+
+
+def test_a_child_that_is_being_deleted_is_waited_for() -> None:
+    simulator = settled()
+    (name,) = simulator.names("Deployment")
+    live = simulator.objects["Deployment", name]
+    live["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    simulator.touch(live)
+    assert simulator.reconcile().writes == ()
+    assert f"Deployment {name} is being deleted" in simulator.message("Ready")
+    simulator.settle()
+    assert simulator.condition("Ready") == ("True", "Serving")
+
+
+def test_a_service_that_is_being_deleted_is_left_to_garbage_collection() -> None:
+    simulator = settled()
+    simulator.service["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    simulator.objects.clear()
+    plan = simulator.plan()
+    assert (plan.writes, plan.status) == ((), None)

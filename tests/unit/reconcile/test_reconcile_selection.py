@@ -1,0 +1,76 @@
+"""Which runtime and which class a service gets."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.unit.reconcile.lives import settled
+from tests.unit.reconcile.simulator import (
+    Simulator,
+    hardware_class,
+    runtime,
+    service,
+)
+
+
+def test_runtime_changes_are_told_by_one_condition_and_touch_nothing() -> None:
+    simulator = settled()
+    before = copy.deepcopy(simulator.objects)
+    simulator.cluster_runtimes = {"onnxruntime": runtime(image="newer")}
+    plan = simulator.reconcile()
+    assert plan.writes == ()
+    assert simulator.objects == before
+    assert simulator.condition("RuntimeOutdated") == ("True", "RuntimeChanged")
+    assert simulator.condition("Ready") == ("True", "Serving")
+    assert [(event.type, event.reason) for event in plan.events] == [("Warning", "RuntimeChanged")]
+    simulator.cluster_runtimes = {"onnxruntime": runtime()}
+    simulator.reconcile()
+    assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
+
+
+SELECTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
+    "by priority": ({}, {}, {"a": runtime("a"), "b": runtime("b", priority=1)}, "ClusterServingRuntime b"),
+    "by name": ({}, {}, {"b": runtime("b"), "a": runtime("a")}, "ClusterServingRuntime a"),
+    "namespaced first": ({}, {"z": runtime("z", priority=-5)}, {"a": runtime("a")}, "ServingRuntime z"),
+    "invalid ones serve no format": (
+        {},
+        {"z": {"metadata": {"name": "z"}, "spec": {}}},
+        {"a": runtime("a")},
+        "ClusterServingRuntime a",
+    ),
+    "by name, namespaced first": (
+        {"runtime": {"name": "a"}},
+        {"a": runtime("a")},
+        {"a": runtime("a")},
+        "ServingRuntime a",
+    ),
+    "by name, cluster-wide": (
+        {"runtime": {"name": "b"}},
+        {"a": runtime("a")},
+        {"b": runtime("b")},
+        "ClusterServingRuntime b",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "own", "cluster", "title"), SELECTIONS.values(), ids=SELECTIONS)
+def test_runtime_selection(
+    fields: dict[str, Any], own: dict[str, Any], cluster: dict[str, Any], title: str
+) -> None:
+    simulator = Simulator(service=service(**fields), runtimes=own, cluster_runtimes=cluster)
+    simulator.settle()
+    (stored,) = simulator.of("ControllerRevision")
+    assert stored["data"]["runtime"] == title
+
+
+@pytest.mark.parametrize(
+    ("fields", "chosen"),
+    [({}, "a"), ({"hardware": {"class": ["c"]}}, "c"), ({"hardware": {"class": []}}, "a")],
+)
+def test_class_selection(fields: dict[str, Any], chosen: str) -> None:
+    classes = {n: hardware_class(n, default=n != "c") for n in "bac"}
+    simulator = Simulator(service=service(**fields), hardware_classes=classes)
+    simulator.settle()
+    (stored,) = simulator.of("ControllerRevision")
+    assert stored["data"]["hardwareClass"] == chosen
