@@ -1,4 +1,4 @@
-"""`python -m e2e.demo`: from nothing to predictions, an edit and rollouts under traffic, and how fast it was.
+"""`python -m e2e.demo`: from nothing to predictions, edits under traffic, more traffic, and how fast it was.
 
 It needs the cluster of this repository and brings it up if need be; `make demo-down` removes that again.
 """
@@ -12,7 +12,7 @@ from e2e.cluster import Cluster, OwnCluster
 from e2e.cluster.binaries import BuildError
 from e2e.cluster.layout import DEFAULT_NAME, Layout
 from e2e.cluster.processes import ProcessError
-from e2e.demo import canary, diagnosis, filetypes, rollover, samples, setting, speed
+from e2e.demo import canary, diagnosis, filetypes, growth, rollover, samples, setting, speed
 from e2e.demo.client import Result, post
 from e2e.demo.timeline import Moment, Timeline
 
@@ -67,10 +67,12 @@ def show(cluster: OwnCluster, story: Story) -> int:
     prepare(cluster, story)
     recognised, asked = recognise(cluster, story)
     outcome = replace(cluster, story)
-    verdicts = judge(cluster, story)
-    figures = time_writes(cluster, story)
+    with growth.calm(cluster, NAMESPACE):
+        verdicts = judge(cluster, story)
+        figures = time_writes(cluster, story)
+        grown = grow(cluster, story)
     summarise(story, outcome, figures)
-    explain(verdicts)
+    explain(verdicts, grown)
     if story.faults:
         for fault in story.faults:
             print(f"demo: failed: {fault}", file=sys.stderr)
@@ -157,6 +159,16 @@ def time_writes(cluster: OwnCluster, story: Story) -> speed.Figures:
     return figures
 
 
+def grow(cluster: Cluster, story: Story) -> growth.Growth:
+    """More traffic, and more pods."""
+    grown = growth.show(cluster, NAMESPACE, story.tell)
+    story.tell(f"  {grown.requests} requests meanwhile, {grown.failed} failed")
+    story.judge(
+        grown.failed == 0, f"{grown.failed} of {grown.requests} requests failed while pods were added"
+    )
+    return grown
+
+
 def summarise(story: Story, outcome: rollover.Outcome, figures: speed.Figures) -> None:
     """What was seen, against what is promised."""
     slowest = figures.quantile(0.99)
@@ -192,14 +204,21 @@ Clean up:    make demo-down
 """)
 
 
-def explain(verdicts: canary.Verdicts) -> None:
-    """What the rollouts did, and how to ask."""
+def explain(verdicts: canary.Verdicts, grown: growth.Growth) -> None:
+    """What the rollouts and the growth did, and how to ask."""
     print(f"""Two new versions of one service
   The slow one was rolled back {verdicts.bad_seconds:.0f} s after its first requests:
     {verdicts.rolled_back}
   The good one was promoted. $ kubectl tailbound why {canary.NAME} --namespace {NAMESPACE}
-""")
-    print("\n".join(f"    {line}" for line in verdicts.why.splitlines()), end="\n\n")
+{_indented(verdicts.why)}
+More traffic
+  {growth.CALM} requests a second became {growth.BUSY}, and {grown.pods} pods after {grown.seconds:.0f} s.
+  $ kubectl tailbound why {growth.NAME} --namespace {NAMESPACE}
+{_indented(grown.why)}""")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(["", *(f"    {line}" for line in text.splitlines()), ""])
 
 
 def _words(result: Result) -> str:

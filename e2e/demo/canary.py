@@ -1,25 +1,17 @@
-"""Two new versions of a service: a slow one is rolled back, a good one is promoted.
+"""Two new versions of a service: a slow one is rolled back, a good one is promoted."""
 
-Its server is that of the scenarios, which can be told to be slow: no model is needed to see who answers how.
-"""
-
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from e2e.cluster import Cluster
-from e2e.cluster.processes import output
-from e2e.demo import filetypes, setting
+from e2e.demo import greeter, setting
 from e2e.demo.client import Load, Result
 from e2e.demo.timeline import Moment, Timeline
 
 NAME: Final = "greeter"
-RUNTIME: Final = "greeter"
-IMAGE: Final = "localhost/tailbound-faulty-runtime:e2e"
 RATE: Final = 30
 LONGEST_SECONDS: Final = 200
 STEPS: Final = (50, 80)
@@ -46,7 +38,7 @@ class Verdicts:
 def show(cluster: Cluster, namespace: str, tell: Tell) -> Verdicts:
     """A first version, a slow one, a good one. Raises ProcessError if a rollout does not end as it should."""
     cluster.kubectl("delete", "inferenceservice", NAME, f"--namespace={namespace}", "--ignore-not-found")
-    setting.apply(cluster, [_runtime(namespace), _service(namespace, "1")])
+    setting.apply(cluster, [greeter.runtime(namespace), _service(namespace, "1")])
     with Timeline(cluster, namespace, NAME) as timeline:
         first = timeline.until("Ready", Moment.ready, 120)
         tell(f"{first.stable()} serves and promises that 99 of 100 answers take less than a second")
@@ -54,7 +46,9 @@ def show(cluster: Cluster, namespace: str, tell: Tell) -> Verdicts:
             bad, condemned, seconds = _slow(cluster, namespace, timeline, tell)
             promoted = _good(cluster, namespace, timeline, tell, bad)
     (result,) = results
-    return Verdicts(condemned, seconds, promoted, result.requests, result.failed, why(cluster, namespace))
+    return Verdicts(
+        condemned, seconds, promoted, result.requests, result.failed, greeter.why(cluster, namespace, NAME)
+    )
 
 
 def _slow(cluster: Cluster, namespace: str, timeline: Timeline, tell: Tell) -> tuple[str, str, float]:
@@ -67,7 +61,7 @@ def _slow(cluster: Cluster, namespace: str, timeline: Timeline, tell: Tell) -> t
     message = str(_rollout(ended)["message"])
     seconds = ended.at_seconds - began.at_seconds
     tell(f"rolled back after {seconds:.0f} s, nobody had to look: {message}")
-    for line in why(cluster, namespace).splitlines():
+    for line in greeter.why(cluster, namespace, NAME).splitlines():
         tell(f"  {line}")
     return name, message, seconds
 
@@ -86,19 +80,14 @@ def _good(cluster: Cluster, namespace: str, timeline: Timeline, tell: Tell, bad:
     return name
 
 
-def why(cluster: Cluster, namespace: str) -> str:
-    """What `kubectl tailbound why` says."""
-    command = Path(sys.executable).with_name("kubectl-tailbound")
-    options = (NAME, f"--namespace={namespace}", f"--kubeconfig={cluster.kubeconfig}")
-    return output([command, "why", *options]).strip()
-
-
 @contextmanager
 def _load(cluster: Cluster, namespace: str) -> Iterator[list[Result]]:
     """Requests during the block, none ever repeated; the list holds their result after it."""
-    url = f"http://{NAME}.{namespace}.svc.cluster.local/v2/models/{NAME}/infer"
     options = (f"--seconds={LONGEST_SECONDS}", "--timeout=10", f"--rate={RATE}")
-    load, results = Load(cluster, "canary", url, {"inputs": []}, *options), list[Result]()
+    load, results = (
+        Load(cluster, "canary", greeter.url(namespace, NAME), {"inputs": []}, *options),
+        list[Result](),
+    )
     try:
         yield results
     finally:
@@ -127,41 +116,17 @@ def _reached(revision: str, weight: int, now: Moment) -> bool:
     return _rollout(now).get("revision") == revision and _weight(now) >= weight
 
 
-def _runtime(namespace: str) -> dict[str, Any]:
-    probe = {"httpGet": {"path": "/v2/health/ready", "port": "http"}, "periodSeconds": 1}
-    server = {
-        "image": IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "ports": [{"name": "http", "containerPort": 8080}],
-        "readinessProbe": probe,
-    }
-    return {
-        "apiVersion": "tailbound.dev/v1alpha1",
-        "kind": "ServingRuntime",
-        "metadata": {"name": RUNTIME, "namespace": namespace},
-        "spec": {"formats": [{"name": "greeting"}], "drain": "3s", "server": server},
-    }
-
-
 def _service(namespace: str, version: str, faults: dict[str, str] | None = None) -> dict[str, Any]:
-    env = {"VERSION": version, **(faults or {})}
-    uri = f"http://{setting.STORE_HOST}:{setting.STORE_PORT}/file-types.onnx"
-    return {
-        "apiVersion": "tailbound.dev/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": {"name": NAME, "namespace": namespace},
-        "spec": {
-            "model": {"uri": uri, "format": "greeting", "sha256": filetypes.SHA256},
-            "runtime": {"name": RUNTIME},
-            "resources": {"cpu": "50m", "memory": "256Mi"},
-            "timeout": "5s",
-            "sla": PROMISE,
-            "rollout": {
-                "strategy": "canary",
-                "steps": [{"weight": weight} for weight in STEPS],
-                "minStepTime": "3s",
-                "scaleDownDelay": "3s",
-            },
-            "env": [{"name": name, "value": value} for name, value in env.items()],
+    return greeter.service(
+        namespace,
+        NAME,
+        {"VERSION": version, **(faults or {})},
+        timeout="5s",
+        sla=PROMISE,
+        rollout={
+            "strategy": "canary",
+            "steps": [{"weight": weight} for weight in STEPS],
+            "minStepTime": "3s",
+            "scaleDownDelay": "3s",
         },
-    }
+    )

@@ -19,6 +19,7 @@ CLIENT_NAMESPACE: Final = "demo-client"
 STORE_HOST: Final = f"model-store.{STORE_NAMESPACE}.svc.cluster.local"
 STORE_PORT: Final = 8080
 CLIENT_POD: Final = "client"
+PROMETHEUS_IMAGE: Final = "localhost/tailbound-prometheus:e2e"
 INSTALL_TIMEOUT_SECONDS: Final = 180
 
 
@@ -44,6 +45,7 @@ def install(cluster: Cluster, tag: str) -> None:
             *("upgrade", "--install", "tailbound", ROOT / "charts" / "tailbound"),
             *("--namespace", SYSTEM, "--create-namespace"),
             *("--set", f"image.registry=localhost,image.tag={tag}"),
+            *("--set", f"prometheus.enabled=true,prometheus.image={PROMETHEUS_IMAGE}"),
             *("--set", f"fetch.allowedHosts={{{STORE_HOST}}}"),
             *("--set", f"fetch.deniedCIDRs={{{SERVICE_RANGE},{POD_RANGE}}}"),
             *("--wait", f"--timeout={INSTALL_TIMEOUT_SECONDS}s"),
