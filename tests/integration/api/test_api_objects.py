@@ -46,6 +46,7 @@ def test_defaults_of_a_service_are_stored(create: Create) -> None:
         "scaling": {"min": 1, "mode": "auto", "replicas": 1},
         "rollout": {
             "strategy": "blueGreen",
+            "capacity": "surge",
             "promotion": "automatic",
             "onInconclusive": "pause",
             "minStepTime": "30s",
