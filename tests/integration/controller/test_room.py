@@ -1,13 +1,22 @@
 """Rollouts on the real API server, in a cluster that is full."""
 
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
-from tailbound.kube.protocol import Object
+from tailbound.kube.protocol import Cluster, Object
 from tailbound.kube.resources import DEPLOYMENTS
 
-from tests.integration.controller.environment import Environment, condition, is_ready, kubelet
-from tests.integration.controller.test_rollouts import CANARY, GOOD, NEW_MODEL, SLA, rollout_of, weights_of
+from tests.integration.controller.environment import Cut, Environment, condition, is_ready, kubelet
+from tests.integration.controller.test_rollouts import (
+    CANARY,
+    GOOD,
+    MOST_WRITES,
+    NEW_MODEL,
+    SLA,
+    rollout_of,
+    weights_of,
+)
 
 PODS = 3
 
@@ -59,3 +68,56 @@ async def test_in_place_needs_no_more_room(environment: Environment, capacity: s
     assert weights_of(service) == {"r2": 100}
     assert pods[-1] == (PODS,)
     assert min(most[0] for most in pods if len(most) > 1) == 1, "the stable one kept a pod to return to"
+
+
+async def test_every_kill_of_a_rollout_in_place_ends_with_all_pods_of_the_new_revision(
+    environment: Environment,
+) -> None:
+    rollout = {"capacity": "inPlace", "scaleDownDelay": "0s", "minStepTime": "1s"}
+
+    async def over(name: str) -> bool:
+        service = await environment.service(name)
+        # Whoever has requests to answer has a pod: the last one is never given up.
+        fleet = {
+            deployment["metadata"]["name"]: deployment["spec"]["replicas"]
+            for deployment in await environment.children(DEPLOYMENTS, name)
+            if "deletionTimestamp" not in deployment["metadata"]
+        }
+        assert sum(fleet.values()) >= PODS - 1, fleet
+        newest = list(weights_of(service)) == ["r2"] and is_promoted(service)
+        return newest and list(fleet.values()) == [PODS]
+
+    async def run_until_cut(name: str, writes: int) -> bool:
+        """True if the operator died before it was finished."""
+        cuts: list[Cut] = []
+
+        def wrap(inner: Cluster) -> Cluster:
+            cuts.append(Cut(inner, writes))
+            return cast(Cluster, cuts[-1])
+
+        async def dead_or_over() -> bool:
+            return any(cut.dead.is_set() for cut in cuts) or await over(name)
+
+        async with environment.killed(environment.operator(wrap=wrap)):
+            await environment.until(f"the end of {name}", dead_or_over)
+        return any(cut.dead.is_set() for cut in cuts)
+
+    async with kubelet(environment):
+        for writes in range(2 * MOST_WRITES):
+            name = f"churn-{writes}"
+            await environment.create(name, rollout=rollout, scaling={"min": PODS})
+            async with environment.running():
+                await environment.until_service(name, is_promoted)
+            await environment.edit(name, model=NEW_MODEL)
+            died = await run_until_cut(name, writes)
+            async with environment.running():
+                await environment.until(f"the end of {name}", partial(over, name))
+            if not died:
+                break
+        else:
+            pytest.fail(f"still writing after {2 * MOST_WRITES} writes")
+    assert writes > 10
+
+
+def is_promoted(service: Object) -> bool:
+    return is_ready(service) and condition(service, "Promoted").get("status") == "True"
