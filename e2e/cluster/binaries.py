@@ -86,6 +86,7 @@ MODULES = {
         ),
         Module(name="helm", programs=("helm",)),
         Module(name="coredns", programs=("coredns",)),
+        Module(name="metrics-server", programs=("metrics-server",)),
     )
 }
 _MODULE_OF = {program: module.name for module in MODULES.values() for program in module.programs}
