@@ -45,6 +45,11 @@ class Story:
             self.faults.append(fault)
         return "ok" if good else "NOT OK"
 
+    def judge_requests(self, requests: int, failed: int, when: str) -> None:
+        """Tell what became of a load; none may fail."""
+        self.tell(f"  {requests} requests meanwhile, {failed} failed")
+        self.judge(failed == 0, f"{failed} of {requests} requests failed {when}")
+
     def judge_speed(self, good: bool, fault: str) -> str:
         """As `judge`, but a busy machine is no fault of ours."""
         return "missed on a busy machine" if self.busy and not good else self.judge(good, fault)
@@ -128,12 +133,9 @@ def replace(cluster: Cluster, story: Story) -> rollover.Outcome:
     story.tell(
         f"{outcome.new} has replaced {outcome.old} after {outcome.seconds:.1f} s; the old pods are gone"
     )
-    story.tell(f"  {outcome.requests} requests meanwhile, {outcome.failed} failed")
+    story.judge_requests(outcome.requests, outcome.failed, "during the edit")
     for failure in [*outcome.keep_alive.failures, *outcome.new_connections.failures]:
         story.tell(f"  {failure}")
-    story.judge(
-        outcome.failed == 0, f"{outcome.failed} of {outcome.requests} requests failed during the edit"
-    )
     answers = max(outcome.keep_alive.distinct_answers, outcome.new_connections.distinct_answers)
     story.judge(answers == 1, f"the same file got {answers} different answers")
     return outcome
@@ -142,10 +144,7 @@ def replace(cluster: Cluster, story: Story) -> rollover.Outcome:
 def judge(cluster: Cluster, story: Story) -> canary.Verdicts:
     """A slow version that is rolled back, and a good one that is promoted."""
     verdicts = canary.show(cluster, NAMESPACE, story.tell)
-    story.tell(f"  {verdicts.requests} requests meanwhile, {verdicts.failed} failed")
-    story.judge(
-        verdicts.failed == 0, f"{verdicts.failed} of {verdicts.requests} requests failed during the rollouts"
-    )
+    story.judge_requests(verdicts.requests, verdicts.failed, "during the rollouts")
     return verdicts
 
 
@@ -162,10 +161,7 @@ def time_writes(cluster: OwnCluster, story: Story) -> speed.Figures:
 def grow(cluster: Cluster, story: Story) -> growth.Growth:
     """More traffic, and more pods."""
     grown = growth.show(cluster, NAMESPACE, story.tell)
-    story.tell(f"  {grown.requests} requests meanwhile, {grown.failed} failed")
-    story.judge(
-        grown.failed == 0, f"{grown.failed} of {grown.requests} requests failed while pods were added"
-    )
+    story.judge_requests(grown.requests, grown.failed, "while pods were added")
     return grown
 
 

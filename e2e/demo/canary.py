@@ -1,6 +1,6 @@
 """Two new versions of a service: a slow one is rolled back, a good one is promoted."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +9,7 @@ from typing import Any, Final
 from e2e.cluster import Cluster
 from e2e.demo import greeter, setting
 from e2e.demo.client import Load, Result
+from e2e.demo.greeter import Tell
 from e2e.demo.timeline import Moment, Timeline
 
 NAME: Final = "greeter"
@@ -17,8 +18,6 @@ LONGEST_SECONDS: Final = 200
 STEPS: Final = (50, 80)
 SLOW: Final = {"SLOW_FRACTION": "0.2", "DELAY_MS": "1500"}
 PROMISE: Final[dict[str, Any]] = {"latency": {"p99": "1s"}}
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ No model is needed to see who answers, and how fast.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from e2e.demo import filetypes, setting
 
 RUNTIME: Final = "greeter"
 IMAGE: Final = "localhost/tailbound-faulty-runtime:e2e"
+
+Tell = Callable[[str], None]
 
 
 def runtime(namespace: str) -> dict[str, Any]:

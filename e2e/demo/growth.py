@@ -5,7 +5,7 @@ that of no machine.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Any, Final
 from e2e.cluster import Cluster
 from e2e.demo import greeter, setting
 from e2e.demo.client import Load, Result
+from e2e.demo.greeter import Tell
 from e2e.demo.timeline import Moment, Timeline
 
 NAME: Final = "popular"
@@ -23,8 +24,6 @@ RISE_SECONDS: Final = 20
 PODS: Final = 3
 LONGEST_SECONDS: Final = 600
 FOLLOWS_SECONDS: Final = 180
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,11 @@ class Renders(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a pass ended. `gone`: there is no such service any more; `again`: its status is yet to be told."""
+    """How a pass ended. `gone`: there is no such service any more."""
 
     requeue_after_seconds: float | None = None
     obstructed: bool = False
     gone: bool = False
-    again: bool = False
     wrote: bool = False
 
 
@@ -102,7 +101,7 @@ class Reconciler:
                     continue
                 if not obstacles and _begins(service, plan):
                     _log(service, plan)
-                    return Outcome(again=True, wrote=True)
+                    return Outcome(requeue_after_seconds=0.0, wrote=True)
                 await self._finish(service, plan)
             except Conflict:
                 if decision == MOST_DECISIONS - 1:

@@ -80,7 +80,6 @@ class Workers:
     # --------------------------|--------------------------------------------------------------
     # the service is gone       | forgotten
     # something was refused     | after its backoff: the cause lies outside the service
-    # begun                     | again, after the keys that wait
     # well                      | when the plan asks for it, else when something changes
     # Conflict                  | after its backoff; a watch event brings it back earlier
     # Transient                 | after its backoff, and not before the server allows
@@ -119,8 +118,6 @@ class Workers:
             self.queue.retry(key, self._clock())
             return "obstructed"
         self.queue.succeeded(key)
-        if outcome.again:
-            self.queue.add(key)
         if outcome.requeue_after_seconds is not None:
             self.queue.add_at(key, self._clock() + outcome.requeue_after_seconds)
         return "changed" if outcome.wrote else "unchanged"

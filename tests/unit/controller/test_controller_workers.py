@@ -59,7 +59,7 @@ async def test_key_comes_back(ending: Outcome | Exception, outcome: str, delay: 
 
 
 async def test_service_that_was_begun_comes_back_after_the_new_ones() -> None:
-    workers, _ = await one_pass(Outcome(again=True, wrote=True))
+    workers, _ = await one_pass(Outcome(requeue_after_seconds=0.0, wrote=True))
     workers.add(B)
     assert [workers.queue.take(NOW) for _ in range(3)] == [B, A, None]
 
