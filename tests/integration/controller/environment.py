@@ -514,3 +514,15 @@ def writes_since(audit_log: Path, offset: int) -> list[str]:
             place = "/".join(filter(None, (about["resource"], about.get("subresource"), about.get("name"))))
             found.append(f"{event['verb']} {place}")
     return found
+
+
+async def settled(environment: Environment) -> int:
+    """Size of the audit log once the operator has been quiet for a second."""
+    log = environment.control_plane.audit_log
+
+    async def quiet() -> int:
+        size = log.stat().st_size
+        await asyncio.sleep(1)
+        return size if not writes_since(log, size) else 0
+
+    return int(await environment.until("quiet", quiet))

@@ -24,6 +24,7 @@ from tests.integration.controller.environment import (
     is_ready,
     kubelet,
     service_body,
+    settled,
     writes_since,
 )
 
@@ -312,18 +313,6 @@ async def test_nothing_is_written_while_nothing_changes_nor_by_a_restart(environ
             await environment.until("five decisions", has_decided)
             await asyncio.sleep(1)
         assert writes_since(environment.control_plane.audit_log, restart_from) == []
-
-
-async def settled(environment: Environment) -> int:
-    """Size of the audit log once the operator has been quiet for a second."""
-    log = environment.control_plane.audit_log
-
-    async def quiet() -> int:
-        size = log.stat().st_size
-        await asyncio.sleep(1)
-        return size if not writes_since(log, size) else 0
-
-    return int(await environment.until("quiet", quiet))
 
 
 async def test_default_objects_are_created_and_an_edited_one_is_left_alone(environment: Environment) -> None:

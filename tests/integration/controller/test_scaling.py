@@ -16,6 +16,7 @@ from tests.integration.controller.environment import (
     is_ready,
     kubelet,
     nodes,
+    settled,
     writes_since,
 )
 from tests.integration.controller.fake_prometheus import FakePrometheus
@@ -220,9 +221,13 @@ async def test_an_idle_fleet_is_looked_at_and_never_written(
             for name in names:
                 await environment.until_service(
                     name,
-                    lambda it: is_ready(it) and condition(it, "MetricsStale") and condition(it, "Promoted"),
-                    "a decision",
+                    lambda it: is_told(it, "Scheduled", "True", "Scheduled"),
+                    "a pod",
                 )
+                await environment.until_service(
+                    name, lambda it: is_told(it, "MetricsStale", "True", "MetricsMissing"), "a decision"
+                )
+            await settled(environment)
         log = environment.control_plane.audit_log
         async with environment.running(running := operator(environment, prometheus)):
             await environment.until_leading(running)
