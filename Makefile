@@ -100,7 +100,7 @@ packages: ## Install the Debian packages that are missing
 	 apt-get update --quiet=2 && \
 	 DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends $$missing
 
-bench-rollout: $(INSTALLED) ## Canary verdict against the rules of other projects, simulated
+bench-rollout: cluster-up ## Canary verdict against the rules of other projects, simulated, and seconds to weight 0 on our own cluster
 	$(BIN)/python -m e2e.bench.rollout
 
 bench-batching: $(INSTALLED) ## Throughput of the model server with dynamic batching against none

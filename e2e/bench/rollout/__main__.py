@@ -7,7 +7,7 @@ floor_ratio_5pct     mean requests of the absolute test alone at 5 % slow, over 
 median_2pct          median canary requests until a canary of 2 % slow is rolled back
 flagger_median_2pct  the same of Flagger, tuned to at most `ALPHA` false rollbacks at the edge of the SLA
 
-and where a cluster of our own is up
+and on a cluster of our own
 
 seconds_to_zero_weight  median from a canary's first slow request to its last in any gateway; see cluster.py
 """
