@@ -65,7 +65,7 @@ e2e: cluster-up ## Every scenario, on the cluster that KUBECONFIG names or else 
 	$(BIN)/python -m e2e.scenarios -q
 
 soak: cluster-up ## Traffic that rises and falls for MINUTES, 100 if not given, with pods that follow it
-	TAILBOUND_SOAK_MINUTES=$(or $(MINUTES),100) $(BIN)/python -m e2e.scenarios -q -k follow_a_ramp
+	TAILBOUND_SOAK_MINUTES=$(or $(MINUTES),100) $(BIN)/python -m e2e.scenarios -q -rP -k follow_a_ramp
 
 cluster-up: $(INSTALLED) ## Bring up our own cluster with the present images, unless KUBECONFIG names one
 ifdef KUBECONFIG
