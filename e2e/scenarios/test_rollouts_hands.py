@@ -1,22 +1,29 @@
 """People, pipelines and their manifests act on a rollout."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 
 from e2e.scenarios.library.api import Object
-from e2e.scenarios.library.rollouts import ERRORS, PREFIX, Rollout, canary, quick
+from e2e.scenarios.library.rollouts import ERRORS, PREFIX, RATE, Rollout, canary, quick
 from e2e.scenarios.library.scene import REVISION_LABEL, Scene, restarts
 from e2e.scenarios.library.waiting import Unmet, stays
 
 ENOUGH_FOR_A_VERDICT_SECONDS = 15
+COUNTED = re.compile(
+    r"expected, at ([0-9.]+) requests/s \(counted for 5s; [0-9.]+% slow, ([0-9.]+)% failed\):"
+)
 
 
-def test_abort_wins_and_a_retry_begins_again(scene: Scene) -> None:
+def test_abort_wins_and_a_retry_begins_again_as_planned(scene: Scene) -> None:
     rollout = Rollout.begin(scene, "aborted", canary(50))
     stable = rollout.stable()
     with rollout.load() as load:
+        scene.wait("a served request", lambda: bool(rollout.counted()[stable]) or Unmet("none"), 60)
+        planned = _planned(rollout, "second")
         revision = rollout.introduce("second")
+        assert f"new revision {revision} takes over from {stable}: canary, 50 %" in planned
         rollout.analysed(revision)
         rollout.hand("abort", revision)
         rollout.rolled_back(revision, "AbortedByHand", stable=stable)
@@ -28,6 +35,24 @@ def test_abort_wins_and_a_retry_begins_again(scene: Scene) -> None:
     load.assert_flawless(at_least=50)
     record = scene.api.need("ControllerRevision", revision, scene.namespace)
     assert f"{PREFIX}rejected-reason" not in record["metadata"]["annotations"]
+
+
+def _planned(rollout: Rollout, version: str) -> str:
+    """What a plan tells, and that it counts the requests that there are."""
+    before = rollout.service()
+    wanted, namespace = json.dumps(rollout.manifest(version)), rollout.scene.namespace
+    text = rollout.scene.world.kubectl.plugin.run(
+        "plan", "-f", "-", "--measure", "5s", "-n", namespace, text=wanted
+    )
+    counted = COUNTED.search(text)
+    assert counted is not None, text
+    rate, failed = (float(number) for number in counted.groups())
+    # A busy machine sends late, and reads the counters late.
+    assert RATE / 3 < rate < RATE * 3, text
+    assert failed == 0, text
+    assert "promoted" in text, text
+    assert rollout.service()["spec"] == before["spec"], "a plan does nothing"
+    return text
 
 
 def test_pause_keeps_the_weight_and_its_end_goes_on(scene: Scene) -> None:

@@ -61,7 +61,12 @@ _OF_THE_CANARY = 'tailbound_requests_total{namespace="$namespace",revision="$rev
     "metric",
     [
         pytest.param(
-            {"bad": f'{_OF_THE_CANARY},class="failed"}}', "total": f"{_OF_THE_CANARY}}}", "max": 0.05},
+            {
+                "bad": f'{_OF_THE_CANARY},class="failed"}}',
+                "total": f"{_OF_THE_CANARY}}}",
+                "max": 0.05,
+                "interval": "5s",
+            },
             id="counters",
         ),
         pytest.param(
@@ -83,4 +88,5 @@ def test_canary_beyond_the_bound_of_a_scraped_metric_is_rolled_back(scene: Scene
         revision = rollout.introduce("second", ERRORS)
         found = rollout.rolled_back(revision, "MetricBreached", stable=stable)
     assert "metric good is " in found["message"], found
+    assert "worse than stable" in found["message"], found
     rollout.assert_untouched(stable)

@@ -113,7 +113,7 @@ def without_history() -> None:
             watched = replace(
                 traffic, history=traffic.stable[:, :polls], history_bad=traffic.stable_bad[:, :polls]
             )
-            found = rule.signals(watched, P99, OBJECTIVES)
+            found = rule.signals(watched, P99, Policy.BOTH, OBJECTIVES)
             share = (found.beyond & found.worse)[:, polls:].any(axis=1).mean()
             say(f"    {scenario.name:40}{name:34}{share:7.3f}")
 

@@ -44,10 +44,13 @@ class Signals:
 
 
 @lru_cache(maxsize=1)
-def signals(traffic: Traffic, objective: Objective, objectives: int) -> Signals:
+def signals(traffic: Traffic, objective: Objective, policy: Policy, objectives: int) -> Signals:
     """The evidence on `objective`, as one of `objectives`, against its thresholds."""
     measured = factors(traffic)
-    limits = [thresholds(objective, objectives, independent=factor.independent) for factor in measured]
+    limits = [
+        thresholds(objective.allowed, objectives, policy, independent=factor.independent)
+        for factor in measured
+    ]
     divisor = np.array([[factor.value] for factor in measured])
     canary, bad = traffic.canary / divisor, traffic.canary_bad / divisor
     stable, stable_bad = traffic.stable / divisor, traffic.stable_bad / divisor
@@ -63,7 +66,7 @@ def signals(traffic: Traffic, objective: Objective, objectives: int) -> Signals:
 
 def verdicts(traffic: Traffic, objective: Objective, policy: Policy, objectives: int) -> Verdicts:
     """Verdicts under `policy`, with stable serving to the end."""
-    found = signals(traffic, objective, objectives)
+    found = signals(traffic, objective, policy, objectives)
     back = found.beyond & found.worse
     if policy is Policy.ABSOLUTE:
         back = found.beyond

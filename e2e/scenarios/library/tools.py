@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,25 @@ class Tool:
 
 class Kubectl(Tool):
     """kubectl."""
+
+    @property
+    def plugin(self) -> "Plugin":
+        """`kubectl tailbound`."""
+        return Plugin(self.binary, self.kubeconfig)
+
+
+class Plugin(Tool):
+    """`kubectl tailbound`, which pip installed beside this Python; `binary` is kubectl."""
+
+    def command(self, *arguments: str) -> list[str]:
+        """kubectl takes no option before the name of a plugin."""
+        return [str(self.binary), "tailbound", *arguments]
+
+    def environment(self) -> Mapping[str, str]:
+        """With the cluster, and both programs on PATH."""
+        found = super().environment()
+        folders = (str(Path(sys.executable).parent), str(self.binary.parent), found["PATH"])
+        return {**found, "KUBECONFIG": str(self.kubeconfig), "PATH": os.pathsep.join(folders)}
 
 
 class Helm(Tool):

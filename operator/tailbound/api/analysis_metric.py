@@ -39,7 +39,8 @@ def _asked_once(metric: "AnalysisMetric") -> bool:
 class AnalysisMetric(Model):
     """A metric in Prometheus, and the bound that a new revision must keep.
 
-    Queries may name $namespace, $service, $revision (the new one) and $stable.
+    Queries may name $namespace, $service, $revision (the new one) and $stable. One that names $revision and
+    not $stable is asked of the stable revision too, with its name for $revision, and both are compared.
     """
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -90,10 +91,13 @@ class AnalysisMetric(Model):
     """What it is called in messages."""
 
     query: _Query | None = None
-    """PromQL that gives one value. Its mean is judged."""
+    """PromQL that gives one value. Its mean is judged, by five values at least, and by nine where it is
+    compared with stable."""
 
     bad: _Query | None = None
-    """PromQL that gives counters of bad events; the fraction of `total` is judged."""
+    """PromQL that gives counters of bad events as they are, without rate() or increase(), which make up
+    events that never were; the fraction of `total` is judged. Of a histogram, the buckets above the bound:
+    write le as a regular expression, as Prometheus 3 writes "1.0" where 2 wrote "1"."""
 
     total: _Query | None = None
     """PromQL that gives counters of all events."""
@@ -111,7 +115,8 @@ class AnalysisMetric(Model):
         30_000
     )
     """Time between two values of `query`. At least as long as the time that the query looks back: two values
-    must not tell of the same requests."""
+    must not tell of the same requests. Of counters, the time for which events of both revisions are gathered
+    before they are compared: at least twice the time between two scrapes."""
 
     @property
     def bound(self) -> float:

@@ -103,12 +103,17 @@ class Analysis(Model):
 
     policy: AnalysisPolicy = AnalysisPolicy.BOTH
     """What it takes to reject a revision: absolute, that it breaches the SLA; relative, that it is worse than
-    the stable one; both, that it does both."""
+    the stable one; both, that it does both. Of a metric, its bound is the SLA. A metric that cannot be asked
+    of both revisions is judged by its bound alone, whatever is written here: one with a query that does not
+    name $revision, or that names $stable. Worse is a fraction of requests or events that is more than 1.5
+    times as high as that of stable, and any mean of values that is nearer to the bad end of its range. Once
+    stable gets no requests, nothing can be compared, and a breach rejects with each of the three."""
 
     warmup_requests: Annotated[
         StrictInt, whole_number("warmupRequests", 0, 100_000, "a number of requests")
     ] = 10
-    """The first requests of a new revision, which are not judged."""
+    """The first requests of a new revision, which are not judged, and the first events of each metric with
+    counters."""
 
     min_error_rate: Annotated[
         Percentage, percentage_within("0%", "50%", "that a new revision is proven to stay below")
@@ -287,10 +292,10 @@ class MetricFinding(Model):
     """As in the spec."""
 
     outcome: Annotated[str, StringConstraints(max_length=32)]
-    """RollBack, Pass or Wait."""
+    """RollBack, Hold, Pass or Wait."""
 
     samples: float
-    """Events, or values, that were judged."""
+    """Events, or values, that were judged; fractional where bursts of events are deflated."""
 
     mean: float
     """Fraction of bad events, or the mean of the values; the bound while there are none."""
@@ -299,10 +304,16 @@ class MetricFinding(Model):
     """As in the spec."""
 
     against: Evidence
-    """That the revision breaches the bound."""
+    """That the revision breaches the bound, or has done so since a later step began."""
+
+    relative: Evidence | None = None
+    """That it is worse than the stable revision; without it the metric is not asked of both."""
 
     passing: Evidence
     """That it keeps it; this step alone."""
+
+    improves_breach: StrictBool = False
+    """It passes only because it is proven better than a stable revision that breaches the bound."""
 
 
 class RolloutStatus(Model):

@@ -105,10 +105,14 @@ def _findings(findings: Sequence[Finding]) -> str:
 
 
 def _metrics(findings: Sequence[MetricFinding]) -> str:
-    rows = [["METRIC", "IS", "BOUND", "SAMPLES", "BEYOND BOUND", "PASSES", "OUTCOME"]]
+    rows = [["METRIC", "IS", "BOUND", "SAMPLES", "BEYOND BOUND", "WORSE", "PASSES", "OUTCOME"]]
     for each in findings:
         value, bound = f"{each.mean:.4g}" if each.samples else _NONE, f"{each.bound:.4g}"
-        evidence = [_against(each.against), _against(each.passing)]
+        evidence = [
+            _against(each.against),
+            _against(each.relative) if each.relative is not None else _NONE,
+            _against(each.passing),
+        ]
         rows.append([each.name, value, bound, f"{each.samples:.5g}", *evidence, each.outcome])
     return table(rows)
 

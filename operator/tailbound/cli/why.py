@@ -70,18 +70,20 @@ def _finding(finding: Finding) -> str:
         f"  {_proof('beyond the SLA', beyond)}",
         f"  {_proof('worse than the stable revision', finding.relative)}",
         f"  {_proof('good enough in this step', finding.passing)}",
-        f"  {finding.outcome}: {_outcome(finding)}.",
+        f"  {finding.outcome}: {_outcome(finding, 'the SLA')}.",
     ]
     return "\n".join(lines)
 
 
 def _metric(finding: MetricFinding) -> str:
+    relative = finding.relative
     lines = [
         f"{finding.name}: {finding.mean:.4g} over {finding.samples:.6g} samples; the bound is "
         f"{finding.bound:g}.",
         f"  {_proof('beyond the bound', finding.against)}",
+        *((f"  {_proof('worse than the stable revision', relative)}",) if relative is not None else ()),
         f"  {_proof('good enough in this step', finding.passing)}",
-        f"  {finding.outcome}: {_OUTCOMES.get(finding.outcome, 'see the rollout')}.",
+        f"  {finding.outcome}: {_outcome(finding, 'the bound')}.",
     ]
     return "\n".join(lines)
 
@@ -96,7 +98,7 @@ def _proof(what: str, evidence: Evidence) -> str:
     return f"{what}: not proven, {numbers}"
 
 
-def _outcome(finding: Finding) -> str:
+def _outcome(finding: Finding | MetricFinding, bound: str) -> str:
     if finding.improves_breach:
-        return "it breaches the SLA, but is proven better than a stable revision that does too"
+        return f"it breaches {bound}, but is proven better than a stable revision that does too"
     return _OUTCOMES.get(finding.outcome, "see the rollout")

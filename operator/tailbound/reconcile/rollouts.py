@@ -58,8 +58,8 @@ def roll(world: World, known: Known, now: datetime) -> Step:
     memory, verdict = judged(memory, terms, pair, situation.now)
     step = advance(situation, who, rollout, verdict)
     if step.poll:
-        step = replace(step, queries=tuple(metric.expression for metric in terms.metrics))
-    return _with_evidence(step, next_step(memory) if step.next_step else memory, verdict)
+        step = replace(step, queries=tuple(each for metric in terms.metrics for each in metric.queries))
+    return _with_evidence(step, next_step(memory, terms) if step.next_step else memory, verdict)
 
 
 def _situation(world: World, known: Known, now: datetime) -> Situation:
@@ -170,7 +170,7 @@ def _with_evidence(step: Step, memory: Memory, verdict: Verdict) -> Step:
 
 
 def _told(finding: Finding, verdict: Verdict) -> ApiFinding:
-    objective, limits = finding.objective, finding.limits
+    objective, limits, numbers = finding.objective, finding.limits, finding.numbers
     counted = verdict.counted(objective.measure)
     return ApiFinding(
         measure=objective.measure,
@@ -179,21 +179,29 @@ def _told(finding: Finding, verdict: Verdict) -> ApiFinding:
         unacceptable=objective.unacceptable,
         requests=counted.judged,
         bad=counted.bad,
-        absolute=ApiEvidence(value=finding.absolute, threshold=limits.absolute),
-        late=ApiEvidence(value=finding.late, threshold=limits.late),
-        relative=ApiEvidence(value=finding.relative, threshold=limits.relative),
-        passing=ApiEvidence(value=finding.passing, threshold=limits.passing),
+        absolute=ApiEvidence(value=numbers.absolute, threshold=limits.absolute),
+        late=ApiEvidence(value=numbers.late, threshold=limits.late),
+        relative=ApiEvidence(value=numbers.relative, threshold=limits.relative),
+        passing=ApiEvidence(value=numbers.passing, threshold=limits.passing),
         improves_breach=finding.improves_breach,
     )
 
 
 def _told_metric(finding: MetricFinding) -> ApiMetricFinding:
+    numbers, limits = finding.numbers, finding.limits
+    beyond = (
+        ApiEvidence(value=numbers.absolute, threshold=limits.absolute),
+        ApiEvidence(value=numbers.late, threshold=limits.late),
+    )
+    relative = ApiEvidence(value=numbers.relative, threshold=limits.relative)
     return ApiMetricFinding(
         name=finding.metric.name,
         outcome=finding.outcome,
         samples=finding.judged,
         mean=finding.mean,
         bound=finding.metric.bound,
-        against=ApiEvidence(value=finding.against, threshold=finding.against_limit),
-        passing=ApiEvidence(value=finding.passing, threshold=finding.passing_limit),
+        against=max(beyond, key=lambda each: each.value - each.threshold),
+        relative=relative if finding.metric.compared else None,
+        passing=ApiEvidence(value=numbers.passing, threshold=limits.passing),
+        improves_breach=finding.improves_breach,
     )

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 
 from tailbound.rollout.bursts import Dispersion, Factor
 from tailbound.rollout.evidence import Tally
-from tailbound.rollout.metrics import Metric, MetricFinding, taken_in
-from tailbound.rollout.metrics import judge as judge_metric
+from tailbound.rollout.metrics import Metric, MetricFinding
 from tailbound.rollout.polls import Answers, Counted, Frozen, Readings, baseline, poll
 from tailbound.rollout.record import Memory, Record
 from tailbound.rollout.verdict import (
@@ -21,9 +20,8 @@ from tailbound.rollout.verdict import (
     judge,
     thresholds,
 )
-from tailbound.telemetry.prometheus import Unavailable
-
-_NOT_YET = Unavailable("it has not been asked for yet")
+from tailbound.rollout.watches import judge as judge_metric
+from tailbound.rollout.watches import taken_in
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Terms:
     objectives: tuple[Objective, ...]
     policy: Policy
     warmup: int
-    """The candidate's first requests, which are not judged."""
+    """The candidate's first requests, which are not judged; of each counted metric, so many events."""
     metrics: tuple[Metric, ...] = ()
 
     @property
@@ -93,7 +91,7 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
     """
     if answers is None:
         return memory
-    memory = _watched(memory, answers, terms.metrics, now)
+    memory = _watched(memory, answers, terms, now)
     if not terms.objectives:
         return memory
     before = memory.record
@@ -111,15 +109,14 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
     return replace(memory, record=record, unread_since=None, unread_why="")
 
 
-def _watched(memory: Memory, answers: Answers, metrics: tuple[Metric, ...], now: datetime) -> Memory:
+def _watched(memory: Memory, answers: Answers, terms: Terms, now: datetime) -> Memory:
     watches, blind = dict(memory.watches), ""
-    for metric in metrics:
+    for metric in terms.metrics:
         known = watches.get(metric.name)
-        taken = taken_in(metric, known, answers.metrics.get(metric.expression, _NOT_YET))
-        if isinstance(taken, Unavailable):
-            blind = blind or f"metric {metric.name}: {taken.reason}"
-        else:
-            watches[metric.name] = taken
+        taken = taken_in(metric, known, answers.metrics, terms.warmup, now.timestamp())
+        watches[metric.name] = taken.watch
+        if taken.blind:
+            blind = blind or f"metric {metric.name}: {taken.blind}"
     since = (memory.blind_since or now) if blind else None
     return replace(memory, watches=watches, blind_since=since, blind_why=blind)
 
@@ -167,15 +164,25 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
             deflated[objective.measure],
             terms.policy,
             thresholds(
-                objective,
+                objective.allowed,
                 terms.tests,
+                terms.policy,
                 independent=_factor(record, objective.measure).independent,
             ),
             stable_serves=pair.stable_serves,
         )
         for objective in terms.objectives
     )
-    metrics = tuple(judge_metric(each, memory.watches.get(each.name), terms.tests) for each in terms.metrics)
+    metrics = tuple(
+        judge_metric(
+            metric,
+            memory.watches.get(metric.name),
+            terms.policy,
+            terms.tests,
+            stable_serves=pair.stable_serves,
+        )
+        for metric in terms.metrics
+    )
     outcome = combine([*findings, *metrics])
     memory = replace(memory, passed_at=(memory.passed_at or now) if outcome is Outcome.PASS else None)
     verdict = Verdict(
@@ -191,11 +198,11 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
     return memory, verdict
 
 
-def next_step(memory: Memory) -> Memory:
+def next_step(memory: Memory, terms: Terms) -> Memory:
     """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
     record = memory.record
     if record is not None:
         evidence = {measure: known.next_step() for measure, known in record.evidence.items()}
         record = replace(record, evidence=evidence)
-    watches = {name: watch.next_step() for name, watch in memory.watches.items()}
+    watches = {name: watch.next_step(terms.warmup) for name, watch in memory.watches.items()}
     return replace(memory, record=record, passed_at=None, watches=watches)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import Final
 
-from tailbound.rollout.evidence import GRID, PASS_GRID, log_mean_exp
+from tailbound.rollout.evidence import PASS_GRID, alternatives, log_mean_exp
 
-_HIGHEST: Final = 0.95
+STAKES: Final = (0.2, 0.6, 0.95)
+"""Fractions of their fortune that the gamblers on a difference stake: how sure each of them is."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,38 @@ class Bets:
         """ln of the evidence against the null."""
         return log_mean_exp(self.logs)
 
+    def log_fortune_since(self, start: tuple[float, ...]) -> float:
+        """ln of the evidence of the values since `logs` was `start`."""
+        return log_mean_exp([now - then for now, then in zip(self.logs, start, strict=True)])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Bets that the first of two means is the greater one, of values that come in pairs.
+
+    What both values of a pair share, an incident or a drift, cancels out. Under the hypothesis that the first
+    mean is at most the second one, given all earlier pairs, no stake on their difference pays on average. No
+    other bet does better under all of that hypothesis. One pair is worth ln 2 at most, so that no candidate
+    is rejected by fewer than nine.
+    """
+
+    logs: tuple[float, ...] = (0.0,) * len(STAKES)
+    """ln of each gambler's fortune."""
+
+    def after(self, first: float, second: float) -> "Difference":
+        """The fortunes after one more pair of values between 0 and 1."""
+        pairs = zip(self.logs, STAKES, strict=True)
+        return Difference(tuple(held + log(1 + stake * (first - second)) for held, stake in pairs))
+
+    @property
+    def log_fortune(self) -> float:
+        """ln of the evidence."""
+        return log_mean_exp(self.logs)
+
 
 def that_above(bound: float) -> Bets:
     """Bets that the mean is greater than `bound`, which is above 0 and below 1."""
-    means = tuple(min(k * bound, max(_HIGHEST, (1 + bound) / 2)) for k in GRID)
+    means = alternatives(bound)
     return Bets(bound, means, (0.0,) * len(means))
 
 

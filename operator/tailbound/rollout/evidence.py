@@ -34,7 +34,7 @@ _CREDITED_FRACTIONS: Final = (0.001, 0.1)
 AT_LEAST_BAD: Final = 5
 """No canary is condemned by fewer bad requests: two cold starts are not a verdict."""
 
-_HIGHEST_PROBABILITY: Final = 0.95
+_HIGHEST: Final = 0.95
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
     return bounds[0] <= value <= bounds[1]
 
 
+def alternatives(allowed: float) -> tuple[float, ...]:
+    """The fractions above `allowed` that an absolute test is strong against, one for each of `GRID`."""
+    return tuple(min(k * allowed, max(_HIGHEST, (1 + allowed) / 2)) for k in GRID)
+
+
 def _log_sum_exp(values: Sequence[float]) -> float:
     """ln of the sum of exp(values), without overflow."""
     top = max(values)
@@ -83,7 +88,7 @@ def _log_ratio(tally: Tally, numerator: float, denominator: float) -> float:
 
 def absolute(canary: Tally, allowed: float) -> float:
     """Evidence that the canary's bad fraction exceeds `allowed`; ln E, from cumulative counts."""
-    return log_mean_exp([_log_ratio(canary, min(k * allowed, _HIGHEST_PROBABILITY), allowed) for k in GRID])
+    return log_mean_exp([_log_ratio(canary, fraction, allowed) for fraction in alternatives(allowed)])
 
 
 def passing(canary: Tally, unacceptable: float) -> float:
@@ -134,10 +139,16 @@ def _share_of_bad(ratio: float, share: float) -> float:
 def late_onset(canary: Tally, step_starts: tuple[Tally, ...], allowed: float) -> float:
     """`absolute`, mixed over the later steps at which the canary may have turned bad; ln E.
 
-    `step_starts` are the cumulative counts at which each step began, the first being zero. Step j >= 1 weighs
-    1/(j(j+1)); what belongs to steps not begun stays at 1, which keeps the whole an e-process.
+    `step_starts` are the cumulative counts at which each step began, the first being zero.
     """
-    terms = [-log(len(step_starts))]
-    for step, start in enumerate(step_starts[1:], start=1):
-        terms.append(absolute(canary - start, allowed) - log(step * (step + 1)))
-    return _log_sum_exp(terms)
+    return over_later_steps([absolute(canary - start, allowed) for start in step_starts[1:]])
+
+
+def over_later_steps(values: Sequence[float]) -> float:
+    """Evidence since each step but the first, mixed; ln E.
+
+    Step j >= 1 weighs 1/(j(j+1)); what belongs to steps not begun stays at 1, which keeps the whole an
+    e-process.
+    """
+    terms = [value - log(step * (step + 1)) for step, value in enumerate(values, start=1)]
+    return _log_sum_exp([-log(len(values) + 1), *terms])

@@ -151,7 +151,7 @@ def _outcome(rules: _Rules, known: _Known, *, stable_serves: bool) -> Outcome:
             known[objective.measure],
             rules.terms.policy,
             # Whether requests are slow in bursts is not known before there are any.
-            thresholds(objective, len(objectives), independent=False),
+            thresholds(objective.allowed, len(objectives), rules.terms.policy, independent=False),
             stable_serves=stable_serves,
         )
         for objective in objectives

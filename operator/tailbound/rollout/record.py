@@ -9,9 +9,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from tailbound.rollout.bursts import Dispersion
-from tailbound.rollout.metrics import Watch
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.verdict import Evidence, Measure
+from tailbound.rollout.watches import Watch
 
 _CONFIG: Final = ConfigDict(alias_generator=to_camel, extra="forbid")
 

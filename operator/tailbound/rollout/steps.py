@@ -241,7 +241,7 @@ def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
             return _next(now, step, rollout)
         return _told(step, RolloutState.PAUSED, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec))
     if verdict.outcome is Outcome.HOLD:
-        return _told(step, RolloutState.ANALYSING, Reason.SHARED_BREACH, words.shared(rollout))
+        return _told(step, RolloutState.ANALYSING, Reason.SHARED_BREACH, words.shared(rollout, verdict))
     message = words.analysing(rollout, len(spec.weights))
     return _told(step, RolloutState.ANALYSING, Reason.ANALYSING, message)
 

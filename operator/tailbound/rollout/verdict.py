@@ -157,6 +157,17 @@ class Evidence:
         """As a step begins: the proof for passing starts again, what speaks against the canary stays."""
         return replace(self, step_starts=(*self.step_starts, self.canary))
 
+    def numbers(self, allowed: float, unacceptable: float) -> "Numbers":
+        """What it says about a bound on the fraction of bad requests."""
+        return Numbers(
+            absolute=absolute(self.canary, allowed),
+            late=late_onset(self.canary, self.step_starts, allowed),
+            relative=self.relative.value,
+            improves=self.improves.value,
+            passing=passing(self.canary - self.step_starts[-1], unacceptable),
+            enough=self.canary.bad >= AT_LEAST_BAD,
+        )
+
 
 @dataclass(frozen=True)
 class Thresholds:
@@ -168,14 +179,17 @@ class Thresholds:
     passing: float
 
 
-def thresholds(objective: Objective, objectives: int, *, independent: bool) -> Thresholds:
-    """Thresholds of one of `objectives`, so that `ALPHA` holds for all of them together.
+def thresholds(allowed: float, tests: int, policy: Policy, *, independent: bool) -> Thresholds:
+    """Thresholds of one of so many tests of bounds, so that `ALPHA` holds for all of them together.
 
-    `independent` says that requests are known to be bad independently of each other, not in bursts.
+    With the policies absolute and both nothing is condemned that is not beyond its bound, so that a single
+    chance of being wrong is at stake. With relative a breach condemns as well, once stable does not serve:
+    each of the two gets half. `independent` says that requests are known to be bad independently of each
+    other, not in bursts.
     """
-    alpha = ALPHA / objectives
+    alpha = ALPHA / tests / (2 if policy is Policy.RELATIVE else 1)
     first = alpha * (1 - LATE_SHARE)
-    credit = OVERSHOOT_CREDIT if independent and credited(first, objective.allowed) else 0.0
+    credit = OVERSHOOT_CREDIT if independent and credited(first, allowed) else 0.0
     return Thresholds(
         absolute=log(1 / first) - credit,
         late=log(1 / (alpha * LATE_SHARE)),
@@ -185,66 +199,76 @@ def thresholds(objective: Objective, objectives: int, *, independent: bool) -> T
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The outcome for one objective, with the numbers behind it (ln E)."""
+class Numbers:
+    """What each test of one bound says, as ln E."""
 
-    objective: Objective
-    outcome: Outcome
     absolute: float
     late: float
     relative: float
+    improves: float
+    """That stable is the worse one."""
     passing: float
+    enough: bool
+    """So much was bad that it may condemn somebody."""
+
+    def beyond(self, limits: Thresholds) -> bool:
+        """Whether the bound is proven to be breached."""
+        return self.enough and (self.absolute >= limits.absolute or self.late >= limits.late)
+
+
+def decide(numbers: Numbers, policy: Policy, limits: Thresholds, *, stable_serves: bool) -> Outcome:
+    """One bound at one poll; the first row that matches decides.
+
+    | beyond bound | worse | policy   | proven better | stable serves | proven to pass | outcome   |
+    |--------------|-------|----------|---------------|---------------|----------------|-----------|
+    | yes          | yes   | any      | -             | -             | -              | roll back |
+    | yes          | no    | absolute | -             | -             | -              | roll back |
+    | no           | yes   | relative | -             | -             | -              | roll back |
+    | yes          | no    | other    | yes           | -             | -              | pass      |
+    | yes          | no    | other    | no            | yes           | -              | hold      |
+    | yes          | no    | other    | no            | no            | -              | roll back |
+    | no           | -     | other    | -             | -             | yes            | pass      |
+    | no           | -     | other    | -             | -             | no             | wait      |
+
+    Worse is worse than stable. `stable_serves` says whether stable gets requests now. Where it does not (a
+    first deployment, the last step), there is nothing that a breach could be blamed on.
+    """
+    beyond = numbers.beyond(limits)
+    worse = numbers.enough and numbers.relative >= limits.relative
+    rules = (
+        (beyond and worse, Outcome.ROLL_BACK),
+        (beyond and policy is Policy.ABSOLUTE, Outcome.ROLL_BACK),
+        (worse and policy is Policy.RELATIVE, Outcome.ROLL_BACK),
+        (beyond and numbers.improves >= limits.relative, Outcome.PASS),
+        (beyond and stable_serves, Outcome.HOLD),
+        (beyond, Outcome.ROLL_BACK),
+        (numbers.passing >= limits.passing, Outcome.PASS),
+    )
+    return next((outcome for holds, outcome in rules if holds), Outcome.WAIT)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome for one objective, with the numbers behind it."""
+
+    objective: Objective
+    outcome: Outcome
+    numbers: Numbers
     limits: Thresholds
-    improves_breach: bool = False
-    """Passed only because it is proven better than a stable that breaches the SLA."""
+
+    @property
+    def improves_breach(self) -> bool:
+        """Passed only because it is proven better than a stable that breaches the SLA."""
+        return self.outcome is Outcome.PASS and self.numbers.beyond(self.limits)
 
 
 def judge(
     objective: Objective, evidence: Evidence, policy: Policy, limits: Thresholds, *, stable_serves: bool
 ) -> Finding:
-    """One objective at one poll; the first row that matches decides.
-
-    | beyond SLA | worse than stable | policy   | proven better | stable serves | proven to pass | outcome   |
-    |------------|-------------------|----------|---------------|---------------|----------------|-----------|
-    | yes        | yes               | any      | -             | -             | -              | roll back |
-    | yes        | no                | absolute | -             | -             | -              | roll back |
-    | no         | yes               | relative | -             | -             | -              | roll back |
-    | yes        | no                | other    | yes           | -             | -              | pass      |
-    | yes        | no                | other    | no            | yes           | -              | hold      |
-    | yes        | no                | other    | no            | no            | -              | roll back |
-    | no         | -                 | other    | -             | -             | yes            | pass      |
-    | no         | -                 | other    | -             | -             | no             | wait      |
-
-    `evidence` is deflated for bursts already. `stable_serves` says whether stable gets requests now. Where it
-    does not (a first deployment, the last step), there is nothing that a breach could be blamed on.
-    """
-    against_sla = absolute(evidence.canary, objective.allowed)
-    late = late_onset(evidence.canary, evidence.step_starts, objective.allowed)
-    passed = passing(evidence.canary - evidence.step_starts[-1], objective.unacceptable)
-    enough = evidence.canary.bad >= AT_LEAST_BAD
-    beyond = enough and (against_sla >= limits.absolute or late >= limits.late)
-    worse = enough and evidence.relative.value >= limits.relative
-    better = evidence.improves.value >= limits.relative
-    rules = (
-        (beyond and worse, Outcome.ROLL_BACK),
-        (beyond and policy is Policy.ABSOLUTE, Outcome.ROLL_BACK),
-        (worse and policy is Policy.RELATIVE, Outcome.ROLL_BACK),
-        (beyond and better, Outcome.PASS),
-        (beyond and stable_serves, Outcome.HOLD),
-        (beyond, Outcome.ROLL_BACK),
-        (passed >= limits.passing, Outcome.PASS),
-    )
-    outcome = next((outcome for holds, outcome in rules if holds), Outcome.WAIT)
-    return Finding(
-        objective=objective,
-        outcome=outcome,
-        absolute=against_sla,
-        late=late,
-        relative=evidence.relative.value,
-        passing=passed,
-        limits=limits,
-        improves_breach=outcome is Outcome.PASS and beyond,
-    )
+    """One objective at one poll, as `decide` says. `evidence` is deflated for bursts already."""
+    numbers = evidence.numbers(objective.allowed, objective.unacceptable)
+    outcome = decide(numbers, policy, limits, stable_serves=stable_serves)
+    return Finding(objective, outcome, numbers, limits)
 
 
 class Judged(Protocol):

@@ -6,7 +6,7 @@ from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import MetricFinding
 from tailbound.rollout.situation import Rejection, Trouble
-from tailbound.rollout.verdict import Finding, Measure
+from tailbound.rollout.verdict import Finding, Measure, Numbers, Outcome, Thresholds
 
 _BAD = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
 
@@ -61,11 +61,13 @@ def passed(rollout: RolloutStatus, weight: int) -> str:
     )
 
 
-def shared(rollout: RolloutStatus) -> str:
+def shared(rollout: RolloutStatus, verdict: Verdict) -> str:
     """Both are bad."""
+    metrics = [each.metric.name for each in verdict.metrics if each.outcome is Outcome.HOLD]
+    breached = f"the bound of metric {metrics[0]}" if metrics else "the SLA"
     return (
-        f"{rollout.revision} breaches the SLA, and {rollout.from_revision} no less: a cause that both share. "
-        "The rollout holds until it is over"
+        f"{rollout.revision} breaches {breached}, and {rollout.from_revision} is not proven better: a cause "
+        "that both may share. The rollout holds until it is over"
     )
 
 
@@ -146,18 +148,10 @@ def overdue(deadline: Duration, trouble: Trouble | None) -> str:
 
 def condemned(finding: Finding, counted: Tally) -> str:
     """The evidence against it."""
-    limits = finding.limits
-    tests = (
-        ("beyond the SLA", finding.absolute, limits.absolute),
-        ("beyond the SLA since a later step", finding.late, limits.late),
-        ("worse than stable", finding.relative, limits.relative),
-    )
-    numbers = ", ".join(
-        f"{what} {value:.1f} of {limit:.1f}" for what, value, limit in tests if value >= limit
-    )
+    objective, proof = finding.objective, _proof("the SLA", finding.numbers, finding.limits)
     return (
-        f"{counted.bad:g} of {counted.judged:g} requests were {_BAD[finding.objective.measure]}, and the SLA "
-        f"allows {100 * finding.objective.allowed:.4g} % (evidence: {numbers})"
+        f"{counted.bad:g} of {counted.judged:g} requests were {_BAD[objective.measure]}, and the SLA allows "
+        f"{100 * objective.allowed:.4g} % ({proof})"
     )
 
 
@@ -167,8 +161,18 @@ def breached(finding: MetricFinding) -> str:
     side = "at most" if metric.bad_end > metric.good_end else "at least"
     return (
         f"metric {metric.name} is {finding.mean:.4g} over {finding.judged:g} samples, and must be {side} "
-        f"{metric.bound:g} (evidence {finding.against:.1f} of {finding.against_limit:.1f})"
+        f"{metric.bound:g} ({_proof('the bound', finding.numbers, finding.limits)})"
     )
+
+
+def _proof(bound: str, numbers: Numbers, limits: Thresholds) -> str:
+    tests = (
+        (f"beyond {bound}", numbers.absolute, limits.absolute),
+        (f"beyond {bound} since a later step", numbers.late, limits.late),
+        ("worse than stable", numbers.relative, limits.relative),
+    )
+    proven = [f"{what} {value:.1f} of {limit:.1f}" for what, value, limit in tests if value >= limit]
+    return f"evidence: {', '.join(proven)}"
 
 
 def _because(trouble: Trouble | None) -> str:

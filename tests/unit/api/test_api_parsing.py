@@ -272,7 +272,9 @@ def test_a_rollout_is_read_as_it_is_written() -> None:
                 "mean": 0.93,
                 "bound": 0.9,
                 "against": {"value": -0.5, "threshold": 5.7},
+                "relative": {"value": -0.5, "threshold": 5.3},
                 "passing": {"value": 1.1, "threshold": 3.0},
+                "improvesBreach": False,
             }
         ],
         "evidence": {"readings": {"byPod": {}}},

@@ -179,25 +179,29 @@ METRIC: dict[str, Any] = {
     "mean": 0.7,
     "bound": 0.9,
     "against": {"value": 5.9, "threshold": 5.7},
+    "relative": {"value": 5.5, "threshold": 5.3},
     "passing": {"value": -1.0, "threshold": 3.0},
 }
 
 
 def test_status_tells_of_metrics() -> None:
     unasked = {**METRIC, "name": "revenue", "samples": 0.0, "against": {"value": 0.0, "threshold": 5.7}}
+    del unasked["relative"]
     lines = status(subject(service(rollout={"metrics": [METRIC, unasked]})), NOW).splitlines()
     assert [" ".join(line.split()) for line in lines[-3:]] == [
-        "METRIC IS BOUND SAMPLES BEYOND BOUND PASSES OUTCOME",
-        "accuracy 0.7 0.9 12 ######## 5.9 of 5.7 ........ -1.0 of 3.0 RollBack",
-        "revenue - 0.9 0 ........ 0.0 of 5.7 ........ -1.0 of 3.0 RollBack",
+        "METRIC IS BOUND SAMPLES BEYOND BOUND WORSE PASSES OUTCOME",
+        "accuracy 0.7 0.9 12 ######## 5.9 of 5.7 ######## 5.5 of 5.3 ........ -1.0 of 3.0 RollBack",
+        "revenue - 0.9 0 ........ 0.0 of 5.7 - ........ -1.0 of 3.0 RollBack",
     ]
 
 
 def test_why_tells_of_metrics() -> None:
     lines = why(subject(service(rollout={"metrics": [METRIC]}))).splitlines()
-    assert lines[-5:-1] == [
+    assert lines[-6:-1] == [
         "accuracy: 0.7 over 12 samples; the bound is 0.9.",
         "  beyond the bound: proven, evidence 5.9 of 5.7 (a chance of at most 1 in 299 to be wrong)",
+        "  worse than the stable revision: proven, evidence 5.5 of 5.3 "
+        "(a chance of at most 1 in 200 to be wrong)",
         "  good enough in this step: not proven, evidence -1.0 of 3.0",
         "  RollBack: this is proof enough to reject it.",
     ]

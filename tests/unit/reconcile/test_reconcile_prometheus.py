@@ -20,13 +20,14 @@ def with_metric(*, sla: Any = SLA, accuracy: float | None = 0.95) -> Simulator:
     return simulator
 
 
-def answer(simulator: Simulator, accuracy: float | None) -> None:
-    """What Prometheus says from now on; None: it is down."""
+def answer(simulator: Simulator, accuracy: float | None, stable: float = 0.99) -> None:
+    """What Prometheus says of both revisions from now on; None: it is down."""
 
     def asked(query: str) -> tuple[Series, ...] | Unavailable:
-        assert "-r2-" in query
         at = (simulator.now - START).total_seconds()
-        return DOWN if accuracy is None else (Series({}, (Value(at, accuracy),)),)
+        if accuracy is None:
+            return DOWN
+        return (Series({}, (Value(at, accuracy if "-r2-" in query else stable),)),)
 
     simulator.prometheus = asked
 
@@ -52,6 +53,31 @@ def test_a_canary_that_breaches_the_bound_is_rolled_back_in_words(sla: Any) -> N
     message = simulator.rollout["message"]
     assert "metric accuracy is 0.5 over " in message
     assert "must be at least 0.9" in message
+    assert "worse than stable" in message
+
+
+def test_a_bound_that_both_revisions_breach_holds_the_rollout_until_it_is_over() -> None:
+    simulator = with_metric(accuracy=0.5)
+    answer(simulator, 0.5, stable=0.5)
+    until(simulator, lambda rollout: rollout["reason"] == "SharedBreach")
+    assert "breaches the bound of metric accuracy" in simulator.rollout["message"]
+    assert found(simulator)["outcome"] == "Hold"
+    answer(simulator, 0.5)
+    until(simulator, state("RolledBack"))
+
+
+def test_with_the_policy_absolute_the_bound_alone_rolls_back() -> None:
+    simulator = begun({**CANARY, "analysis": {"metrics": [ACCURACY], "policy": "absolute"}}, sla=None)
+    answer(simulator, 0.5, stable=0.5)
+    until(simulator, state("RolledBack"))
+    assert "worse than stable" not in simulator.rollout["message"]
+
+
+def test_with_the_policy_relative_a_worse_revision_is_rolled_back_within_its_bound() -> None:
+    simulator = begun({**CANARY, "analysis": {"metrics": [ACCURACY], "policy": "relative"}}, sla=None)
+    answer(simulator, 0.9, stable=1.0)
+    until(simulator, state("RolledBack"), rounds=400)
+    assert "worse than stable" in simulator.rollout["message"]
 
 
 def test_without_prometheus_nothing_is_promoted_and_the_message_says_so() -> None:

@@ -8,7 +8,7 @@ from math import exp, log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tailbound.rollout.betting import Bets, that_above, that_below
+from tailbound.rollout.betting import STAKES, Bets, Difference, that_above, that_below
 from tailbound.rollout.evidence import Tally, absolute, passing
 
 ALPHA = 0.01
@@ -25,6 +25,21 @@ def test_under_the_hypothesis_no_bet_pays_on_average(
         expected = mix * exp(bets.after(high).log_fortune) + (1 - mix) * exp(bets.after(low).log_fortune)
         if is_null:
             assert expected <= 1 + 1e-9
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=6))
+def test_no_stake_on_a_difference_pays_unless_the_first_mean_is_greater(
+    pairs: list[tuple[float, float, float]],
+) -> None:
+    """Whatever both values of a pair share: any joint distribution is a mixture of such pairs."""
+    total = sum(weight for _, _, weight in pairs) or 1.0
+    first = sum(weight * one for one, _, weight in pairs) / total
+    second = sum(weight * other for _, other, weight in pairs) / total
+    for number in range(len(STAKES)):
+        expected = sum(
+            weight * exp(Difference().after(one, other).logs[number]) for one, other, weight in pairs
+        )
+        assert expected / total <= 1 + max(0.0, first - second) + 1e-9
 
 
 @pytest.mark.parametrize("bound", [0.01, 0.1, 0.5])

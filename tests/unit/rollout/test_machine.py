@@ -14,6 +14,7 @@ from tailbound.rollout.situation import Situation, Trouble
 from tailbound.rollout.verdict import (
     Finding,
     Measure,
+    Numbers,
     Outcome,
     Thresholds,
     error_objective,
@@ -31,7 +32,8 @@ LIMITS = Thresholds(absolute=5, late=6, relative=5, passing=3)
 
 def against(measure: Measure) -> Verdict:
     objective = latency_objective(0.99) if measure is Measure.LATENCY else error_objective(0.01)
-    finding = Finding(objective, Outcome.ROLL_BACK, 7.0, 0.0, 8.0, 0.0, LIMITS)
+    numbers = Numbers(absolute=7.0, late=0.0, relative=8.0, improves=0.0, passing=0.0, enough=True)
+    finding = Finding(objective, Outcome.ROLL_BACK, numbers, LIMITS)
     return Verdict(Outcome.ROLL_BACK, (finding,), {measure: Tally(100, 20)})
 
 

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tailbound.rollout.betting import that_above, that_below
 from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.counters import Classes, Reading
 from tailbound.rollout.evidence import Tally
-from tailbound.rollout.metrics import Watch
+from tailbound.rollout.means import means_about
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.record import Memory, Record, memory_of, to_document
 from tailbound.rollout.verdict import Evidence, Measure
+from tailbound.rollout.watches import Counter, Events, Values, Watch
 
 READINGS = Readings(
     {"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})}, unasked=("other",)
@@ -22,7 +22,16 @@ RECORD = Record(
     {Measure.LATENCY: Evidence().after(Tally(10, 1), Tally(90, 2)).next_step()},
     {Measure.LATENCY: Dispersion().after(Tally(90, 2))},
 )
-WATCH = Watch(that_above(0.1), that_below(0.2), "up", 1.5, {"total{}": 3.0}, 3.0, 1.0)
+VALUES = Values("up", means_about(0.1, 0.2).after(0.3, 0.1).next_step().after(0.2, None), 1.5)
+EVENTS = Events(
+    "up",
+    Counter({"total{}": 3.0}, 2.5),
+    gathered=(Tally(3, 1), Tally(2, 0)),
+    since=1.5,
+    evidence=Evidence().after(Tally(10, 1), Tally(90, 2)).next_step(),
+    dispersion=Dispersion().after(Tally(90, 2)),
+)
+WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Events("up")}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -33,7 +42,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         Memory(RECORD),
         Memory(RECORD, unread_since=NOON, unread_why="gateway a"),
         Memory(RECORD, passed_at=NOON),
-        Memory(RECORD, watches={"accuracy": WATCH}, blind_since=NOON, blind_why="it is down"),
+        Memory(RECORD, watches=WATCHES, blind_since=NOON, blind_why="it is down"),
     ],
 )
 def test_document_is_plain_json_and_comes_back_bit_by_bit(memory: Memory) -> None:

@@ -24,7 +24,7 @@ EVERY = {scenario.name: scenario for scenario in (*HEALTHY, *UNHEALTHY, LATE)}
 def judged(traffic: Traffic, run: int, policy: Policy) -> tuple[int, int]:
     """First polls of rollback and of holding, by the product's verdict poll by poll."""
     factor = rule.factors(traffic)[run]
-    limits = thresholds(P99, 2, independent=factor.independent)
+    limits = thresholds(P99.allowed, 2, policy, independent=factor.independent)
     evidence = Evidence()
     rolled_back = held = rule.NEVER
     for number in range(traffic.canary.shape[1]):

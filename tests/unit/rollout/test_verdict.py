@@ -22,7 +22,7 @@ from tailbound.rollout.verdict import (
 )
 
 P99 = latency_objective(0.99)
-LIMITS = thresholds(P99, 1, independent=True)
+LIMITS = thresholds(P99.allowed, 1, Policy.BOTH, independent=True)
 
 FINE, BEYOND, FEW = Tally(4000, 8), Tally(400, 40), Tally(20, 4)
 UNDECIDED = Tally(200, 2)
@@ -83,7 +83,7 @@ def test_judge(
 
 
 def finding(outcome: Outcome) -> Finding:
-    return Finding(P99, outcome, 0.0, 0.0, 0.0, 0.0, LIMITS)
+    return Finding(P99, outcome, Evidence().numbers(0.01, 0.02), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_canary_that_turns_bad_late_is_seen_though_it_was_good_for_long() -> N
     bad = good.after(Tally(150, 15), Tally())
     assert absolute(bad.canary, 0.01) < LIMITS.absolute
     found = judge(P99, bad, Policy.BOTH, LIMITS, stable_serves=True)
-    assert found.late >= LIMITS.late
+    assert found.numbers.late >= LIMITS.late
     assert found.outcome is Outcome.ROLL_BACK
 
 
@@ -198,18 +198,20 @@ def test_bursts_divide_the_counts_of_both_arms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objective", "objectives", "independent", "credit"),
+    ("allowed", "tests", "policy", "independent", "alpha", "credit"),
     [
-        pytest.param(P99, 1, True, OVERSHOOT_CREDIT, id="independent requests"),
-        pytest.param(P99, 2, True, OVERSHOOT_CREDIT, id="alpha shared by two"),
-        pytest.param(P99, 1, False, 0.0, id="bursts, or never measured"),
-        pytest.param(P99, 4, True, 0.0, id="alpha too small for what was computed"),
-        pytest.param(latency_objective(0.5), 1, True, 0.0, id="fraction outside what was computed"),
+        pytest.param(0.01, 1, Policy.BOTH, True, 0.01, OVERSHOOT_CREDIT, id="independent requests"),
+        pytest.param(0.01, 2, Policy.BOTH, True, 0.005, OVERSHOOT_CREDIT, id="alpha shared by two"),
+        pytest.param(0.01, 1, Policy.ABSOLUTE, False, 0.01, 0.0, id="bursts, or never measured"),
+        pytest.param(0.01, 4, Policy.BOTH, True, 0.0025, 0.0, id="alpha too small for what was computed"),
+        pytest.param(0.5, 1, Policy.BOTH, True, 0.01, 0.0, id="fraction outside what was computed"),
+        pytest.param(0.01, 1, Policy.RELATIVE, False, 0.005, 0.0, id="either test condemns by itself"),
     ],
 )
-def test_thresholds(objective: Objective, objectives: int, independent: bool, credit: float) -> None:
-    limits = thresholds(objective, objectives, independent=independent)
-    alpha = 0.01 / objectives
+def test_thresholds(
+    allowed: float, tests: int, policy: Policy, independent: bool, alpha: float, credit: float
+) -> None:
+    limits = thresholds(allowed, tests, policy, independent=independent)
     assert limits.absolute == pytest.approx(log(1 / (0.75 * alpha)) - credit)
     assert limits.late == pytest.approx(log(1 / (0.25 * alpha)))
     assert limits.relative == pytest.approx(log(1 / alpha))

@@ -1,0 +1,72 @@
+"""Evidence about the mean of bounded values, of a candidate and beside it of stable.
+
+The counterpart of `verdict.Evidence`, which is about counts; the numbers of both are decided upon alike.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tailbound.rollout.betting import Bets, Difference, that_above, that_below
+from tailbound.rollout.evidence import over_later_steps
+from tailbound.rollout.verdict import Numbers
+
+LEAST_VALUES: Final = 5
+"""No candidate is condemned by fewer values."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """All that is known about one mean of badness, which is 0 at best and 1 at worst."""
+
+    against: Bets
+    passing: Bets
+    relative: Difference = Difference()  # noqa: RUF009 - frozen
+    """Evidence that the candidate's mean is worse than stable's."""
+    improves: Difference = Difference()  # noqa: RUF009 - frozen
+    """Evidence that stable's is the worse one."""
+    step_starts: tuple[tuple[float, ...], ...] = ()
+    """The logs of `against` at which each step but the first began."""
+    values: int = 0
+    total: float = 0.0
+    """Sum of the values."""
+    pairs: int = 0
+    """Values of the candidate that came with one of stable."""
+
+    def after(self, value: float, stable: float | None) -> "Means":
+        """What is known after a value of the candidate, and that of stable if there was one."""
+        known = replace(
+            self,
+            against=self.against.after(value),
+            passing=self.passing.after(value),
+            values=self.values + 1,
+            total=self.total + value,
+        )
+        if stable is None:
+            return known
+        return replace(
+            known,
+            relative=self.relative.after(value, stable),
+            improves=self.improves.after(stable, value),
+            pairs=self.pairs + 1,
+        )
+
+    def next_step(self) -> "Means":
+        """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
+        starts = (*self.step_starts, self.against.logs)
+        return replace(self, passing=that_below(self.passing.null), step_starts=starts)
+
+    def numbers(self) -> Numbers:
+        """What it says about the bound."""
+        return Numbers(
+            absolute=self.against.log_fortune,
+            late=over_later_steps([self.against.log_fortune_since(start) for start in self.step_starts]),
+            relative=self.relative.log_fortune,
+            improves=self.improves.log_fortune,
+            passing=self.passing.log_fortune,
+            enough=self.values >= LEAST_VALUES,
+        )
+
+
+def means_about(allowed: float, unacceptable: float) -> Means:
+    """Nothing yet, about a mean that must be at most `allowed` and passes below `unacceptable`."""
+    return Means(that_above(allowed), that_below(unacceptable))

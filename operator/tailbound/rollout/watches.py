@@ -1,0 +1,239 @@
+"""What is known about the user's own metrics: what an answer of Prometheus adds, and what it never does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tailbound.rollout.bursts import Dispersion
+from tailbound.rollout.evidence import Tally
+from tailbound.rollout.means import Means, means_about
+from tailbound.rollout.metrics import PART, STABLE, Metric, MetricFinding
+from tailbound.rollout.verdict import Evidence, Policy, decide, thresholds
+from tailbound.telemetry.prometheus import Series, Unavailable
+
+Answer = tuple[Series, ...] | Unavailable
+
+LOOKBACK_SECONDS: Final = 300.0
+"""So long Prometheus goes on giving a series that has ended. What fell or is missing for longer is no stale
+replica's answer any more."""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One revision's counters of events, as they last were."""
+
+    numbers: Mapping[str, float] | None = None
+    """By part and labels; None before the first answer."""
+    doubted_since: float | None = None
+    """Unix time since which no answer fits the numbers."""
+
+    def after(self, now: Mapping[str, float], at: float) -> tuple["Counter", Tally | Unavailable]:
+        """The counters after an answer, and the events since then.
+
+        | the answer | the events |
+        |---|---|
+        | the first one | none: counting starts here |
+        | one number fell, or is missing | Unavailable: a restart or a stale replica, there is no telling |
+        | so it has been for as long as Prometheus looks back | none: counting starts here again |
+        | more bad events than events | Unavailable |
+        | any other | what came since; a number that was not there has counted from zero |
+        """
+        if self.numbers is None:
+            return Counter(now), Tally()
+        rises = {identity: number - self.numbers.get(identity, 0.0) for identity, number in now.items()}
+        if any(rise < 0 for rise in rises.values()) or self.numbers.keys() - now.keys():
+            since = self.doubted_since if self.doubted_since is not None else at
+            if at >= since + LOOKBACK_SECONDS:
+                return Counter(now), Tally()
+            return replace(self, doubted_since=since), Unavailable("a counter fell, or is missing")
+        bad = sum(rise for identity, rise in rises.items() if identity.startswith("bad"))
+        total = sum(rise for identity, rise in rises.items() if identity.startswith("total"))
+        if bad > total:
+            return self, Unavailable("the query for bad counts more than the one for total")
+        return Counter(now), Tally(total, bad)
+
+
+@dataclass(frozen=True)
+class Events:
+    """What is known about a fraction of events."""
+
+    expression: str
+    """What was asked for: another question begins anew."""
+    candidate: Counter = Counter()
+    stable: Counter = Counter()
+    gathered: tuple[Tally, Tally] = (Tally(), Tally())
+    """Events of the candidate and of stable that are not evidence yet."""
+    since: float | None = None
+    """Unix time at which others last became evidence."""
+    evidence: Evidence = Evidence()  # noqa: RUF009 - frozen
+    dispersion: Dispersion = Dispersion()  # noqa: RUF009 - frozen
+    """Of stable, taken in until bursts are measured."""
+    compared: float = 0.0
+    """Events of stable that became evidence."""
+
+    def next_step(self, warmup: int) -> "Events":
+        """As a step begins: what was gathered belongs to the one before."""
+        known = self.taken(warmup)
+        return replace(known, evidence=known.evidence.next_step())
+
+    def taken(self, warmup: int) -> "Events":
+        """With all that was gathered as evidence; the candidate's first `warmup` events are not judged."""
+        candidate, stable = self.gathered
+        return replace(
+            self,
+            gathered=(Tally(), Tally()),
+            evidence=self.evidence.after(candidate, stable, warmup=warmup),
+            compared=self.compared + stable.judged,
+        )
+
+
+@dataclass(frozen=True)
+class Values:
+    """What is known about a mean of values."""
+
+    expression: str
+    means: Means
+    at: float | None = None
+    """Unix time of the newest value that was taken in."""
+
+    def next_step(self, warmup: int) -> "Values":
+        """As a step begins."""
+        return replace(self, means=self.means.next_step())
+
+
+Watch = Events | Values
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What is known after an answer."""
+
+    watch: Watch
+    blind: str = ""
+    """Why the answer says nothing about the candidate; empty if it does."""
+
+
+def taken_in(
+    metric: Metric, watch: Watch | None, answers: Mapping[str, Answer], warmup: int, now: float
+) -> Taken:
+    """What is known after a round of answers, by query. No round counts twice.
+
+    | what was answered | what becomes of it |
+    |---|---|
+    | nothing, or a refusal | the metric is blind |
+    | counters, of which the candidate's do not fit | it is blind |
+    | counters, of which stable's do not fit | the candidate's events alone |
+    | counters | events of both, which become evidence together once `interval` is over |
+    | several values, or one outside the range | it is blind; of stable: no value |
+    | no value yet | nothing |
+    | a value within `interval` of the last one | nothing: it would tell of the same requests |
+    | a value | one value, in a pair with that of stable if there is one |
+
+    Counters that are not compared need no `interval`. `now` is Unix time.
+    """
+    known = watch if watch is not None and _fits(metric, watch) else _begun(metric)
+    answer = answers.get(metric.expression, Unavailable("it has not been asked for yet"))
+    if isinstance(answer, Unavailable):
+        return Taken(known, answer.reason)
+    if isinstance(known, Events):
+        return _counted(metric, known, answer, warmup, now)
+    return _sampled(metric, known, answer, answers.get(metric.stable_expression, ()))
+
+
+def _fits(metric: Metric, watch: Watch) -> bool:
+    """Whether it is about the same question; bets are about one bound besides."""
+    same_bound = isinstance(watch, Events) or watch.means.against.null == metric.allowed
+    return watch.expression == metric.expression and same_bound
+
+
+def _begun(metric: Metric) -> Watch:
+    if metric.counted:
+        return Events(metric.expression)
+    return Values(metric.expression, means_about(metric.allowed, metric.unacceptable))
+
+
+def _counted(metric: Metric, known: Events, answer: tuple[Series, ...], warmup: int, now: float) -> Taken:
+    of_candidate, of_stable = _by_revision(answer)
+    candidate, events = known.candidate.after(of_candidate, now)
+    stable, beside = known.stable.after(of_stable, now) if metric.compared else (Counter(), Tally())
+    beside = Tally() if isinstance(beside, Unavailable) else beside
+    since = known.since if known.since is not None else now
+    known = replace(known, candidate=candidate, stable=stable, since=since)
+    if isinstance(events, Unavailable):
+        return Taken(_gathered(known, Tally(), beside), events.reason)
+    known = _gathered(known, events, beside)
+    if metric.compared and now < since + metric.interval_seconds:
+        return Taken(known)
+    return Taken(replace(known.taken(warmup), since=now))
+
+
+def _gathered(known: Events, candidate: Tally, stable: Tally) -> Events:
+    gathered = (known.gathered[0] + candidate, known.gathered[1] + stable)
+    measured = known.dispersion.factor().measured
+    return replace(
+        known,
+        gathered=gathered,
+        dispersion=known.dispersion if measured else known.dispersion.after(stable),
+    )
+
+
+def _by_revision(answer: tuple[Series, ...]) -> tuple[dict[str, float], dict[str, float]]:
+    """Numbers of the candidate's and of stable's counters, by part and labels."""
+    candidate, stable = dict[str, float](), dict[str, float]()
+    for series in (each for each in answer if each.values):
+        part = series.labels.get(PART, "")
+        labels = ",".join(f"{name}={value}" for name, value in sorted(series.labels.items()) if name != PART)
+        numbers = stable if part.startswith(STABLE) else candidate
+        numbers[f"{part.removeprefix(STABLE)}{{{labels}}}"] = series.values[-1].number
+    return candidate, stable
+
+
+def _sampled(metric: Metric, known: Values, answer: tuple[Series, ...], stable: Answer) -> Taken:
+    values = [series.values[-1] for series in answer if series.values]
+    if not values:
+        return Taken(known)
+    if len(values) > 1:
+        return Taken(known, "the query gives several values, and one is needed")
+    at, number = values[0]
+    if not _within(metric, number):
+        return Taken(known, "the query gives values outside the metric's range")
+    if known.at is not None and at < known.at + metric.interval_seconds:
+        return Taken(known)
+    beside = _one_value(metric, stable)
+    return Taken(replace(known, at=at, means=known.means.after(metric.badness(number), beside)))
+
+
+def _one_value(metric: Metric, answer: Answer) -> float | None:
+    """The badness of stable, where it is known."""
+    values = [] if isinstance(answer, Unavailable) else [each.values[-1] for each in answer if each.values]
+    if len(values) != 1 or not _within(metric, values[0].number):
+        return None
+    return metric.badness(values[0].number)
+
+
+def _within(metric: Metric, number: float) -> bool:
+    return 0 <= metric.badness(number) <= 1
+
+
+def judge(
+    metric: Metric, watch: Watch | None, policy: Policy, tests: int, *, stable_serves: bool
+) -> MetricFinding:
+    """One metric, of so many `tests` that share alpha, as `decide` says.
+
+    What cannot be asked of both revisions is judged by its bound alone, and so is what stable has shown
+    nothing of: there is nothing that a breach could be blamed on.
+    """
+    known = watch if watch is not None else _begun(metric)
+    policy = policy if metric.compared else Policy.ABSOLUTE
+    if isinstance(known, Events):
+        factor = known.dispersion.factor()
+        evidence = known.evidence.deflated(factor.value)
+        numbers = evidence.numbers(metric.allowed, metric.unacceptable)
+        judged, bad, compared = evidence.canary.judged, evidence.canary.bad, known.compared > 0
+        limits = thresholds(metric.allowed, tests, policy, independent=factor.independent)
+    else:
+        numbers = known.means.numbers()
+        judged, bad, compared = known.means.values, known.means.total, known.means.pairs > 0
+        limits = thresholds(metric.allowed, tests, policy, independent=False)
+    outcome = decide(numbers, policy, limits, stable_serves=stable_serves and compared)
+    return MetricFinding(metric, outcome, judged, bad, numbers, limits)

@@ -1,0 +1,153 @@
+"""What the verdict on metrics promises, by simulation: few false alarms, and bad revisions found in time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from tailbound.rollout.evidence import Tally
+from tailbound.rollout.means import Means, means_about
+from tailbound.rollout.verdict import Evidence, Outcome, Policy, decide, thresholds
+
+BOUND, TESTS = 0.1, 1
+RUNS = 300
+# Of 300, at one in a hundred each, more come by chance once in tens of thousands of test runs.
+MOST_FALSE_ALARMS = 12
+STEPS = (20, 40)
+Pair = tuple[float, float]
+
+
+def ends(known: Means | Evidence, policy: Policy) -> bool:
+    """Whether the candidate is rolled back by what is known."""
+    numbers = known.numbers() if isinstance(known, Means) else known.numbers(BOUND, 2 * BOUND)
+    limits = thresholds(BOUND, TESTS, policy, independent=False)
+    return decide(numbers, policy, limits, stable_serves=True) is Outcome.ROLL_BACK
+
+
+def rolled_back(pairs: Iterator[Pair], policies: tuple[Policy, ...]) -> dict[Policy, int]:
+    """By policy, after how many values, if ever."""
+    known, found = means_about(BOUND, 2 * BOUND), dict[Policy, int]()
+    for number, (candidate, stable) in enumerate(pairs, start=1):
+        known = (known.next_step() if number in STEPS else known).after(candidate, stable)
+        for policy in policies:
+            if policy not in found and ends(known, policy):
+                found[policy] = number
+    return found
+
+
+def clipped(number: float) -> float:
+    """Within the range of badness."""
+    return min(1.0, max(0.0, number))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """How the values of both revisions are drawn, and under which policies it is a healthy one."""
+
+    draw: Callable[[Random, int], Pair]
+    policies: tuple[Policy, ...] = tuple(Policy)
+
+
+def _edge(random: Random, _: int) -> Pair:
+    return random.uniform(0, 0.2), random.uniform(0, 0.2)
+
+
+def _events(random: Random, _: int) -> Pair:
+    return float(random.random() < BOUND), float(random.random() < BOUND)
+
+
+def _incident(random: Random, number: int) -> Pair:
+    shared = 0.6 if 25 <= number < 45 else 0.05
+    return clipped(shared + random.uniform(-0.05, 0.05)), clipped(shared + random.uniform(-0.05, 0.05))
+
+
+def _drift(random: Random, number: int) -> Pair:
+    shared = 0.4 * number / 60
+    return clipped(shared * random.uniform(0, 2)), clipped(shared * random.uniform(0, 2))
+
+
+def _worse_but_within(random: Random, _: int) -> Pair:
+    return random.uniform(0.06, 0.1), random.uniform(0, 0.02)
+
+
+NOT_ALONE = (Policy.BOTH, Policy.RELATIVE)
+HEALTHY = {
+    "both at the bound": Scenario(_edge),
+    "events at the bound": Scenario(_events),
+    "an incident that both share": Scenario(_incident, NOT_ALONE),
+    "both drift beyond the bound": Scenario(_drift, NOT_ALONE),
+    "worse than stable, and within the bound": Scenario(_worse_but_within, (Policy.BOTH, Policy.ABSOLUTE)),
+}
+
+
+@pytest.mark.parametrize("scenario", HEALTHY.values(), ids=HEALTHY.keys())
+def test_means_of_healthy_revisions_hardly_ever_roll_back(scenario: Scenario) -> None:
+    random, alarms = Random(7), dict.fromkeys(scenario.policies, 0)
+    for _ in range(RUNS):
+        for policy in rolled_back((scenario.draw(random, n) for n in range(60)), scenario.policies):
+            alarms[policy] += 1
+    assert max(alarms.values()) <= MOST_FALSE_ALARMS, alarms
+
+
+@pytest.mark.parametrize(
+    ("mean", "stable", "absolute", "both"),
+    [(0.2, 0.05, 12, 50), (0.3, 0.05, 8, 32), (0.6, 0.05, 6, 17), (1.0, 0.0, 5, 10)],
+)
+def test_a_mean_beyond_its_bound_is_found_within_so_many_values(
+    mean: float, stable: float, absolute: int, both: int
+) -> None:
+    random, needed = Random(7), list[dict[Policy, int]]()
+    for _ in range(50):
+        pairs = (
+            (min(1.0, mean * random.uniform(0.8, 1.2)), stable * random.uniform(0, 2)) for _ in range(400)
+        )
+        needed.append(rolled_back(pairs, (Policy.ABSOLUTE, Policy.BOTH)))
+    for policy, most in ((Policy.ABSOLUTE, absolute), (Policy.BOTH, both)):
+        numbers = sorted(found[policy] for found in needed)
+        assert numbers[len(numbers) // 2] <= most, numbers
+
+
+def test_a_mean_that_gets_bad_at_a_late_step_is_found_sooner_than_by_all_of_its_values() -> None:
+    known, values = means_about(BOUND, 2 * BOUND), 0
+    for _ in range(300):
+        known = known.after(0.02, 0.02)
+    known = known.next_step()
+    while not ends(known, Policy.BOTH):
+        known, values = known.after(0.6, 0.02), values + 1
+    limits = thresholds(BOUND, TESTS, Policy.BOTH, independent=False)
+    assert values <= 20
+    assert known.numbers().absolute < limits.absolute
+
+
+def counts(random: Random, of: int, fraction: float) -> Tally:
+    """So many events, each of which is bad with this chance."""
+    return Tally(of, sum(random.random() < fraction for _ in range(of)))
+
+
+@pytest.mark.parametrize(
+    ("fractions", "policies"),
+    [
+        pytest.param(lambda _: (BOUND, BOUND), tuple(Policy), id="both at the bound"),
+        pytest.param(
+            lambda number: (0.5, 0.5) if 20 <= number < 30 else (0.03, 0.03), NOT_ALONE, id="shared incident"
+        ),
+        pytest.param(
+            lambda _: (0.08, 0.01), (Policy.BOTH, Policy.ABSOLUTE), id="worse, and within the bound"
+        ),
+        pytest.param(lambda _: (0.14, 0.1), (Policy.RELATIVE,), id="hardly worse, with the policy relative"),
+    ],
+)
+def test_events_of_healthy_revisions_hardly_ever_roll_back(
+    fractions: Callable[[int], Pair], policies: tuple[Policy, ...]
+) -> None:
+    random, alarms = Random(7), dict.fromkeys(policies, 0)
+    for _ in range(RUNS):
+        known, over = Evidence(), set[Policy]()
+        for number in range(60):
+            candidate, stable = fractions(number)
+            known = known.next_step() if number in STEPS else known
+            known = known.after(counts(random, 10, candidate), counts(random, 20, stable))
+            over |= {policy for policy in policies if ends(known, policy)}
+        for policy in over:
+            alarms[policy] += 1
+    assert max(alarms.values()) <= MOST_FALSE_ALARMS, alarms

@@ -1,0 +1,248 @@
+"""Metrics of the user's own: what an answer of Prometheus adds to the evidence, and what it never does."""
+
+from typing import Any
+
+import pytest
+from tailbound.rollout.evidence import Tally
+from tailbound.rollout.verdict import Outcome, Policy
+from tailbound.rollout.watches import LOOKBACK_SECONDS, Answer, Events, Values, Watch, judge
+from tailbound.telemetry.prometheus import Series, Unavailable
+
+from tests.unit.rollout.metric_answers import (
+    ACCURACY_OF_BOTH,
+    COUNTED,
+    OF_BOTH,
+    counters,
+    metric,
+    took,
+    value,
+    watched,
+)
+
+
+def events(known: Watch) -> Tally:
+    """Events of the candidate that are evidence."""
+    assert isinstance(known, Events)
+    return known.evidence.canary
+
+
+def values(known: Watch) -> tuple[int, int]:
+    """Values of the candidate, and those that came with one of stable."""
+    assert isinstance(known, Values)
+    return known.means.values, known.means.pairs
+
+
+def test_values_count_once_in_each_interval() -> None:
+    known = watched(metric(), *(value(0.8, at) for at in (100, 100, 129.9, 130, 131, 160)))
+    assert values(known) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("stable", "pairs"),
+    [
+        pytest.param(value(0.95), 1, id="a value"),
+        pytest.param((), 0, id="none"),
+        pytest.param(value(0.9) + value(0.9), 0, id="several"),
+        pytest.param(value(1.9), 0, id="beyond the range"),
+        pytest.param(Unavailable("down"), 0, id="no answer"),
+    ],
+)
+def test_a_value_is_compared_with_that_of_stable_at_the_same_time(stable: Answer, pairs: int) -> None:
+    taken = took(metric(**ACCURACY_OF_BOTH), None, value(0.8), stable=stable)
+    assert (values(taken.watch), taken.blind) == ((1, pairs), "")
+
+
+def test_events_count_once_and_from_the_first_answer_on() -> None:
+    known = watched(
+        metric(**COUNTED),
+        counters(total_a=100, bad_a=10),
+        counters(total_a=150, bad_a=12),
+        counters(total_a=150, bad_a=12),
+        counters(total_a=150, bad_a=12, total_b=30, bad_b=3),
+    )
+    assert events(known) == Tally(80, 5)
+
+
+def test_counters_that_are_not_there_yet_have_counted_nothing() -> None:
+    known = watched(metric(**COUNTED), (), counters(total_a=40, bad_a=6))
+    assert events(known) == Tally(40, 6)
+
+
+@pytest.mark.parametrize(
+    ("fields", "before", "answer", "reason"),
+    [
+        pytest.param(None, value(1), Unavailable("down"), "down", id="no answer"),
+        pytest.param(None, value(1), value(1) + value(1), "several values", id="two values"),
+        pytest.param(None, value(1), value(1.5), "outside the metric's range", id="beyond the range"),
+        pytest.param(COUNTED, counters(total_a=9), counters(total_a=8), "fell", id="a counter fell"),
+        pytest.param(COUNTED, counters(total_a=9), (), "missing", id="a counter is missing"),
+        pytest.param(
+            COUNTED, counters(total_a=9), counters(total_a=10, bad_a=2), "more than", id="more bad than all"
+        ),
+    ],
+)
+def test_what_cannot_be_judged_is_no_data(
+    fields: dict[str, Any] | None, before: tuple[Series, ...], answer: Any, reason: str
+) -> None:
+    made = metric(**(fields or {}))
+    known = watched(made, before)
+    taken = took(made, known, answer)
+    assert reason in taken.blind
+    found = judge(made, taken.watch, Policy.BOTH, 1, stable_serves=True)
+    assert found == judge(made, known, Policy.BOTH, 1, stable_serves=True)
+
+
+def test_a_querier_that_steps_back_and_forth_counts_nothing_twice() -> None:
+    made = metric(**COUNTED)
+    known: Watch = watched(made, counters(total_a=497, bad_a=0))
+    for number in (494, 497, 494, 500):
+        known = took(made, known, counters(total_a=number, bad_a=0)).watch
+    assert events(known) == Tally(3, 0)
+
+
+def test_a_pod_that_is_gone_for_good_makes_the_metric_blind_only_while_it_may_come_back() -> None:
+    made = metric(**COUNTED)
+    known: Watch = watched(made, counters(total_a=100, total_b=50))
+    left = counters(total_a=110)
+    for later in (0.0, LOOKBACK_SECONDS - 1):
+        taken = took(made, known, left, now=200 + later)
+        assert "missing" in taken.blind
+        known = taken.watch
+    again = took(made, known, counters(total_a=120), now=200 + LOOKBACK_SECONDS)
+    assert (events(again.watch), again.blind) == (Tally(0, 0), ""), "counting starts here again"
+    more = took(made, again.watch, counters(total_a=125), now=600)
+    assert events(more.watch) == Tally(5, 0)
+
+
+def test_no_value_yet_is_not_a_bad_one() -> None:
+    assert values(watched(metric(), ())) == (0, 0)
+
+
+@pytest.mark.parametrize("other", [{"query": "other", "min": 0.9}, {"query": "accuracy", "min": 0.8}])
+def test_another_query_or_bound_begins_anew(other: dict[str, Any]) -> None:
+    known = watched(metric(), value(0.5))
+    assert values(took(metric(**other), known, value(0.9, 130)).watch) == (1, 0)
+
+
+def test_events_of_both_become_evidence_together_once_the_interval_is_over() -> None:
+    made = metric(**OF_BOTH, interval="30s")
+    nothing = counters(total_a=0, bad_a=0, stable_total_a=0, stable_bad_a=0)
+    known = took(made, None, nothing, now=100).watch
+    # Their scrapes come at different times: apart, each of them would meet nothing of the other.
+    known = took(made, known, counters(total_a=40, bad_a=4, stable_total_a=0, stable_bad_a=0), now=110).watch
+    known = took(made, known, counters(total_a=40, bad_a=4, stable_total_a=60, stable_bad_a=0), now=120).watch
+    assert events(known) == Tally(0, 0)
+    same = counters(total_a=40, bad_a=4, stable_total_a=60, stable_bad_a=0)
+    known = took(made, known, same, now=130).watch
+    assert events(known) == Tally(40, 4)
+    assert isinstance(known, Events)
+    assert known.evidence.relative.value > 0
+    assert known.compared == 60
+    assert took(made, known, same, now=131).watch == known
+
+
+def test_what_stable_cannot_show_does_not_blind_the_metric() -> None:
+    made = metric(**OF_BOTH, interval="1s")
+    known = watched(made, counters(total_a=0, stable_total_a=50, stable_total_b=50))
+    taken = took(made, known, counters(total_a=40, stable_total_a=60), now=200)
+    assert (events(taken.watch), taken.blind) == (Tally(40, 0), "")
+    assert isinstance(taken.watch, Events)
+    assert taken.watch.compared == 0
+    back = took(made, taken.watch, counters(total_a=50, stable_total_a=70, stable_total_b=55), now=210).watch
+    assert isinstance(back, Events)
+    assert back.compared == 25
+
+
+def test_the_first_events_are_not_judged() -> None:
+    made = metric(**COUNTED)
+    known = watched(made, counters(total_a=0))
+    taken = took(made, known, counters(total_a=30, bad_a=4), warmup=10)
+    assert events(taken.watch) == Tally(20, 0)
+
+
+GOOD, POOR = 0.99, 0.5
+
+
+def sampled(candidate: float, stable: float | None, number: int = 40) -> Values:
+    """So many values of both revisions."""
+    made = metric(**ACCURACY_OF_BOTH)
+    known: Watch | None = None
+    for at in range(0, 30 * number, 30):
+        beside = () if stable is None else value(stable, at)
+        known = took(made, known, value(candidate, at), stable=beside).watch
+    assert isinstance(known, Values)
+    return known
+
+
+def counted(candidate: Tally, stable: Tally) -> Watch:
+    """Events of both revisions."""
+    made = metric(**OF_BOTH, interval="1s")
+    nothing = counters(total_a=0, bad_a=0, stable_total_a=0, stable_bad_a=0)
+    numbers = {"total_a": candidate.judged, "bad_a": candidate.bad}
+    of_stable = {"stable_total_a": stable.judged, "stable_bad_a": stable.bad}
+    return watched(made, nothing, counters(**numbers, **of_stable))
+
+
+FINE, WORSE, BAD = Tally(2000, 20), Tally(2000, 120), Tally(200, 100)
+
+
+@pytest.mark.parametrize(
+    ("fields", "known", "policy", "outcome"),
+    [
+        pytest.param(ACCURACY_OF_BOTH, sampled(POOR, GOOD), "both", "RollBack", id="mean: its own breach"),
+        pytest.param(ACCURACY_OF_BOTH, sampled(POOR, POOR), "both", "Hold", id="mean: a shared breach"),
+        pytest.param(ACCURACY_OF_BOTH, sampled(POOR, POOR), "absolute", "RollBack", id="mean: absolute"),
+        pytest.param(ACCURACY_OF_BOTH, sampled(0.92, GOOD, 200), "relative", "RollBack", id="mean: worse"),
+        pytest.param(ACCURACY_OF_BOTH, sampled(0.92, GOOD, 200), "both", "Pass", id="mean: within its bound"),
+        pytest.param(ACCURACY_OF_BOTH, sampled(POOR, None), "both", "RollBack", id="mean: stable unknown"),
+        pytest.param(ACCURACY_OF_BOTH, sampled(GOOD, GOOD), "both", "Pass", id="mean: good"),
+        pytest.param(ACCURACY_OF_BOTH, sampled(POOR, GOOD, 4), "absolute", "Wait", id="mean: four values"),
+        pytest.param(OF_BOTH, counted(BAD, FINE), "both", "RollBack", id="events: its own breach"),
+        pytest.param(OF_BOTH, counted(BAD, BAD), "both", "Hold", id="events: a shared breach"),
+        pytest.param(OF_BOTH, counted(BAD, BAD), "absolute", "RollBack", id="events: absolute"),
+        pytest.param(OF_BOTH, counted(WORSE, FINE), "relative", "RollBack", id="events: worse"),
+        pytest.param(OF_BOTH, counted(WORSE, FINE), "both", "Pass", id="events: within its bound"),
+        pytest.param(OF_BOTH, counted(BAD, Tally()), "both", "RollBack", id="events: stable has none"),
+        pytest.param(OF_BOTH, counted(FINE, FINE), "both", "Pass", id="events: good"),
+        pytest.param(OF_BOTH, counted(Tally(4, 4), FINE), "both", "Wait", id="events: four bad ones"),
+        pytest.param(OF_BOTH, None, "both", "Wait", id="nothing"),
+    ],
+)
+def test_the_verdict_is_that_of_the_objectives(
+    fields: dict[str, Any], known: Watch | None, policy: str, outcome: str
+) -> None:
+    found = judge(metric(**fields), known, Policy(policy), 2, stable_serves=True)
+    assert found.outcome is Outcome(outcome)
+    assert not found.improves_breach
+
+
+@pytest.mark.parametrize("known", [sampled(POOR, 0.1), counted(Tally(400, 100), Tally(400, 300))])
+def test_what_breaches_its_bound_less_than_stable_rolls_out(known: Watch) -> None:
+    made = metric(**(OF_BOTH if isinstance(known, Events) else ACCURACY_OF_BOTH))
+    found = judge(made, known, Policy.BOTH, 2, stable_serves=True)
+    assert (found.outcome, found.improves_breach) == (Outcome.PASS, True)
+
+
+@pytest.mark.parametrize("known", [sampled(POOR, POOR), counted(BAD, BAD)])
+def test_nobody_else_is_blamed_once_stable_gets_no_requests(known: Watch) -> None:
+    made = metric(**(OF_BOTH if isinstance(known, Events) else ACCURACY_OF_BOTH))
+    assert judge(made, known, Policy.BOTH, 2, stable_serves=False).outcome is Outcome.ROLL_BACK
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_what_cannot_be_asked_of_both_is_judged_by_its_bound_alone(policy: Policy) -> None:
+    made = metric(**COUNTED)
+    bad = watched(made, (), counters(total_a=50, bad_a=25))
+    assert judge(made, bad, policy, 2, stable_serves=True).outcome is Outcome.ROLL_BACK
+    good = watched(made, (), counters(total_a=200, bad_a=0))
+    assert judge(made, good, policy, 2, stable_serves=True).outcome is Outcome.PASS
+
+
+def test_proof_for_passing_begins_anew_at_each_step_and_what_speaks_against_stays() -> None:
+    for known in (counted(Tally(100, 4), FINE), sampled(0.85, GOOD)):
+        made = metric(**(OF_BOTH if isinstance(known, Events) else ACCURACY_OF_BOTH))
+        before = judge(made, known, Policy.BOTH, 1, stable_serves=True).numbers
+        after = judge(made, known.next_step(0), Policy.BOTH, 1, stable_serves=True).numbers
+        assert before.passing != after.passing == 0
+        assert before.absolute == after.absolute != 0
+        assert before.relative == after.relative != 0
