@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Set
 
 from tailbound.gateway.resources import Bundle, Resource, ResourceId, ResourceType
-from tailbound.gateway.routes import refused_bundle
+from tailbound.gateway.routes import former_bundle, refused_bundle
 from tailbound.traffic.model import Route, ServiceKey, Unavailable
 
 
@@ -126,7 +126,9 @@ class Configuration:
             for resource in newest.resources
             if resource.type is ResourceType.SCOPE and not self._refusals([resource])
         ]
-        fallbacks = (self._good.get(service), refused_bundle(newest.route))
+        good = self._good.get(service)
+        former = former_bundle(good, newest.route) if good is not None else None
+        fallbacks = (former, refused_bundle(newest.route))
         for fallback in fallbacks:
             if fallback is not None:
                 rest = [item for item in fallback.resources if item.type is not ResourceType.SCOPE]

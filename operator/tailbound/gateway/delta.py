@@ -1,8 +1,9 @@
 """One delta ADS stream, without the stream: requests in, responses out, and what Envoy has acknowledged.
 
 Per service, clusters and endpoints go first; its scopes and its route follow once Envoy has acknowledged
-those. On the way out the scopes go first, and clusters only after no route leads to them. One response per
-kind is under way at a time. A refused one is halved until the resource that is to blame stands alone.
+those, and the scopes of a preview once it has the route that tells them from the others. On the way out the
+scopes go first, and clusters only after no route leads to them. One response per kind is under way at a
+time. A refused one is halved until the resource that is to blame stands alone.
 """
 
 from collections import deque
@@ -244,8 +245,21 @@ class DeltaSession:
         if type_ in (ResourceType.SCOPE, ResourceType.ROUTE) and not is_removal:
             owner = self._configuration.owner(type_, name)
             bundle = None if owner is None else self._configuration.effective(owner)
-            return bundle is not None and self._has(bundle, (ResourceType.CLUSTER, ResourceType.ENDPOINTS))
+            if bundle is None or not self._has(bundle, (ResourceType.CLUSTER, ResourceType.ENDPOINTS)):
+                return False
+            return type_ is ResourceType.ROUTE or self._tells_preview(bundle, name)
         return True
+
+    def _tells_preview(self, bundle: Bundle, host: str) -> bool:
+        """Whether the route that Envoy has, if any, knows this host as a preview's where it is one.
+
+        Another would answer it with the revision that serves.
+        """
+        preview = bundle.route.preview
+        if preview is None or host not in preview.hosts:
+            return True
+        has = self._kinds[ResourceType.ROUTE].known.keys() & {str(bundle.service)}
+        return not has or self._has(bundle, (ResourceType.ROUTE,))
 
     def _leads_to(self, cluster: str) -> bool:
         """Whether the service's route, as Envoy has it, may still lead to this cluster."""

@@ -10,11 +10,12 @@ Truth table of one service's routes, first match wins:
 | some     | none                  | no         | the http clusters, which are empty: 503        |
 
 Requests to the names of a preview come first, and are matched by name: they get the candidate in the same
-way, and 421 while none is under way.
+way, 421 while none is under way, and 503 while its configuration is refused.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from envoy.config.core.v3.base_pb2 import DataSource, HeaderValue, HeaderValueOption, Metadata
@@ -47,7 +48,7 @@ from tailbound.gateway.clusters import METADATA_NAMESPACE, cluster_name, cluster
 from tailbound.gateway.counting import DEADLINE_FIELD, LATENCY_FIELD, NAMESPACE_FIELD, SERVICE_FIELD
 from tailbound.gateway.listener import BUFFER_FILTER, HOST_HEADER, RETRY_AFTER_SECONDS
 from tailbound.gateway.resources import Bundle, Resource, ResourceType, resource
-from tailbound.traffic.model import Route, RouteBackend, Unavailable
+from tailbound.traffic.model import Preview, Route, RouteBackend, Unavailable
 
 CONNECT_RETRIES = 3
 # A stream on which nothing moves is cut this long after the request's own timeout, which has an answer.
@@ -60,6 +61,10 @@ _WHY = {
 }
 _NO_CANDIDATE = (
     "InferenceService {service} has no new revision on its way: one that waits for its promotion answers here"
+)
+_NO_PREVIEW = (
+    "The newest configuration of InferenceService {service} is refused, so that its new revision cannot be "
+    "reached: see its conditions"
 )
 _NO_GRPC = "InferenceService {service} offers no gRPC: its runtime has no port named grpc"
 
@@ -84,6 +89,29 @@ def refused_bundle(route: Route) -> Bundle:
         latency_target=None,
     )
     return bundle_of(stand_in)
+
+
+def former_bundle(former: Bundle, newest: Route) -> Bundle:
+    """The last good state of a service whose newest one is refused. Its preview is never another revision:
+
+    | the newest preview | that of the last good state | preview |
+    |---|---|---|
+    | none | any | no name leads there |
+    | of a candidate | of the same one, same names | as it was |
+    | of a candidate | anything else | 503, saying why |
+    | without a candidate | any | 421, saying so |
+    """
+    wanted, had = newest.preview, former.route.preview
+    if wanted is None:
+        return former
+    if had is not None and had.hosts == wanted.hosts and _candidate(had) == _candidate(wanted) is not None:
+        return former
+    nobody = Preview(wanted.hosts, None, refused=wanted.backend is not None)
+    return former if had == nobody else bundle_of(replace(former.route, preview=nobody))
+
+
+def _candidate(preview: Preview) -> str | None:
+    return preview.backend.revision if preview.backend is not None else None
 
 
 def scope_resources(route: Route) -> list[Resource]:
@@ -131,7 +159,9 @@ def _to_preview(route: Route) -> list[EnvoyRoute]:
     pattern = StringMatcher(safe_regex=RegexMatcher(regex=f"({names})(:.*)?"))
     host = HeaderMatcher(name=HOST_HEADER, string_match=pattern)
     match = RouteMatch(prefix="/", headers=[host])
-    if route.preview.backend is None:
+    if route.preview.refused:
+        routes = [_direct(route, match, 503, _NO_PREVIEW)]
+    elif route.preview.backend is None:
         routes = [_direct(route, match, 421, _NO_CANDIDATE)]
     else:
         routes = _to_backends(route, match, [route.preview.backend])

@@ -60,6 +60,8 @@ class Preview:
     hosts: tuple[str, ...]
     backend: RouteBackend | None
     """None while no candidate is under way."""
+    refused: bool = False
+    """The configuration with the candidate in it is refused: nobody answers, rather than another revision."""
 
 
 @dataclass(frozen=True)

