@@ -174,8 +174,9 @@ class RolloutSpec(Model):
     capacity: Capacity = Capacity.SURGE
     """surge: the new pods come beside the old ones, and wait while there is no room. inPlace: they take the
     places of old ones, one after the other, so that no spare device is needed and one pod is missing
-    meanwhile. auto: beside them where there is room, or else in place. The only pod of a service is never
-    given up: with one, all three wait for room."""
+    meanwhile. auto: beside them where there is room, or else in place. A return to an older revision finds
+    room in the same way. Dead pods give up their places at once; the only pod of a service does so only when
+    it is dead, and until then all three wait for room."""
 
     promotion: Promotion = Promotion.AUTOMATIC
     """manual: a revision that has passed its last step waits for kubectl tailbound promote. With blueGreen it

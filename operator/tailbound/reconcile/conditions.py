@@ -88,6 +88,13 @@ class Facts:
         return self.name is not None and self.name == self.step.flow.target and self.ready > 0
 
     @property
+    def coming_back(self) -> str | None:
+        """What is said of an older revision that is on its way back to the requests."""
+        step, rollout = self.step, self.step.rollout
+        back = rollout is not None and step.candidate not in (None, self.name)
+        return rollout.message if rollout is not None and back else None
+
+    @property
     def share(self) -> int:
         """Percent of the requests that a candidate gets beside the base."""
         rollout = self.step.rollout
@@ -174,15 +181,17 @@ def _ready_rules(facts: Facts) -> Iterator[Verdict]:
     if rollout is not None and still and facts.share > 0:
         yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, rollout.message)
     obstacle = facts.pods.obstacle
+    comes = f"; {facts.coming_back}" if facts.coming_back is not None else ""
     if obstacle is not None and not facts.on_target:
-        yield Verdict(_FALSE, obstacle.reason, obstacle.message + still)
+        yield Verdict(_FALSE, obstacle.reason, obstacle.message + still + comes)
     if facts.on_target and applied is not None:
         status = _UNKNOWN if applied.reason is Reason.WAITING_FOR_GATEWAY else _FALSE
         yield Verdict(status, applied.reason, applied.message)
     if facts.was_stable:
-        yield Verdict(_FALSE, Reason.NOT_READY, f"no endpoint of {facts.name} is ready{still}")
+        yield Verdict(_FALSE, Reason.NOT_READY, f"no endpoint of {facts.name} is ready{still}{comes}")
     if still:
-        message = rollout.message if rollout is not None else f"{facts.name} is starting{still}"
+        under_way = rollout is not None and rollout.state is not RolloutState.PROMOTED
+        message = rollout.message if rollout and under_way else f"{facts.name} is starting{still}"
         yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, message)
     yield _starting(facts)
 
@@ -219,6 +228,7 @@ def _reconciling(facts: Facts, ready: Verdict, stalled: Verdict) -> Verdict:
     | Stalled | Ready | replicas | status | reason |
     |---|---|---|---|---|
     | True | any | any | False | that of Stalled |
+    | False | True | any, and an older one is on its way back | True | RollingOut |
     | False | True | all ready | False | Reconciled |
     | False | True | some missing | True | that of the pods, or Starting |
     | False | Stopped | none left | False | Reconciled |
@@ -226,6 +236,8 @@ def _reconciling(facts: Facts, ready: Verdict, stalled: Verdict) -> Verdict:
     """
     if stalled.status is _TRUE:
         return Verdict(_FALSE, stalled.reason, stalled.message)
+    if ready.status is _TRUE and facts.coming_back is not None:
+        return Verdict(_TRUE, Reason.ROLLING_OUT, facts.coming_back)
     short_of = facts.ready < facts.replicas
     finished = facts.pods_left is False if facts.stopped else ready.status is _TRUE and not short_of
     if finished:

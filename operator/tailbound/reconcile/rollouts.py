@@ -95,7 +95,8 @@ def _lag(analysis: Analysis) -> timedelta:
 def _state(world: World, name: str, desired: str | None) -> RevisionState:
     live, pods, marks = world.deployments.get(name), world.live_pods.get(name, ()), world.marks.get(name)
     # Most revisions of a history have nothing left to report on.
-    obstacle = report(pods, live).obstacle if pods or live is not None else None
+    told = report(pods, live) if pods or live is not None else None
+    obstacle = told.obstacle if told is not None else None
     rejected = marks.rejected if marks is not None else None
     return RevisionState(
         number=world.numbers.get(name, 0),
@@ -105,6 +106,7 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         pods=world.pod_counts.get(name, 0),
         ready=world.ready_endpoints.get(name, 0),
         restarts=most_restarts(pods),
+        stuck=told.stuck if told is not None else 0,
         trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
         promoted_at=marks.promoted_at if marks is not None else None,
         rejection=Rejection(name, rejected.reason, rejected.message, rejected.by) if rejected else None,

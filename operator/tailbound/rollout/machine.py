@@ -112,15 +112,15 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     It gets its first requests only once they will be counted, unless somebody promotes it all the same.
     """
     base, candidate = rollout.from_revision, rollout.revision
-    without = flow(now, base, candidate, 0, ())
-    if not now.of(candidate).deployed and _others_linger(now, rollout, without):
+    without = rest.without(now, base)
+    if not now.of(candidate).deployed and _others_linger(now, rollout, without.flow):
         waiting = words.told(
             rollout,
             RolloutState.PENDING,
             steps.unless_by_hand(rollout, Reason.PENDING),
             words.pending(rollout),
         )
-        return Step(without, waiting, base, candidate, {base: now.pods(base)}, shrink=False)
+        return Step(without.flow, waiting, base, candidate, without.fleet, shrink=False)
     rollout = steps.pods_counted(now, rollout)
     wanted, carries = steps.wanted(now, rollout)
     pods = steps.pods_needed(now, rollout)

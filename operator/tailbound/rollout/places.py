@@ -1,26 +1,28 @@
 """Whose place a candidate's pods take: `spec.rollout.capacity`, for clusters without a spare device. Pure.
 
-| capacity | pods that the base is to have | the candidate's pods find no room | they come |
+| capacity | the base is to have | the candidate's pods find no room | they come |
 |---|---|---|---|
 | surge | any | any | beside those of the base |
-| inPlace, auto | one | any | beside it: the only copy is not given up |
-| inPlace | more | any | in place of the base's |
-| auto | more | not in this rollout | beside those of the base |
-| auto | more | now, or earlier in this rollout | in place of the base's |
+| inPlace, auto | one pod, and it is not dead | any | beside it: the only copy is not given up |
+| inPlace | more, or its only one is dead | any | in place of the base's |
+| auto | the same | not in this rollout | beside those of the base |
+| auto | the same | now, or earlier in this rollout | in place of the base's |
 
 In place the two have together as many pods as the base alone is to have, and all but one of them are ready
-at any time. One place changes hands after the other (first row that fits):
+at any time. Dead pods are not ready and stuck, or of a revision that is given up as lost. One place changes
+hands after the other (first row that fits):
 
 | what holds | pods of the base |
 |---|---|
 | it has fewer than the candidate leaves it, or as many | what the candidate leaves it, one at least |
+| some of its pods are dead | as many as are not: they carry nothing |
 | one of its pods, or of the candidate's in their new places, is not ready | as it has |
 | one of its pods is still ending | as it has |
 | gateways do not send the candidate the share of its places yet | as it has |
 | otherwise | one less |
 
 The weight of the candidate climbs with its ready pods up to that of the step; the base's last pod stays until
-the promotion, as the one to return to.
+the promotion, as the one to return to. Only a dead one goes before, where it holds the only place.
 """
 
 from tailbound.api.rollout import Capacity, RolloutStatus
@@ -35,7 +37,18 @@ def settled_on(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     decided = capacity is Capacity.IN_PLACE or (
         capacity is Capacity.AUTO and (rollout.in_place or _full(now, rollout))
     )
-    return rollout.model_copy(update={"in_place": decided and now.pods(rollout.from_revision) > 1})
+    return rollout.model_copy(update={"in_place": decided and gives_places(now, rollout.from_revision)})
+
+
+def gives_places(now: Situation, name: str) -> bool:
+    """It has more than one pod, or its only one is dead."""
+    state = now.of(name)
+    return now.pods(name) > 1 or (state.deployed and not state.ready and state.stuck >= state.replicas)
+
+
+def most_in_place(now: Situation, name: str) -> int:
+    """Places that this revision gives up, if it gives any: all but the last, or the only one."""
+    return max(now.pods(name) - 1, 1)
 
 
 def _full(now: Situation, rollout: RolloutStatus) -> bool:
@@ -51,12 +64,12 @@ def needed(now: Situation, rollout: RolloutStatus, weight: int, carries: int) ->
     if not rollout.in_place:
         return pods
     # Pods without a request to answer would only be missed where they came from: one shows that it starts.
-    return min(pods, now.pods(rollout.from_revision) - 1) if weight else 1
+    return min(pods, most_in_place(now, rollout.from_revision)) if weight else 1
 
 
 def climbing(now: Situation, rollout: RolloutStatus, weight: int) -> int:
     """The part of this weight that the pods carry that the candidate has in place of others."""
-    most = now.pods(rollout.from_revision) - 1
+    most = most_in_place(now, rollout.from_revision)
     return min(weight, ALL * now.ready(rollout.revision) // most) if rollout.in_place else 0
 
 
@@ -69,20 +82,28 @@ def awaits_place(now: Situation, rollout: RolloutStatus, pods: int) -> bool:
 def places(now: Situation, rollout: RolloutStatus, pods: int) -> dict[str, int]:
     """Pods of base and candidate, which needs this many of its own."""
     base, candidate = rollout.from_revision, rollout.revision
-    whole, state = now.pods(base), now.of(base)
     if not rollout.in_place:
-        return {base: whole, candidate: pods}
+        return {base: now.pods(base), candidate: pods}
+    return handed_over(now, base, candidate, pods)
+
+
+def handed_over(
+    now: Situation, outgoing: str, incoming: str, pods: int, *, lost: bool = False
+) -> dict[str, int]:
+    """Pods of both while the incoming one takes so many places of the outgoing one; `lost`: all are dead."""
+    whole, state = now.pods(outgoing), now.of(outgoing)
     has = min(state.replicas, whole) if state.deployed else whole
-    left = max(has - _given_up(now, rollout, has), whole - pods)
+    dead = has - state.ready if lost else min(state.stuck, has - state.ready)
+    given_up = dead if dead > 0 else _given_up(now, outgoing, incoming, has)
+    left = max(has - given_up, whole - pods)
     free = whole - max(left, state.pods)
-    return {base: left, candidate: max(min(pods, free), min(now.ready(candidate), pods))}
+    return {outgoing: left, incoming: max(min(pods, free), min(now.ready(incoming), pods))}
 
 
-def _given_up(now: Situation, rollout: RolloutStatus, has: int) -> int:
-    """How many pods the base gives up now: one or none."""
-    base, candidate = now.of(rollout.from_revision), rollout.revision
-    whole = now.pods(rollout.from_revision)
+def _given_up(now: Situation, outgoing: str, incoming: str, has: int) -> int:
+    """How many living pods the outgoing one gives up now: one or none."""
+    state, whole = now.of(outgoing), now.pods(outgoing)
     given = whole - has
-    complete = base.ready >= has and base.pods <= has and now.ready(candidate) >= given
-    carried = now.acknowledged and weight_of(now.traffic, candidate) >= ALL * given // whole
+    complete = state.ready >= has and state.pods <= has and now.ready(incoming) >= given
+    carried = now.acknowledged and weight_of(now.traffic, incoming) >= ALL * given // whole
     return int(complete and (carried or not given))

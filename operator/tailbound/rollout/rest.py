@@ -3,7 +3,7 @@
 | what holds | status.rollout |
 |---|---|
 | spec.stopped | the last one, if it is over |
-| an older revision comes back | Promoting the older one; then RolledBack |
+| an older revision comes back (its places: `returns.py`) | Promoting the older one; then RolledBack |
 | the desired revision is the first | Starting; Promoted once it has all requests, observed |
 | the desired revision is the base | Promoted |
 | the desired revision was rejected | RolledBack |
@@ -18,21 +18,26 @@ from tailbound.api.names import ABORT_ANNOTATION
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.recreate import exchange
+from tailbound.rollout.returns import in_turn
 from tailbound.rollout.roles import Return, Roles, before
 from tailbound.rollout.situation import Marking, Situation, Step
 from tailbound.rollout.sizing import ALL
-from tailbound.rollout.weights import direct, flow
+from tailbound.rollout.weights import direct, flow, weight_of
 
 _OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 
 
-def without(now: Situation, base: str | None, rejected: Collection[str] = ()) -> Step:
-    """The base has all requests as soon as it can take them."""
+def without(now: Situation, base: str | None, rejected: Collection[str] = (), *, lost: bool = False) -> Step:
+    """The base has all requests as soon as it can take them; `lost`: what has them now is given up."""
     clearing = None
     if base is not None and now.spec.strategy is Strategy.RECREATE and not now.ready(base):
         clearing = exchange(now, base)
     if clearing is not None:
         return Step(clearing[0], None, base, None, clearing[1], shrink=False)
+    turn = in_turn(now, base, rejected, lost=lost) if base is not None else None
+    if turn is not None:
+        other = next(name for name in turn[1] if name != base)
+        return Step(turn[0], None, base, None, turn[1], shrink=False, makes_way=other)
     where = flow(now, base, None, 0, rejected)
     fleet = {base: now.pods(base)} if base is not None else {}
     step = Step(where, None, base, None, fleet, shrink=False)
@@ -128,8 +133,12 @@ def _rolled_back(now: Situation, name: str, base: str) -> RolloutStatus:
 
 
 def returning(now: Situation, back: Return) -> Step:
-    """An older revision is scaled up, gets the weight, and then it is the stable one."""
-    step, rejection = without(now, back.to), back.rejection
+    """An older revision is scaled up, gets the weight, and then it is the stable one.
+
+    Without room beside it takes the places of what serves, or of what is dead.
+    """
+    rejection = back.rejection
+    step = without(now, back.to, lost=rejection.reason == Reason.LOST)
     if _serves(now, step, back.to):
         ended = RolloutStatus(
             state=RolloutState.ROLLED_BACK, revision=rejection.revision, from_revision=back.to
@@ -148,6 +157,19 @@ def returning(now: Situation, back: Return) -> Step:
         stored = RolloutStatus(
             state=RolloutState.PROMOTING, revision=back.to, from_revision=before_it, started_at=now.now
         )
-    message = words.returning(back.to, rejection, now.of(back.to).trouble)
+    message = words.returning(back.to, rejection, _room(now, back.to, step))
     returns = words.told(stored, RolloutState.PROMOTING, rejection.reason, message)
+    weight = weight_of(step.flow.traffic, back.to)
+    returns = returns.model_copy(update={"weight": weight, "in_place": step.makes_way is not None})
     return replace(step, rollout=returns, marking=Marking(), stable=now.stable, candidate=back.to)
+
+
+def _room(now: Situation, name: str, step: Step) -> str:
+    """Where a revision that comes back finds room, and what to do where it finds none."""
+    trouble = now.of(name).trouble
+    if step.makes_way is not None:
+        return words.takes_places(step.makes_way)
+    if trouble is None or not trouble.lacks_room:
+        return ""
+    target = step.flow.target
+    return words.waits_for_room(trouble, now.spec.capacity, target if target != name else None)

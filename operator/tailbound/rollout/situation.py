@@ -51,6 +51,8 @@ class RevisionState:
     """Ready endpoints."""
     restarts: int = 0
     """Most of any container of any pod."""
+    stuck: int = 0
+    """Pods that are not ready, and say what they are stuck at."""
     trouble: Trouble | None = None
     promoted_at: str | None = None
     rejection: Rejection | None = None
@@ -133,6 +135,8 @@ class Step:
     """Pods of each revision that is to exist."""
     shrink: bool
     """Revisions outside the fleet may be taken away."""
+    makes_way: str | None = None
+    """The revision that gives up its places to one that comes back."""
     carries: Mapping[str, int] = field(default_factory=dict)
     """Percent of the requests that a revision of the fleet must be able to carry, if not all."""
     marking: Marking = field(default_factory=Marking)

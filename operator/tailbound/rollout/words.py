@@ -1,7 +1,7 @@
 """What is said about a rollout. No count or time that changes by itself: an idle service writes nothing."""
 
 from tailbound.api.quantities import Duration
-from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
+from tailbound.api.rollout import Capacity, RolloutSpec, RolloutState, RolloutStatus
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import MetricFinding
@@ -120,10 +120,24 @@ def serves(name: str) -> str:
     return f"{name} has all requests"
 
 
-def returning(name: str, rejection: Rejection, trouble: Trouble | None) -> str:
-    """An older one comes back, once its pods are ready."""
-    room = f". It waits for room: {trouble.message}" if trouble is not None and trouble.lacks_room else ""
-    return f"{name} is to serve again instead of {rejection.revision}: {rejection.message}{room}"
+def returning(name: str, rejection: Rejection, room: str) -> str:
+    """An older one comes back, once its pods are ready; where they find room is a sentence of its own."""
+    return f"{name} is to serve again instead of {rejection.revision}: {rejection.message}" + room
+
+
+def takes_places(other: str) -> str:
+    """Pods give up their places to one that comes back."""
+    return f". Its pods take the places of those of {other}"
+
+
+def waits_for_room(trouble: Trouble, capacity: Capacity, other: str | None) -> str:
+    """Nobody gives up a place to one that comes back; `other` is what has the requests meanwhile."""
+    waits = f". It waits for room: {trouble.message}. Add or free what a pod needs"
+    if other is None:
+        return waits
+    if capacity is Capacity.SURGE:
+        return f"{waits}, or let {other} give up places: spec.rollout.capacity auto"
+    return f"{waits}: {other} does not give up its only pod while that may serve"
 
 
 def aborted(by: str | None) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -344,20 +345,28 @@ class Environment:
         return found
 
 
-@asynccontextmanager
-async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator[list[int]]:
-    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices.
+@dataclass
+class Room:
+    """What the nodes are like, for a test to change."""
 
-    It yields the number of pods that find room, for the test to change.
-    """
-    room = [places]
+    places: int
+    """Pods of each service that find room."""
+    dead: set[str] = field(default_factory=set)
+    """Numbers of revisions whose pods keep their places and are not ready."""
+
+
+@asynccontextmanager
+async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator[Room]:
+    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices."""
+    room = Room(places)
 
     async def run() -> None:
         while True:
             deployments = (await environment.cluster.list(DEPLOYMENTS, environment.namespace)).items
-            for deployment, pods in _placed(deployments, room[0]):
+            for deployment, pods in _placed(deployments, room.places):
+                alive = deployment["metadata"]["name"].split("-")[-2] not in room.dead
                 with suppress(Exception):
-                    await _serve_deployment(environment, deployment, pods)
+                    await _serve_deployment(environment, deployment, pods, pods if alive else 0)
             await asyncio.sleep(0.1)
 
     task = asyncio.create_task(run())
@@ -370,28 +379,33 @@ async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator
 
 
 def _placed(deployments: tuple[Object, ...], places: int) -> list[tuple[Object, int]]:
-    """Each Deployment with its pods that find room: those that run have theirs."""
-    wanted = {each["metadata"]["name"]: each["spec"]["replicas"] for each in deployments}
-    held = {
-        each["metadata"]["name"]: (each.get("status") or {}).get("readyReplicas", 0) for each in deployments
-    }
-    free = places - sum(held.values())
+    """Each Deployment with its pods that find room: those that are there have theirs."""
+    free: dict[str, int] = defaultdict(lambda: places)
+    for each in deployments:
+        free[each["metadata"]["labels"][SERVICE_LABEL]] -= _held(each)
     placed = []
     for deployment in deployments:
-        name = deployment["metadata"]["name"]
-        more = min(max(wanted[name] - held[name], 0), max(free, 0))
-        free -= more
-        placed.append((deployment, min(held[name] + more, wanted[name])))
+        service = deployment["metadata"]["labels"][SERVICE_LABEL]
+        wanted, held = deployment["spec"]["replicas"], _held(deployment)
+        more = min(max(wanted - held, 0), max(free[service], 0))
+        free[service] -= more
+        placed.append((deployment, min(held + more, wanted)))
     return placed
 
 
-async def _serve_deployment(environment: Environment, deployment: Object, pods: int) -> None:
+def _held(deployment: Object) -> int:
+    """Pods that are there."""
+    return int((deployment.get("status") or {}).get("replicas", 0))
+
+
+async def _serve_deployment(environment: Environment, deployment: Object, pods: int, ready: int) -> None:
     cluster, meta = environment.cluster, deployment["metadata"]
     if meta.get("deletionTimestamp"):
         await _bury(environment, deployment)
         return
     status = deployment.get("status") or {}
-    if status.get("readyReplicas", 0) != pods or status.get("observedGeneration") != meta["generation"]:
+    known = (_held(deployment), status.get("readyReplicas", 0), status.get("observedGeneration"))
+    if known != (pods, ready, meta["generation"]):
         refused = {
             "type": "ReplicaFailure",
             "status": "True",
@@ -408,17 +422,17 @@ async def _serve_deployment(environment: Environment, deployment: Object, pods: 
                     "observedGeneration": meta["generation"],
                     "replicas": pods,
                     "updatedReplicas": pods,
-                    "readyReplicas": pods,
-                    "availableReplicas": pods,
+                    "readyReplicas": ready,
+                    "availableReplicas": ready,
                     "conditions": [refused] if pods < deployment["spec"]["replicas"] else [],
                 },
             },
         )
     found = await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"])
     if found is None:
-        await cluster.insert(ENDPOINT_SLICES, _slice(deployment, pods))
-    elif len(found["endpoints"] or ()) != pods:
-        endpoints = _slice(deployment, pods)["endpoints"]
+        await cluster.insert(ENDPOINT_SLICES, _slice(deployment, ready))
+    elif len(found["endpoints"] or ()) != ready:
+        endpoints = _slice(deployment, ready)["endpoints"]
         await cluster.replace(ENDPOINT_SLICES, {**found, "endpoints": endpoints})
 
 

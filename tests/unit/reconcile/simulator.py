@@ -309,7 +309,7 @@ class Simulator:
             assert stored["spec"]["selector"] == old["spec"]["selector"]
             self.check_stable(key[1], stored["spec"]["replicas"], old["spec"]["replicas"])
             if stored["spec"]["replicas"] < old["spec"]["replicas"] and stored["spec"]["replicas"] == 0:
-                self.check_unused(key[1])
+                self.check_last(key[1])
         if "status" in old:
             stored["status"] = old["status"]
         self.objects[key] = stored
@@ -467,6 +467,12 @@ class Simulator:
         if users:
             raise Unsafe(f"{revision} is taken away while {users} send requests to it")
 
+    def check_last(self, revision: str) -> None:
+        """Only a dead pod gives up its place to another revision before its requests have gone."""
+        in_place = self.service["spec"].get("rollout", {}).get("capacity", "surge") != "surge"
+        if not in_place or self.ready_pods(revision):
+            self.check_unused(revision)
+
     def check_weight(self, status: Object) -> None:
         """Weight is on ready endpoints unless none is ready anywhere, and no rejected revision gets any."""
         ready, rejected = self.ready_revisions(), self.marked("rejected-at")
@@ -482,21 +488,26 @@ class Simulator:
     def check_stable(self, name: str, replicas: int, before: int) -> None:
         """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up.
 
-        In place it gives up one at a time, never the last, and only where all others are ready.
+        In place it gives up ready pods one at a time, never the last, and only where all others are ready;
+        and those that are not ready.
         """
         wanted = self.service["spec"]
         rollout, least = wanted.get("rollout", {}), wanted.get("scaling", {}).get("min", 1)
         gives_up = wanted.get("stopped") or rollout.get("strategy") == "recreate"
         if name not in self.marked("stable") or replicas >= least or gives_up:
             return
-        in_place = rollout.get("capacity", "surge") != "surge" and replicas > 0
-        gone = before - replicas
-        if not in_place or gone > 1 or (gone == 1 and self.ready_pods() - gone < least - 1):
+        in_place = rollout.get("capacity", "surge") != "surge"
+        gone = max(min(before, self.ready_pods(name)) - replicas, 0)
+        if not in_place or (gone and (replicas == 0 or gone > 1 or self.ready_pods() - gone < least - 1)):
             raise Unsafe(f"stable {name} is to have {replicas} pods")
 
-    def ready_pods(self) -> int:
-        """Ready pods of all revisions."""
-        return sum(bool(pod["status"].get("ready")) for pod in self.pods.values())
+    def ready_pods(self, revision: str | None = None) -> int:
+        """Ready pods of a revision, or of all."""
+        return sum(
+            bool(pod["status"].get("ready"))
+            for pod in self.pods.values()
+            if revision in (None, pod["metadata"]["labels"][REVISION_LABEL])
+        )
 
     def marked(self, mark: str) -> set[str]:
         """Revisions with this mark."""

@@ -147,3 +147,197 @@ def test_a_return_to_an_older_revision_says_that_it_waits_for_room() -> None:
     simulator.devices = 4
     until(simulator, state("RolledBack"))
     assert simulator.serving() == [old]
+
+
+def promoted(capacity: str, *, replicas: int, devices: int | None = None) -> Simulator:
+    """The second revision serves for good, with all devices."""
+    simulator = full({"capacity": capacity}, replicas=replicas, devices=2 * replicas)
+    simulator.settle()
+    simulator.devices = replicas if devices is None else devices
+    assert simulator.weights() == {"r2": 100}
+    return simulator
+
+
+def pods_of(simulator: Simulator, number: str) -> list[str]:
+    return [pod for pod in simulator.pods if f"-{number}-" in pod]
+
+
+def go_round(simulator: Simulator, dead: str) -> None:
+    """A look at a cluster where everything works but the pods of one revision."""
+    simulator.run_controllers()
+    for pod in simulator.pods.keys() - pods_of(simulator, dead):
+        simulator.make_ready(pod)
+    for pod in pods_of(simulator, dead):
+        simulator.crash(pod, restarts=1)
+    for name in simulator.gateways:
+        simulator.sync(name)
+    simulator.reconcile()
+
+
+def lost(simulator: Simulator) -> None:
+    """The promoted revision is dead for longer than its deadline."""
+    for _ in range(3):
+        go_round(simulator, "r2")
+    simulator.now += timedelta(minutes=11)
+    go_round(simulator, "r2")
+    assert simulator.rollout["reason"] == "Lost"
+
+
+@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+@pytest.mark.parametrize("pods", [1, 2, 4])
+def test_a_lost_revision_makes_way_for_the_one_before_on_full_nodes(capacity: str, pods: int) -> None:
+    simulator = promoted(capacity, replicas=pods)
+    lost(simulator)
+    for _ in range(12):
+        go_round(simulator, "r2")
+    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "Lost")
+    assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": pods})
+    assert simulator.ready_pods() == pods
+
+
+def test_a_lost_revision_keeps_a_pod_that_may_recover_and_then_it_serves() -> None:
+    simulator = promoted("auto", replicas=4)
+    lost(simulator)
+    while len(pods_of(simulator, "r2")) > 1:
+        go_round(simulator, "r2")
+    assert simulator.weights() == {"r2": 100}
+    for _ in range(20):
+        go_round(simulator, "r1")
+    assert (simulator.weights(), replicas(simulator)) == ({"r2": 100}, {"r2": 4})
+    assert simulator.condition("Ready") == ("True", "Serving")
+
+
+def test_with_surge_a_lost_revision_keeps_its_devices_and_every_word_says_what_to_do() -> None:
+    simulator = promoted("surge", replicas=2)
+    lost(simulator)
+    for _ in range(4):
+        go_round(simulator, "r2")
+    assert replicas(simulator) == {"r1": 2, "r2": 2}
+    for told in (simulator.rollout["message"], simulator.message("Ready"), simulator.message("Reconciling")):
+        assert "waits for room" in told
+        assert "nvidia.com/gpu 1 (HardwareClass gpu-l4)" in told
+        assert "spec.rollout.capacity auto" in told
+    simulator.edit(rollout={"capacity": "auto"})
+    for _ in range(12):
+        go_round(simulator, "r2")
+    assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 2})
+
+
+def returned(simulator: Simulator) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """Weights and pods of each stage of a return by hand; never is more than one pod missing."""
+    old = simulator.names("ControllerRevision")[0]
+    whole = replicas(simulator)["r2"]
+    simulator.annotate(rollback_to=old)
+    seen: list[tuple[dict[str, int], dict[str, int]]] = []
+    while not state("RolledBack")(around_one(simulator)):
+        seen.append((simulator.weights(), replicas(simulator)))
+        assert simulator.ready_pods() >= whole - 1
+        assert len(seen) < 60, seen
+    return seen
+
+
+@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+@pytest.mark.parametrize("pods", [2, 3, 4, 7])
+def test_a_return_by_hand_changes_places_one_after_the_other(capacity: str, pods: int) -> None:
+    simulator = promoted(capacity, replicas=pods)
+    stages = returned(simulator)
+    assert all(stage["r2"] >= 1 for _, stage in stages)
+    weights = [weights.get("r1", 0) for weights, _ in stages]
+    assert weights == sorted(weights)
+    simulator.settle()
+    assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": pods})
+
+
+def test_in_a_return_the_weight_climbs_with_the_pods_that_carry_it() -> None:
+    stages = returned(promoted("auto", replicas=4))
+    assert sorted({weights.get("r1", 0) for weights, _ in stages}) == [0, 33, 66, 100]
+
+
+def test_a_return_comes_beside_where_there_is_room() -> None:
+    assert all(pods["r2"] == 3 for _, pods in returned(promoted("auto", replicas=3, devices=6)))
+
+
+def test_dead_pods_make_way_for_a_return_before_those_that_serve() -> None:
+    simulator = promoted("auto", replicas=4)
+    for pod in pods_of(simulator, "r2")[2:]:
+        simulator.crash(pod, restarts=1)
+    simulator.annotate(rollback_to=simulator.names("ControllerRevision")[0])
+    simulator.reconcile()
+    simulator.run_controllers()
+    simulator.reconcile()
+    assert replicas(simulator)["r2"] == 2
+    assert simulator.ready_pods() == 2
+    until(simulator, state("RolledBack"))
+
+
+@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+def test_the_only_pod_that_serves_is_not_given_up_for_a_return(capacity: str) -> None:
+    simulator = promoted(capacity, replicas=1)
+    simulator.annotate(rollback_to=simulator.names("ControllerRevision")[0])
+    until(simulator, lambda rollout: "waits for room" in rollout["message"])
+    assert "its only pod" in simulator.rollout["message"]
+    assert (simulator.weights(), replicas(simulator)["r2"]) == ({"r2": 100}, 1)
+    assert simulator.condition("Ready") == ("True", "Serving")
+    assert "nvidia.com/gpu 1 (HardwareClass gpu-l4)" in simulator.message("Reconciling")
+    simulator.devices = 2
+    until(simulator, state("RolledBack"))
+
+
+def changing(pods: int) -> Simulator:
+    """The second revision has most of the places, and of the requests."""
+    simulator = full({"capacity": "inPlace"}, replicas=pods, devices=pods)
+    until(simulator, lambda rollout: rollout.get("weight", 0) > 50)
+    assert replicas(simulator)["r1"] < pods - 1
+    return simulator
+
+
+def test_the_stable_spec_gets_its_places_back_one_after_the_other() -> None:
+    simulator = changing(4)
+    simulator.edit(model=model("a"))
+    for _ in range(30):
+        around(simulator)
+        assert simulator.ready_pods() >= 3
+    assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 4})
+    assert simulator.condition("Ready") == ("True", "Serving")
+
+
+def test_a_third_spec_waits_for_the_stable_revision_to_have_its_places_back() -> None:
+    simulator = changing(4)
+    simulator.edit(model=model("c"))
+    for _ in range(60):
+        around(simulator)
+        assert simulator.ready_pods() >= 3
+        assert set(simulator.weights()) != {"r2", "r3"}
+    simulator.settle()
+    assert (simulator.weights(), replicas(simulator)) == ({"r3": 100}, {"r3": 4})
+
+
+@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+@pytest.mark.parametrize("pods", [1, 2, 4])
+def test_dead_pods_make_way_for_a_new_spec_at_once(capacity: str, pods: int) -> None:
+    simulator = promoted(capacity, replicas=pods)
+    for _ in range(2):
+        go_round(simulator, "r2")
+    simulator.edit(model=model("c"))
+    for _ in range(12):
+        go_round(simulator, "r2")
+    assert simulator.weights() == {"r3": 100}
+    assert replicas(simulator)["r3"] >= max(pods - 1, 1)
+
+
+def test_the_stable_revision_grows_again_after_a_bad_one_in_place() -> None:
+    simulator = full({"strategy": "canary", "capacity": "inPlace"}, replicas=3, devices=3)
+    walk(simulator, r2=0.5)
+    simulator.devices = 5
+    simulator.edit(scaling={"min": 5})
+    simulator.settle()
+    assert (replicas(simulator), simulator.ready_pods()) == ({"r1": 5}, 5)
+
+
+def test_a_candidate_that_is_aborted_gives_all_its_places_back() -> None:
+    simulator = changing(4)
+    simulator.annotate(abort=simulator.names("ControllerRevision")[1])
+    around(simulator)
+    assert simulator.weights() == {"r1": 100}
+    simulator.settle()
+    assert (replicas(simulator), simulator.ready_pods()) == ({"r1": 4}, 4)

@@ -1,0 +1,129 @@
+"""How a revision that comes back gets its places: every row of the table, from `new` back to `old`."""
+
+from typing import Any
+
+import pytest
+from tailbound.api.conditions import Reason
+from tailbound.rollout.returns import in_turn
+from tailbound.rollout.situation import RevisionState, Situation, Trouble
+
+from tests.unit.rollout.situations import rollout, situation, state, step_of, to
+
+NO_NODE = Trouble(Reason.UNSCHEDULABLE, "pod p has no node; a pod needs example.com/gpu 1")
+CRASHES = Trouble(Reason.CRASH_LOOP, "it crashes")
+
+
+def pods(ready: int, replicas: int | None = None, **fields: Any) -> RevisionState:
+    """A Deployment and its pods."""
+    wanted = ready if replicas is None else replicas
+    return state(ready, **{"replicas": wanted, "pods": wanted, "promoted_at": "2026", **fields})
+
+
+def waiting(ready: int = 0, replicas: int = 4) -> RevisionState:
+    """Some of its pods find no room."""
+    return pods(ready, replicas, trouble=NO_NODE, stuck=replicas - ready)
+
+
+BESIDE: dict[str, tuple[str, int, RevisionState, RevisionState, int]] = {
+    "it has all its pods": ("inPlace", 4, pods(4), pods(4), 0),
+    "it has all requests": ("inPlace", 4, pods(3, 4), pods(1), 100),
+    "surge": ("surge", 4, waiting(), pods(4), 0),
+    "surge, and all are dead": ("surge", 4, waiting(), pods(0, 4, stuck=4), 0),
+    "the other has one pod": ("inPlace", 1, waiting(0, 1), pods(1), 0),
+    "which is not ready now": ("inPlace", 1, waiting(0, 1), pods(0, 1), 0),
+    "auto finds room": ("auto", 4, pods(0, 4), pods(4), 0),
+    "its pods crash where they found room": ("auto", 4, pods(0, 4, trouble=CRASHES), pods(4), 0),
+    "some are ready, the other is rejected": ("inPlace", 4, waiting(1), pods(3, rejected=True), 25),
+    "some are ready, and none of the other": ("inPlace", 4, waiting(1), pods(0, 3), 25),
+    "the other has no Deployment": ("inPlace", 4, waiting(0), state(4, deployed=False), 0),
+}
+
+
+def coming_back(
+    capacity: str, whole: int, old: RevisionState, new: RevisionState, weight: int, **fields: Any
+) -> Situation:
+    traffic = to("old") if weight == 100 else to(old=weight, new=100 - weight)
+    return situation(
+        {"old": old, "new": new},
+        traffic,
+        spec={"capacity": capacity},
+        replicas=whole,
+        acknowledged=True,
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(("capacity", "whole", "old", "new", "weight"), BESIDE.values(), ids=BESIDE)
+def test_no_place_changes_hands(
+    capacity: str, whole: int, old: RevisionState, new: RevisionState, weight: int
+) -> None:
+    now = coming_back(capacity, whole, old, new, weight)
+    assert in_turn(now, "old", {"new"} if new.rejection else (), lost=False) is None
+
+
+# Whole, pods of both, the weight before; then pods of both, and the weight.
+IN_TURN: dict[str, tuple[int, RevisionState, RevisionState, int, tuple[int, int, int]]] = {
+    "the first place is given up": (4, waiting(), pods(4), 0, (0, 3, 0)),
+    "not while a pod of the other is missing": (4, waiting(), pods(3, 4), 0, (0, 4, 0)),
+    "it is taken": (4, pods(0), pods(3), 0, (1, 3, 0)),
+    "ready, it gets weight": (4, pods(1), pods(3), 0, (1, 3, 33)),
+    "with its weight the next one goes": (4, pods(1), pods(3), 33, (1, 2, 33)),
+    "weight is kept while a pod is missing": (4, pods(1, 2), pods(2), 66, (2, 2, 66)),
+    "the last place waits for the weight": (4, pods(3), pods(1), 66, (3, 1, 100)),
+    "two pods": (2, pods(1), pods(1), 0, (1, 1, 100)),
+    "dead ones go at once": (4, waiting(), pods(2, 4, stuck=2), 0, (0, 2, 0)),
+    "never one that serves for one that is stuck": (2, waiting(), pods(2, 2, stuck=1, pods=3), 0, (0, 2, 0)),
+    "all are dead: one may recover": (4, waiting(), pods(0, 4, stuck=4), 0, (0, 1, 0)),
+    "the only one is dead": (1, waiting(0, 1), pods(0, 1, stuck=1), 0, (0, 0, 0)),
+    "its place is taken": (1, pods(0), pods(0), 0, (1, 0, 0)),
+    "rejected, but the only ready copy": (4, waiting(), pods(4, rejected=True), 0, (0, 3, 0)),
+}
+
+
+@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+@pytest.mark.parametrize(("whole", "old", "new", "weight", "expected"), IN_TURN.values(), ids=IN_TURN)
+def test_places_change_hands(
+    capacity: str,
+    whole: int,
+    old: RevisionState,
+    new: RevisionState,
+    weight: int,
+    expected: tuple[int, int, int],
+) -> None:
+    now = coming_back(capacity, whole, old, new, weight)
+    turn = in_turn(now, "old", {"new"} if new.rejection else (), lost=False)
+    assert turn is not None
+    where, fleet = turn
+    assert where.traffic is not None
+    weights = {backend.revision: backend.weight for backend in where.traffic.backends}
+    assert (fleet["old"], fleet["new"], weights.get("old", 0)) == expected
+
+
+@pytest.mark.parametrize(("whole", "kept"), [(1, 0), (2, 1), (4, 1)])
+def test_pods_of_a_lost_revision_are_dead_whatever_they_say(whole: int, kept: int) -> None:
+    now = coming_back("inPlace", whole, waiting(0, whole), pods(0, whole), 0)
+    turn = in_turn(now, "old", (), lost=True)
+    assert turn is not None
+    assert turn[1] == {"old": 0, "new": kept}
+
+
+TOLD: dict[str, tuple[str, RevisionState, RevisionState, str]] = {
+    "surge": ("surge", waiting(), pods(4), "let new give up places: spec.rollout.capacity auto"),
+    "in its places": ("auto", waiting(), pods(4), "Its pods take the places of those of new"),
+    "a start": ("auto", pods(0, 4), pods(4), "somebody asked for a return to old"),
+    "nobody has any": ("surge", waiting(), state(deployed=False), "Add or free what a pod needs"),
+}
+
+
+@pytest.mark.parametrize(("capacity", "old", "new", "words"), TOLD.values(), ids=TOLD)
+def test_a_return_tells_where_it_finds_room(
+    capacity: str, old: RevisionState, new: RevisionState, words: str
+) -> None:
+    weight = 0 if new.deployed else 100
+    now = coming_back(
+        capacity, 4, old, new, weight, stable="new", annotations={"rollback-to": "old"}, stored=rollout()
+    )
+    told = step_of(now).rollout
+    assert told is not None
+    assert (told.state, told.reason) == ("Promoting", "RolledBackByHand")
+    assert told.message.endswith(words)
