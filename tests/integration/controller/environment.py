@@ -254,11 +254,17 @@ class Environment:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            if (lease := await self.cluster.get(LEASES, self.system, LEASE_NAME)) is not None:
-                meta = lease["metadata"]
+            await self._take_lease()
+
+    async def _take_lease(self) -> None:
+        """Again if a renewal that the dead one had sent arrives only now."""
+        while (lease := await self.cluster.get(LEASES, self.system, LEASE_NAME)) is not None:
+            meta = lease["metadata"]
+            with suppress(Conflict):
                 await self.cluster.delete(
                     LEASES, self.system, LEASE_NAME, meta["uid"], meta["resourceVersion"]
                 )
+                return
 
     async def create(self, name: str, **spec: Any) -> Object:
         return await self.cluster.insert(INFERENCE_SERVICES, service_body(self.namespace, name, **spec))
