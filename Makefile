@@ -13,7 +13,7 @@ CRD_FOLDERS := crds charts/tailbound/files/crds
 BESIDE := $(MAKE) --no-print-directory --output-sync=line
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test packages binaries images quick lint types contracts crds crd-check unit runtime \
+.PHONY: help demo demo-down test packages binaries servers images quick lint types contracts crds crd-check unit runtime \
         integration e2e soak cluster-up cluster-down bench-rollout bench-batching bench-autoscale
 
 help: ## List the targets
@@ -26,7 +26,7 @@ demo: $(INSTALLED) ## Bring up a cluster, serve a real model, edit it under traf
 demo-down: cluster-down ## Remove the demo's cluster from this machine
 
 test: $(INSTALLED) ## Everything below; our own cluster is gone afterwards
-	@$(BESIDE) --jobs=3 binaries images quick
+	@$(BESIDE) --jobs=3 binaries images quick servers
 	@$(MAKE) --no-print-directory integration
 	@status=0; $(MAKE) --no-print-directory e2e || status=$$?; \
 	 [ -n "$$KUBECONFIG" ] || $(MAKE) --no-print-directory cluster-down || status=$$?; exit $$status
@@ -80,6 +80,9 @@ cluster-down: $(INSTALLED) ## Remove our own cluster from this machine
 
 binaries: $(INSTALLED) ## Build the cluster's programs into the cache
 	@nice -n 19 $(BIN)/python -m e2e.cluster build binaries
+
+servers: $(INSTALLED) ## Build what integration tests run besides into the cache
+	@nice -n 19 $(BIN)/python -m e2e.cluster build servers
 
 images: $(INSTALLED) ## Build the container images into the cache
 	@nice -n 19 $(BIN)/python -m e2e.cluster build images

@@ -125,6 +125,7 @@ _LEAST_STEP = "is out of range: write a duration from 1s to 24h, which a step la
 _LONGEST_STEP = "is out of range: write a duration from 1s to 168h, after which a step is inconclusive"
 _DEADLINE = "is out of range: write a duration from 10s to 24h, within which one more pod must get ready"
 _DELAY = "is out of range: write a duration from 0s to 24h, for which the old pods stay after a promotion"
+_ASKED = "metric m is asked for in no way or in two: write query alone, bad and total, or histogram and above"
 _DATA = "is out of range: write a duration from 10s to 1h, after which missing counters are told"
 _PERCENTAGE = (
     "is not a percentage from 0% to 100%: write a number with at most four decimals and a percent sign, for "
@@ -329,12 +330,15 @@ SERVICE_REFUSALS = (
     _quoted("no smallest error rate", "spec.rollout.analysis.minErrorRate", "0.0%", _LEAST_ERROR_RATE),
     _quoted("large smallest error rate", "spec.rollout.analysis.minErrorRate", "51%", _LEAST_ERROR_RATE),
     _quoted("smallest error rate as a number", "spec.rollout.analysis.minErrorRate", "0.01", _PERCENTAGE),
-    _metric("nothing asked", "metric m is asked for in no way or in two: write query alone, or bad and total",
-            max=0.5),
-    _metric("asked twice", "metric m is asked for in no way or in two: write query alone, or bad and total",
-            query="q", bad="b", total="t", max=0.5),
-    _metric("half a pair", "metric m is asked for in no way or in two: write query alone, or bad and total",
-            bad="b", max=0.5),
+    _metric("nothing asked", _ASKED, max=0.5),
+    _metric("asked twice", _ASKED, query="q", bad="b", total="t", max=0.5),
+    _metric("half a pair", _ASKED, bad="b", max=0.5),
+    _metric("a histogram without an edge", _ASKED, histogram="h_bucket", max=0.5),
+    _metric("a histogram beside counters", _ASKED,
+            histogram="h_bucket", above=1, bad="b", total="t", max=0.5),
+    _metric("a histogram that must be large",
+            "metric m has counters: write max, a fraction of bad events, and no range",
+            histogram="h_bucket", above=1, min=0.5),
     _metric("no bound", "metric m needs one bound: write max or min", query="q"),
     _metric("two bounds", "metric m needs one bound: write max or min", query="q", max=0.5, min=0.1),
     _metric("bound at the end",

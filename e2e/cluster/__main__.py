@@ -52,12 +52,13 @@ def kubeconfig(cluster: OwnCluster, _: argparse.Namespace) -> int:
 
 
 def build(_: OwnCluster, options: argparse.Namespace) -> int:
-    if options.what == "binaries":
-        for module in binaries.MODULES:
-            print(binaries.ensure(module), flush=True)
-    else:
+    if options.what == "images":
         for image in [*node_images(), *project_images()]:
             print(building.build(image), flush=True)
+        return 0
+    for module in binaries.MODULES.values():
+        if module.of_cluster == (options.what == "binaries"):
+            print(binaries.ensure(module.name), flush=True)
     return 0
 
 
@@ -67,7 +68,10 @@ COMMANDS: dict[str, tuple[Callable[[OwnCluster, argparse.Namespace], int], str]]
     "status": (status, f"say what is wrong; the exit status is 0 if nothing is, else {NOT_HEALTHY}"),
     "load-image": (load_image, "load image archives into the node; without arguments, the project's images"),
     "kubeconfig": (kubeconfig, "print the path of the administrator's kubeconfig"),
-    "build": (build, "build the cluster's binaries or the images into the cache, without touching a cluster"),
+    "build": (
+        build,
+        "build the cluster's binaries, the images, or the servers of tests into the cache",
+    ),
 }
 
 
@@ -81,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name == "load-image":
             command.add_argument("archives", nargs="*", type=Path, metavar="FILE")
         if name == "build":
-            command.add_argument("what", choices=("binaries", "images"))
+            command.add_argument("what", choices=("binaries", "images", "servers"))
     options = parser.parse_args(arguments)
     # Like Ctrl-C: what a half-made cluster left is removed on the way out.
     signal.signal(signal.SIGTERM, _exit)

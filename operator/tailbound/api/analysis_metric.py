@@ -31,9 +31,10 @@ class MetricRange(Model):
 
 
 def _asked_once(metric: "AnalysisMetric") -> bool:
-    pair = metric.bad is not None and metric.total is not None
-    neither = metric.bad is None and metric.total is None
-    return neither if metric.query is not None else pair
+    pairs = ((metric.bad, metric.total), (metric.histogram, metric.above))
+    whole = all((one is None) == (other is None) for one, other in pairs)
+    ways = [metric.query, metric.bad, metric.histogram]
+    return whole and sum(way is not None for way in ways) == 1
 
 
 class AnalysisMetric(Model):
@@ -45,9 +46,11 @@ class AnalysisMetric(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="has(self.query) ? !has(self.bad) && !has(self.total) : has(self.bad) && has(self.total)",
+            cel="has(self.bad) == has(self.total) && has(self.histogram) == has(self.above) "
+            "&& [has(self.query), has(self.bad), has(self.histogram)].exists_one(way, way)",
             holds=_asked_once,
-            message="metric {value} is asked for in no way or in two: write query alone, or bad and total",
+            message="metric {value} is asked for in no way or in two: write query alone, bad and total, or "
+            "histogram and above",
             value_cel="self.name",
             value=lambda metric: metric.name,
         ),
@@ -96,11 +99,17 @@ class AnalysisMetric(Model):
 
     bad: _Query | None = None
     """PromQL that gives counters of bad events as they are, without rate() or increase(), which make up
-    events that never were; the fraction of `total` is judged. Of a histogram, the buckets above the bound:
-    write le as a regular expression, as Prometheus 3 writes "1.0" where 2 wrote "1"."""
+    events that never were; the fraction of `total` is judged."""
 
     total: _Query | None = None
     """PromQL that gives counters of all events."""
+
+    histogram: _Query | None = None
+    """PromQL that gives the buckets of a histogram as they are, with their label le; the fraction of its
+    values that are greater than `above` is judged."""
+
+    above: float | None = None
+    """One of the edges of the histogram's buckets. Nothing is judged by any other number."""
 
     max: float | None = None
     """The mean or the fraction must not be greater."""

@@ -5,7 +5,7 @@ where counters are given, and how far a value lies towards the bad end of its ra
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +28,9 @@ class Metric:
     stable_expression: str
     """The same of stable; empty if it is in `expression` too, or cannot be asked."""
     counted: bool
-    """Two counters, not a value."""
+    """Counters of events, not a value."""
+    edge: float | None
+    """The counters are buckets of a histogram, and what is above this one is bad."""
     compared: bool
     """It is asked of both revisions."""
     good_end: float
@@ -62,7 +64,9 @@ def metric_of(spec: AnalysisMetric, names: Mapping[str, str]) -> Metric:
 
     What names the revision and not stable can be asked of stable as well, by its name for the revision.
     """
-    queries = [query for query in (spec.query, spec.bad, spec.total) if query is not None]
+    parts = {"bad": spec.bad, "total": spec.total, "buckets": spec.histogram}
+    counters = {part: query for part, query in parts.items() if query is not None}
+    queries = counters.values() if spec.query is None else (spec.query,)
     asked = [{match[1] for match in _NAME.finditer(query)} for query in queries]
     compared = bool(names["stable"]) and all("revision" in each and "stable" not in each for each in asked)
     stable = {**names, "revision": names["stable"]}
@@ -70,9 +74,14 @@ def metric_of(spec: AnalysisMetric, names: Mapping[str, str]) -> Metric:
     good_end, bad_end = (low, high) if spec.max is not None else (high, low)
     return Metric(
         name=spec.name,
-        expression=_filled(spec.query, names) if spec.query else _counters(spec, names, stable, compared),
-        stable_expression=_filled(spec.query, stable) if spec.query and compared else "",
+        expression=(
+            _filled(spec.query, names)
+            if spec.query is not None
+            else _in_one(counters, (("", names), (STABLE, stable)) if compared else (("", names),))
+        ),
+        stable_expression=_filled(spec.query, stable) if spec.query is not None and compared else "",
         counted=spec.query is None,
+        edge=spec.above,
         compared=compared,
         good_end=good_end,
         bad_end=bad_end,
@@ -81,16 +90,12 @@ def metric_of(spec: AnalysisMetric, names: Mapping[str, str]) -> Metric:
     )
 
 
-def _counters(
-    spec: AnalysisMetric, names: Mapping[str, str], stable: Mapping[str, str], compared: bool
-) -> str:
+def _in_one(counters: Mapping[str, str], of: Sequence[tuple[str, Mapping[str, str]]]) -> str:
     """All counters in one evaluation: those of two moments tell of requests that the other has not seen."""
-    parts = {"bad": (spec.bad, names), "total": (spec.total, names)}
-    if compared:
-        parts |= {f"{STABLE}bad": (spec.bad, stable), f"{STABLE}total": (spec.total, stable)}
     return " or ".join(
-        f'label_replace(({_filled(query or "", of)}), "{PART}", "{part}", "", "")'
-        for part, (query, of) in parts.items()
+        f'label_replace(({_filled(query, names)}), "{PART}", "{prefix}{part}", "", "")'
+        for prefix, names in of
+        for part, query in counters.items()
     )
 
 

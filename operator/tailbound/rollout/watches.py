@@ -6,6 +6,7 @@ from typing import Final
 
 from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.evidence import Tally
+from tailbound.rollout.histograms import split
 from tailbound.rollout.means import Means, means_about
 from tailbound.rollout.metrics import PART, STABLE, Metric, MetricFinding
 from tailbound.rollout.verdict import Evidence, Policy, decide, thresholds
@@ -121,7 +122,7 @@ def taken_in(
     | what was answered | what becomes of it |
     |---|---|
     | nothing, or a refusal | the metric is blind |
-    | counters, of which the candidate's do not fit | it is blind |
+    | counters, of which the candidate's do not fit, or have no such edge | it is blind |
     | counters, of which stable's do not fit | the candidate's events alone |
     | counters | events of both, which become evidence together once `interval` is over |
     | several values, or one outside the range | it is blind; of stable: no value |
@@ -153,9 +154,8 @@ def _begun(metric: Metric) -> Watch:
 
 
 def _counted(metric: Metric, known: Events, answer: tuple[Series, ...], warmup: int, now: float) -> Taken:
-    of_candidate, of_stable = _by_revision(answer)
-    candidate, events = known.candidate.after(of_candidate, now)
-    stable, beside = known.stable.after(of_stable, now) if metric.compared else (Counter(), Tally())
+    candidate, events = _after(known.candidate, _numbers(metric, answer, stable=False), now)
+    stable, beside = _after(known.stable, _numbers(metric, answer, stable=True), now)
     beside = Tally() if isinstance(beside, Unavailable) else beside
     since = known.since if known.since is not None else now
     known = replace(known, candidate=candidate, stable=stable, since=since)
@@ -177,15 +177,25 @@ def _gathered(known: Events, candidate: Tally, stable: Tally) -> Events:
     )
 
 
-def _by_revision(answer: tuple[Series, ...]) -> tuple[dict[str, float], dict[str, float]]:
-    """Numbers of the candidate's and of stable's counters, by part and labels."""
-    candidate, stable = dict[str, float](), dict[str, float]()
-    for series in (each for each in answer if each.values):
-        part = series.labels.get(PART, "")
-        labels = ",".join(f"{name}={value}" for name, value in sorted(series.labels.items()) if name != PART)
-        numbers = stable if part.startswith(STABLE) else candidate
-        numbers[f"{part.removeprefix(STABLE)}{{{labels}}}"] = series.values[-1].number
-    return candidate, stable
+def _after(
+    counter: Counter, numbers: Mapping[str, float] | Unavailable, now: float
+) -> tuple[Counter, Tally | Unavailable]:
+    return (counter, numbers) if isinstance(numbers, Unavailable) else counter.after(numbers, now)
+
+
+def _numbers(
+    metric: Metric, answer: tuple[Series, ...], *, stable: bool
+) -> Mapping[str, float] | Unavailable:
+    """One revision's counters, by part and labels."""
+    of = [each for each in answer if each.labels.get(PART, "").startswith(STABLE) == stable]
+    if metric.edge is not None:
+        return split(of, metric.edge)
+    return {_identity(series): series.values[-1].number for series in of if series.values}
+
+
+def _identity(series: Series) -> str:
+    labels = ",".join(f"{name}={value}" for name, value in sorted(series.labels.items()) if name != PART)
+    return f"{series.labels.get(PART, '').removeprefix(STABLE)}{{{labels}}}"
 
 
 def _sampled(metric: Metric, known: Values, answer: tuple[Series, ...], stable: Answer) -> Taken:

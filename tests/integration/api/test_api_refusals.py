@@ -173,6 +173,14 @@ def test_schema_refuses(
         ("spec.rollout", {"minStepTime": "24h", "maxStepTime": "168h", "progressDeadline": "10s"}),
         ("spec.rollout.analysis", {"policy": "relative", "warmupRequests": 0, "minErrorRate": "50.00%"}),
         ("spec.rollout.analysis", {"minErrorRate": "0.0001%", "dataTimeout": "10s"}),
+        (
+            "spec.rollout.analysis.metrics",
+            [
+                {"name": "mean", "query": "q", "min": 0.5},
+                {"name": "events", "bad": "b", "total": "t", "max": 0.5},
+                {"name": "histogram", "histogram": "h_bucket", "above": 0, "max": 0.5},
+            ],
+        ),
         ("spec.hosts", ["churn.example.com", "xn--bcher-kva.example", "a.svcs.example.com", "1.example.com"]),
         ("spec.labels", {"team": "risk", "example.com/cost-centre": "", "tailbound.device/x": "1"}),
         ("spec.annotations", {"example.com/text": "any: {text} at all\n"}),

@@ -50,6 +50,14 @@ from tests.unit.rollout.metric_answers import NAMES, metric, value, watched
             ],
             id="all counters of both in one evaluation",
         ),
+        pytest.param(
+            {"histogram": "h_bucket{r='$revision'}", "above": 0.25, "max": 0.1},
+            [
+                'label_replace((h_bucket{r=\'churn-r2\'}), "tailbound_part", "buckets", "", "") or '
+                'label_replace((h_bucket{r=\'churn-r1\'}), "tailbound_part", "stable_buckets", "", "")'
+            ],
+            id="a histogram of both in one evaluation",
+        ),
     ],
 )
 def test_queries_get_the_names_of_the_rollout(fields: dict[str, Any], queries: list[str]) -> None:

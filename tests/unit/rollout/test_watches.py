@@ -6,7 +6,7 @@ import pytest
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.verdict import Outcome, Policy
 from tailbound.rollout.watches import LOOKBACK_SECONDS, Answer, Events, Values, Watch, judge
-from tailbound.telemetry.prometheus import Series, Unavailable
+from tailbound.telemetry.prometheus import Series, Unavailable, Value
 
 from tests.unit.rollout.metric_answers import (
     ACCURACY_OF_BOTH,
@@ -151,6 +151,24 @@ def test_what_stable_cannot_show_does_not_blind_the_metric() -> None:
     back = took(made, taken.watch, counters(total_a=50, stable_total_a=70, stable_total_b=55), now=210).watch
     assert isinstance(back, Events)
     assert back.compared == 25
+
+
+def test_a_histogram_is_judged_by_what_is_above_the_edge() -> None:
+    made = metric(histogram="h{r='$revision'}", above=1, max=0.1, interval="1s")
+
+    def answer(below: float, candidate: float, stable: float) -> tuple[Series, ...]:
+        counts = (("buckets", "1", below), ("buckets", "+Inf", candidate), ("stable_buckets", "1.0", stable))
+        return tuple(
+            Series({"tailbound_part": part, "le": edge}, (Value(100.0, number),))
+            for part, edge, number in (*counts, ("stable_buckets", "+Inf", stable))
+        )
+
+    known = watched(made, answer(10, 10, 50), answer(40, 50, 90))
+    assert events(known) == Tally(40, 10)
+    assert isinstance(known, Events)
+    assert known.compared == 40
+    other = metric(histogram="h{r='$revision'}", above=2, max=0.1)
+    assert "no bucket of the histogram ends at 2: " in took(other, None, answer(10, 10, 50)).blind
 
 
 def test_the_first_events_are_not_judged() -> None:

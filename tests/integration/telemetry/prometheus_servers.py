@@ -1,0 +1,127 @@
+"""Prometheus servers of both generations, with the chart's configuration, and pods for them to scrape."""
+
+import json
+import socket
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import yaml
+
+from e2e.cluster import binaries, building
+from e2e.cluster.images import project_images
+from e2e.cluster.processes import Children, wait_for
+from tests.integration.chart.helm import named, template
+
+START_SECONDS: Final = 120
+SCRAPE: Final = "500ms"
+_PROGRAM: Final = "usr/bin/prometheus"
+
+
+def program(generation: str, directory: Path) -> Path:
+    """Prometheus 3 as it is built from source, or 2 out of the image that the cluster runs."""
+    if generation == "3":
+        return binaries.program("prometheus")
+    (image,) = (image for image in project_images() if image.name == "prometheus")
+    with tarfile.open(building.build(image)) as archive:
+        manifest = archive.extractfile("manifest.json")
+        assert manifest is not None
+        for layer in reversed(json.load(manifest)[0]["Layers"]):
+            with tarfile.open(fileobj=archive.extractfile(layer)) as files:
+                if _PROGRAM in files.getnames():
+                    files.extract(_PROGRAM, directory, filter="data")
+                    return directory / _PROGRAM
+    raise AssertionError(f"no layer of {image.name} has {_PROGRAM}")
+
+
+@dataclass
+class Pods:
+    """What every pod answers to a scrape, by its name; None: it does not answer."""
+
+    port: int = 0
+    texts: dict[str, str | None] = field(default_factory=dict)
+
+    def targets(self) -> list[dict[str, Any]]:
+        """As the operator lists its gateways."""
+        return [
+            {"targets": [f"127.0.0.1:{self.port}"], "labels": {"pod": pod, "__metrics_path__": f"/{pod}"}}
+            for pod in self.texts
+        ]
+
+
+@contextmanager
+def serving(pods: Pods) -> Iterator[None]:
+    """The pods answer during the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            listed = self.path.startswith("/targets")
+            body = json.dumps(pods.targets()) if listed else pods.texts.get(self.path.removeprefix("/"))
+            self.send_response(503 if body is None else 200)
+            kind = "application/json" if listed else "text/plain; version=0.0.4; charset=utf-8"
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write((body or "").encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is to be seen here."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    pods.port = server.server_port
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def running(executable: Path, directory: Path, pods: Pods) -> Iterator[str]:
+    """A server that scrapes these pods as the chart's does, only more often; its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = directory / "prometheus.yml"
+    config.write_text(json.dumps(_configuration(pods)))
+    children, url = Children(directory / "logs"), f"http://127.0.0.1:{port}"
+    flags = {
+        "config.file": config,
+        "storage.tsdb.path": directory / "data",
+        "web.listen-address": f"127.0.0.1:{port}",
+    }
+    try:
+        children.start("prometheus", [executable, *(f"--{name}={value}" for name, value in flags.items())])
+
+        def ready() -> bool:
+            children.check("prometheus")
+            try:
+                with urllib.request.urlopen(f"{url}/-/ready", timeout=5):
+                    return True
+            except (urllib.error.URLError, OSError):
+                return False
+
+        wait_for("Prometheus is ready", ready, START_SECONDS)
+        yield url
+    finally:
+        children.stop("prometheus")
+
+
+def _configuration(pods: Pods) -> dict[str, Any]:
+    """The chart's job for gateways, with its targets here."""
+    chart = named(template("prometheus.enabled=true"), "ConfigMap", "tailbound-prometheus")
+    jobs = yaml.safe_load(chart["data"]["prometheus.yml"])["scrape_configs"]
+    (job,) = (job for job in jobs if job["job_name"] == "gateways")
+    job |= {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE}
+    job["http_sd_configs"] = [
+        {"url": f"http://127.0.0.1:{pods.port}/targets/gateways", "refresh_interval": SCRAPE}
+    ]
+    return {"scrape_configs": [job]}

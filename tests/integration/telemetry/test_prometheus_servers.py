@@ -1,0 +1,246 @@
+"""Both generations of Prometheus, scraping for real: no request is made up, and none is lost."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import pytest
+from tailbound.api.analysis_metric import AnalysisMetric
+from tailbound.rollout import scrapes
+from tailbound.rollout.counters import Classes, Reading, Unknown
+from tailbound.rollout.evidence import Tally
+from tailbound.rollout.metrics import Metric, metric_of
+from tailbound.rollout.polls import Counted, Frozen, Readings, baseline, poll
+from tailbound.rollout.watches import Events, Watch, taken_in
+from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable
+
+from tests.integration.telemetry.prometheus_servers import Pods, program, running, serving
+
+SERVICE = ("risk", "churn")
+STARTED = 1_764_300_000.0
+LONGEST_SECONDS = 90
+T = TypeVar("T")
+
+
+@dataclass
+class Server:
+    """One Prometheus, and the gateways that it scrapes."""
+
+    generation: str
+    client: Prometheus
+    pods: Pods
+
+    def ask(self, expression: str) -> tuple[Series, ...] | Unavailable:
+        """The answer to a query."""
+        return asyncio.run(self.client.query(expression))
+
+    def until(self, what: str, probe: Callable[[], T | None]) -> T:
+        """What the probe finds, once it finds anything."""
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < deadline:
+            found = probe()
+            if found is not None:
+                return found
+            time.sleep(0.2)
+        raise AssertionError(f"{what}: not so within {LONGEST_SECONDS} s")
+
+    def readings(self) -> dict[str, Reading | Unknown]:
+        """Of every gateway."""
+        scraped = self.ask(scrapes.expression([SERVICE]))
+        assert not isinstance(scraped, Unavailable), scraped
+        return scrapes.readings(scraped, SERVICE, self.pods.texts)
+
+
+@pytest.fixture(scope="module", params=["2", "3"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory, pods = tmp_path_factory.mktemp(f"prometheus-{request.param}"), Pods()
+    with serving(pods), running(program(request.param, directory), directory, pods) as url:
+        client = Prometheus(url, timeout_seconds=30)
+        yield Server(request.param, client, pods)
+        client.close()
+
+
+@dataclass
+class Gateway:
+    """One gateway, and what its /metrics says."""
+
+    server: Server
+    name: str
+    start: float = STARTED
+    counted: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Requests by revision and class."""
+
+    def says(self, **counted: int) -> None:
+        """From now on, by revision and class: canary_good=3."""
+        self.counted = {(name.split("_", 1)[0], name.split("_", 1)[1]): n for name, n in counted.items()}
+        lines = [f"tailbound_gateway_envoy_start_time_seconds {self.start}"]
+        lines += [
+            f'tailbound_requests_total{{namespace="risk",service="churn",revision="{revision}",'
+            f'class="{class_}"}} {number}'
+            for (revision, class_), number in self.counted.items()
+        ]
+        self.server.pods.texts[self.name] = "\n".join(lines) + "\n"
+
+    def shows(self) -> bool | None:
+        """Whether Prometheus has scraped just that."""
+        reading = self.server.readings()[self.name]
+        if isinstance(reading, Unknown):
+            return None
+        classes: dict[str, Classes] = {}
+        for (revision, class_), number in self.counted.items():
+            classes[revision] = classes.get(revision, Classes()) + Classes(**{class_: number})
+        started = datetime.fromtimestamp(self.start, UTC).isoformat()
+        # A series that has ended is still in the window, with nothing counted at the newest scrape.
+        counted = {revision: held for revision, held in reading.classes.items() if held != Classes()}
+        return True if (reading.start_time, counted) == (started, classes) else None
+
+
+@dataclass
+class Count:
+    """What a rollout counts of all gateways."""
+
+    server: Server
+    readings: Readings
+
+    def polled(self, *gateways: Gateway) -> Counted | Frozen:
+        """One poll, once Prometheus has scraped what these gateways say."""
+        for gateway in gateways:
+            self.server.until(f"a scrape of {gateway.name}", gateway.shows)
+        answers = self.server.readings()
+        found = poll(self.readings, answers, answers.keys(), "canary", "stable")
+        if isinstance(found, Counted):
+            self.readings = found.readings
+        return found
+
+    def canary(self, *gateways: Gateway) -> Classes | str:
+        """New requests of the canary, or why there is no telling."""
+        found = self.polled(*gateways)
+        return found.arms.canary if isinstance(found, Counted) else found.reason
+
+
+def begun(server: Server) -> tuple[Count, Gateway, Gateway]:
+    """Two gateways that have counted before, and the count that begins now."""
+    server.pods.texts.clear()
+    one, other = Gateway(server, "gw-1"), Gateway(server, "gw-2")
+    one.says(canary_good=10, stable_good=90)
+    other.says(canary_good=5)
+    for gateway in (one, other):
+        server.until(f"a scrape of {gateway.name}", gateway.shows)
+    answers = server.readings()
+    start = baseline(answers, answers.keys())
+    assert isinstance(start, Readings)
+    return Count(server, start), one, other
+
+
+def test_what_is_counted_is_what_the_gateways_served(server: Server) -> None:
+    count, one, other = begun(server)
+    assert count.canary() == Classes()
+    one.says(canary_good=12, canary_slow=3, stable_good=95)
+    other.says(canary_good=6)
+    assert count.canary(one, other) == Classes(good=3, slow=3), "a slow series begins with its first burst"
+    assert count.canary() == Classes(), "the same scrape again"
+
+
+def test_a_gateway_that_starts_again_has_counted_from_zero(server: Server) -> None:
+    count, one, other = begun(server)
+    one.start += 90
+    one.says(canary_good=2)
+    assert count.canary(one, other) == Classes(good=2)
+
+
+def test_a_step_back_is_no_data_and_no_reset(server: Server) -> None:
+    count, one, other = begun(server)
+    one.says(canary_good=7, stable_good=90)
+    assert "gw-1 went down though its process did not restart" in str(count.canary(one, other))
+    one.says(canary_good=11, stable_good=90)
+    assert count.canary(one, other) == Classes(good=1)
+
+
+def test_a_series_that_is_missing_is_no_data(server: Server) -> None:
+    count, one, other = begun(server)
+    other.says()
+    assert "gw-2 went down" in str(count.canary(one, other))
+
+
+def test_a_new_gateway_has_counted_from_zero(server: Server) -> None:
+    count, one, other = begun(server)
+    new = Gateway(server, "gw-3")
+    new.says(canary_slow=4)
+    assert count.canary(one, other, new) == Classes(slow=4)
+
+
+def test_an_old_scrape_is_no_data_and_its_requests_are_counted_later(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrapes, "FRESH", timedelta(seconds=8))
+    count, one, other = begun(server)
+    server.pods.texts["gw-2"] = None
+    server.until("the end of gw-2", lambda: server.readings()["gw-2"] is Unknown.UNKNOWN or None)
+    assert "gw-2 could not be read" in str(count.canary(one))
+    assert scrapes.unread(server.readings()) == "Prometheus has no scrape of gw-2 within 8 s"
+    other.says(canary_good=9)
+    assert count.canary(one, other) == Classes(good=4)
+
+
+def histogram(revision: str, counts: Mapping[str, int]) -> str:
+    """Buckets in the text that a pod gives, their edges as most libraries write them."""
+    buckets = (
+        f'latency_bucket{{revision="{revision}",le="{edge}"}} {count}\n' for edge, count in counts.items()
+    )
+    total = f'{{revision="{revision}"}} {counts["+Inf"]}\n'
+    return "".join((*buckets, f"latency_count{total}", f"latency_sum{total}"))
+
+
+def measured(above: float) -> Metric:
+    """The fraction of values above an edge, of both revisions."""
+    fields = {"histogram": 'latency_bucket{revision="$revision"}', "above": above, "max": 0.1}
+    spec = AnalysisMetric.model_validate({"name": "slow", "interval": "1s", **fields})
+    return metric_of(
+        spec, {"namespace": "risk", "service": "churn", "revision": "canary", "stable": "stable"}
+    )
+
+
+def test_a_histogram_is_read_whichever_way_its_edges_are_written(server: Server) -> None:
+    server.pods.texts.clear()
+    metric, now = measured(1), 1000.0
+    known: Watch | None = None
+
+    def scraped(canary: Mapping[str, int], stable: Mapping[str, int]) -> Mapping[str, tuple[Series, ...]]:
+        both = histogram("canary", canary) + histogram("stable", stable)
+        server.pods.texts["latencies"] = f"# TYPE latency histogram\n{both}"
+        total = f'latency_bucket{{revision="canary",le="+Inf"}} == {canary["+Inf"]}'
+        server.until("a scrape", lambda: server.ask(total) or None)
+        answer = server.ask(metric.expression)
+        assert not isinstance(answer, Unavailable), answer
+        return {metric.expression: answer}
+
+    rounds = (
+        ({"0.25": 5, "1": 8, "+Inf": 10}, {"0.25": 50, "1": 80, "+Inf": 90}),
+        ({"0.25": 9, "1": 28, "+Inf": 40}, {"0.25": 90, "1": 180, "+Inf": 190}),
+    )
+    for canary, stable in rounds:
+        answers, now = scraped(canary, stable), now + 60
+        taken = taken_in(metric, known, answers, 0, now)
+        assert not taken.blind, taken.blind
+        known = taken.watch
+    assert isinstance(known, Events)
+    assert (known.evidence.canary, known.compared) == (Tally(30, 10), 100)
+    edges = {series.labels["le"] for series in answers[metric.expression]}
+    assert edges == {"0.25", {"2": "1", "3": "1.0"}[server.generation], "+Inf"}
+    between = measured(0.5)
+    answer = server.ask(between.expression)
+    blind = taken_in(between, None, {between.expression: answer}, 0, now).blind
+    assert "no bucket of the histogram ends at 0.5: write one of its edges for above (0.25, 1, inf)" in blind
+
+
+def test_what_a_generation_cannot_parse_is_told_as_it_says_it(server: Server) -> None:
+    """Names of any letters are new in Prometheus 3."""
+    found = server.ask('{"requests.of.the.gateway",revision="canary"}')
+    if server.generation == "3":
+        assert found == ()
+    else:
+        assert isinstance(found, Unavailable)
+        assert "Prometheus refuses the query" in found.reason
