@@ -88,6 +88,7 @@ MODULES = {
         ),
         Module(name="helm", programs=("helm",)),
         Module(name="coredns", programs=("coredns",)),
+        Module(name="metrics-server", programs=("metrics-server",)),
         # It finds its targets by HTTP or in files: what the clouds' interfaces add is half of the build.
         Module(name="prometheus", programs=("prometheus",), tags="remove_all_sd", of_cluster=False),
     )
