@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -33,7 +33,16 @@ SOAK_VARIABLE: Final = "TAILBOUND_SOAK_MINUTES"
 class Scaled:
     """One such service."""
 
-    def __init__(self, scene: Scene, name: str, *, least: int = 1, most: int = 5, **spec: Any) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        name: str,
+        *,
+        least: int = 1,
+        most: int = 5,
+        speed: Mapping[str, float] = SPEED,
+        **spec: Any,
+    ) -> None:
         self.scene, self.name = scene, name
         spec = {
             "resources": RESOURCES,
@@ -43,7 +52,7 @@ class Scaled:
             **spec,
         }
         rollout = spec.pop("rollout", quick())
-        self.rollout = Rollout.begin(scene, name, rollout, faults=SPEED, sla=SLA, **spec)
+        self.rollout = Rollout.begin(scene, name, rollout, faults=speed, sla=SLA, **spec)
 
     @contextmanager
     def load(self, rate: float, **how: Any) -> Iterator[Load]:

@@ -19,6 +19,7 @@ def test_the_examples_are_these() -> None:
         "minimal.yaml",
         "gpu.yaml",
         "batching.yaml",
+        "horizontal-pod-autoscaler.yaml",
         "hosts-and-sla.yaml",
         "serving-runtime.yaml",
     }
