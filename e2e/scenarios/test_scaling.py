@@ -11,6 +11,7 @@ from e2e.scenarios.library.scaling import (
     BUSY,
     CALM,
     CAPACITY,
+    FOLLOWS_SECONDS,
     RISE_SECONDS,
     SPEED,
     Scaled,
@@ -80,23 +81,27 @@ def test_a_full_quota_limits_the_pods_and_is_told(scene: Scene) -> None:
 def test_a_canary_is_sized_for_its_share_while_the_traffic_grows(scene: Scene) -> None:
     scaled = Scaled(scene, "canary", rollout=canary(50, promotion="manual"))
     rollout = scaled.rollout
-    with scaled.load(BUSY, rise=(CALM, RISE_SECONDS)) as load:
+    with scaled.load(BUSY / 2, rise=(CALM, RISE_SECONDS / 2)) as half:
+        lasts(RISE_SECONDS / 2)
         scaled.until("a second pod for the traffic", 2, ready=True)
         stable = rollout.stable()
         revision = rollout.introduce("second", SPEED)
         rollout.reaches("Paused", "AwaitingPromotion", revision=revision, weight=50)
 
-        def both() -> dict[str, int] | Unmet:
-            told = {each["revision"]: each["replicas"] for each in scaled.told()}
-            sized = {stable, revision} <= told.keys() and told[stable] >= 3 and told[revision] >= 2
-            return told if sized else Unmet(scaled.words())
+    def both() -> dict[str, int] | Unmet:
+        told = {each["revision"]: each["replicas"] for each in scaled.told()}
+        sized = {stable, revision} <= told.keys() and told[stable] >= 3 and told[revision] >= 2
+        return told if sized else Unmet(scaled.words())
 
-        told = scene.wait("both sized", both, 120)
+    # So slowly that pods come in time on a busy machine: a canary that answers late is rolled back for it.
+    with scaled.load(BUSY, rise=(BUSY / 2, 2 * RISE_SECONDS)) as full:
+        told = scene.wait("both sized", both, FOLLOWS_SECONDS)
         assert told[revision] <= told[stable], told
         rollout.hand("promote", revision)
         rollout.promoted(revision)
         scaled.until("all pods of the new revision", 3, ready=True)
-    assert load.result["outcomes"].keys() == {"ok"}, load.result
+    for load in (half, full):
+        assert load.result["outcomes"].keys() == {"ok"}, load.result
 
 
 @pytest.mark.needs_own_cluster
