@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from e2e.scenarios.library import pod_metrics
-from e2e.scenarios.library.api import Object, conditions
+from e2e.scenarios.library.api import Object, conditions, names
 from e2e.scenarios.library.scaling import FOLLOWS_SECONDS, Scaled
-from e2e.scenarios.library.scene import Scene, World
+from e2e.scenarios.library.scene import GONE_SECONDS, Scene, World
 from e2e.scenarios.library.waiting import Unmet, condition_lines, stays
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "horizontal-pod-autoscaler.yaml"
@@ -18,7 +18,7 @@ KIND = "HorizontalPodAutoscaler"
 MOST = 3
 # An answer takes no time, but half a millisecond of CPU: one pod would use twice what it is to use.
 AT_ONCE: dict[str, float] = {}
-CALM, BUSY = 1.0, 60.0
+CALM, BUSY = 3.0, 60.0
 RESOURCES = {"cpu": "100m", "memory": "128Mi"}
 TARGET_PERCENT = 15
 # By itself it asks for fewer pods only after minutes.
@@ -52,9 +52,15 @@ def test_a_horizontal_pod_autoscaler_decides_and_no_request_fails(scene: Scene) 
     busy.assert_flawless(at_least=100)
     with scaled.load(CALM) as calm:
         autoscaler.until("one pod", 1, 1)
-    calm.assert_flawless(at_least=5)
+        scene.wait("end of the others", lambda: _alone(scene), GONE_SECONDS)
+    calm.assert_flawless(at_least=10)
     assert scaled.told() == []
     assert not conditions(scene.service("external")).keys() & {"SLAMet", "ScalingLimited", "MetricsStale"}
+
+
+def _alone(scene: Scene) -> bool | Unmet:
+    pods = names(scene.api.list("Pod", scene.namespace))
+    return True if len(pods) == 1 else Unmet(", ".join(pods))
 
 
 class Autoscaler:
