@@ -2,27 +2,39 @@
 
 Its shape is learned slowly and its level at once. A card that throttles, or a node that is shared with
 somebody new, makes every batch slower by about the same factor: a window whose batches take a time that
-chance doesn't explain rescales all that was learned before, instead of being averaged with it.
+neither chance nor a doubtful shape explains rescales all that was learned before, instead of being averaged
+with it.
+
+How much of a batch's time goes with its rows can be told only as far as the sizes of batches differ. A
+replica that is hardly busy works on batches of one, and must still be known to do more with fuller ones.
+Until sizes differ, a row is supposed to take as long as what every batch takes anyway: where batching gains
+nothing, that is less than twice the capacity, and where it gains more, too low a capacity. By degrees, what
+the sizes tell takes the place of what is supposed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, sqrt
 from typing import Final
 
 from tailbound.autoscale.model import BatchSums, GatewayLatency
 
 MEMORY: Final = 600.0
-"""Seconds after which a batch counts for 1/e of a new one."""
+"""Seconds after which the time of a batch counts for 1/e of a new one's."""
+_SHAPE_MEMORY: Final = 86400.0
+"""Seconds after which a shape counts for 1/e of one that is told now: a night of batches of one must not make
+it forget a busy day."""
 _LEAST_STEP: Final = 0.03
 """Smallest relative change of level that is taken at once."""
 _SCATTER: Final = 0.25
 """Relative spread of single batches that is allowed for: twice what runtimes show."""
+_BEND: Final = 0.03
+"""How far the time of a batch may lie off the line, relative to it, at twice the size of the batches seen.
+At a larger size it may grow with the square of the distance."""
 _DEVIATIONS: Final = 3.0
-_DISTINCT: Final = 1.0
-"""Variance of the rows below which no slope can be told."""
+_UNSURE: Final = sqrt(1 / 12)
+"""Standard deviation of the share of a batch's time that goes with its rows, if nothing is known of it."""
 _SEED: Final = 20.0
 """Batches that learned capacity counts for when it is read back."""
-_LEAST_SECONDS: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -42,74 +54,129 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Sums over past batches, older ones counting less, and when the last ones were added."""
+class Shape:
+    """How steep the line is, whatever its level."""
+
+    rows: float = 1.0
+    """Of the mean batch that `share` is told of."""
+    share: float = 0.5
+    """Of that batch's time, what goes with its rows."""
+    trust: float = 0.0
+    """How far `share` is believed, from 0 to 1, against what is supposed."""
+
+    @property
+    def line(self) -> Curve:
+        """With a second for the mean batch."""
+        supposed = self.rows / (1 + self.rows)
+        share = self.trust * self.share + (1 - self.trust) * supposed
+        return Curve(1 - share, share / self.rows)
+
+    def doubt(self, rows: float, other: float) -> float:
+        """Standard deviation, relative to it, of the ratio of the times of batches of two sizes."""
+        line = self.line
+        one, two = ((size / self.rows - 1) / line.seconds(size) for size in (rows, other))
+        return _UNSURE * sqrt(1 - self.trust) * abs(one - two)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Over past batches, older ones counting less."""
 
     batches: float = 0.0
     rows: float = 0.0
     rows_squared: float = 0.0
     seconds: float = 0.0
     rows_seconds: float = 0.0
+
+    def plus(self, other: "Sums", weight: float = 1.0, slower: float = 1.0) -> "Sums":
+        """With others, each of which counts for `weight` and as if it had taken `slower` times as long."""
+        return Sums(
+            self.batches + weight * other.batches,
+            self.rows + weight * other.rows,
+            self.rows_squared + weight * other.rows_squared,
+            self.seconds + weight * slower * other.seconds,
+            self.rows_seconds + weight * slower * other.rows_seconds,
+        )
+
+    @property
+    def mean(self) -> float:
+        """Rows of a batch."""
+        return self.rows / self.batches
+
+    def shape(self, limit: int) -> Shape:
+        """By least squares, to be believed of batches of up to `limit`.
+
+        What they tell and what is supposed count by their variances. Chance fades with the number of batches,
+        and the faster the more their sizes differ. That times do not lie on a line stays, and matters the
+        more, the farther the limit is from the batches seen.
+        """
+        spread = self.rows_squared / self.batches / self.mean**2 - 1
+        if spread <= 0:
+            return Shape(self.mean)
+        together = self.rows_seconds * self.batches / (self.rows * self.seconds) - 1
+        beyond = max(0.0, limit / self.mean - 1)
+        variance = _SCATTER**2 / self.batches / spread + (_BEND * beyond) ** 2
+        trust = _UNSURE**2 / (_UNSURE**2 + variance)
+        return Shape(self.mean, min(1.0, max(0.0, together / spread)), trust)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What past batches tell, and when the last ones were added."""
+
+    sums: Sums = field(default_factory=Sums)
+    shape: Shape = field(default_factory=Shape)
+    """The most telling one of late."""
+    told: float | None = None
+    """When it was."""
     at: float | None = None
 
-    def decayed(self, weight: float) -> "Fit":
-        """As if every batch so far counted for `weight` of itself."""
-        return Fit(
-            self.batches * weight,
-            self.rows * weight,
-            self.rows_squared * weight,
-            self.seconds * weight,
-            self.rows_seconds * weight,
-            self.at,
-        )
-
-    def slower(self, factor: float) -> "Fit":
-        """As if every batch so far had taken `factor` times as long."""
-        return Fit(
-            self.batches,
-            self.rows,
-            self.rows_squared,
-            self.seconds * factor,
-            self.rows_seconds * factor,
-            self.at,
-        )
+    @property
+    def curve(self) -> Curve | None:
+        """None while nothing is known."""
+        if self.sums.batches <= 0:
+            return None
+        line = self.shape.line
+        level = self.sums.seconds / (line.base * self.sums.batches + line.per_row * self.sums.rows)
+        return Curve(line.base * level, line.per_row * level)
 
 
 def seeded(curve: Curve, batch: int) -> Fit:
     """What was learned in an earlier life, as a few batches of either extreme size."""
-    weight = _SEED / 2
     one, full = curve.seconds(1), curve.seconds(batch)
-    return Fit(
-        _SEED,
-        weight * (1 + batch),
-        weight * (1 + batch**2),
-        weight * (one + full),
-        weight * (one + batch * full),
-    )
+    sums = Sums().plus(Sums(2, 1 + batch, 1 + batch**2, one + full, one + batch * full), _SEED / 2)
+    return Fit(sums, sums.shape(batch))
 
 
-def learn(
-    fit: Fit, curve: Curve | None, seen: BatchSums | GatewayLatency, at: float
-) -> tuple[Fit, Curve | None]:
-    """The sums and the curve after the window `seen` that ended `at`. None while nothing is known."""
-    sums = seen if isinstance(seen, BatchSums) else _as_batches(seen)
-    fresh = 1.0 if fit.at is None else min(1.0, (at - fit.at) / sums.window)
-    if fresh <= 0 or sums.batches <= 0 or sums.seconds <= 0:
-        return fit, curve
-    if curve is not None:
-        ratio = sums.seconds / (curve.base * sums.batches + curve.per_row * sums.rows)
-        if abs(ratio - 1) > max(_LEAST_STEP, _DEVIATIONS * _SCATTER / sqrt(sums.batches)):
-            fit, curve = fit.slower(ratio), Curve(curve.base * ratio, curve.per_row * ratio)
-    old = fit.decayed(1.0 if fit.at is None else exp(-(at - fit.at) / MEMORY))
-    added = Fit(
-        old.batches + fresh * sums.batches,
-        old.rows + fresh * sums.rows,
-        old.rows_squared + fresh * sums.rows_squared,
-        old.seconds + fresh * sums.seconds,
-        old.rows_seconds + fresh * sums.rows_seconds,
-        at,
-    )
-    return added, _line(added, curve)
+def learn(fit: Fit, seen: BatchSums | GatewayLatency, at: float, limit: int) -> Fit:
+    """After the window `seen` that ended `at`, of batches of up to `limit` rows."""
+    window = seen if isinstance(seen, BatchSums) else _as_batches(seen)
+    fresh = 1.0 if fit.at is None else min(1.0, (at - fit.at) / window.window)
+    if fresh <= 0 or window.batches <= 0 or window.seconds <= 0:
+        return fit
+    passed = 0.0 if fit.at is None else at - fit.at
+    added = Sums(window.batches, window.rows, window.rows_squared, window.seconds, window.rows_seconds)
+    past = Sums().plus(fit.sums, exp(-passed / MEMORY), _step(fit, added))
+    sums = past.plus(added, fresh)
+    shape, told, newer = fit.shape, at if fit.told is None else fit.told, sums.shape(limit)
+    if newer.trust >= shape.trust * exp(-(at - told) / _SHAPE_MEMORY):
+        shape, told = newer, at
+    return Fit(sums, shape, told, at)
+
+
+def _step(fit: Fit, window: Sums) -> float:
+    """By what factor batches take longer since this window; 1 for as long as before.
+
+    Batches of another size than before may take another time because the line is not as steep as supposed:
+    then they are to correct its shape, and not its level.
+    """
+    curve = fit.curve
+    if curve is None:
+        return 1.0
+    ratio = window.seconds / (curve.base * window.batches + curve.per_row * window.rows)
+    doubt = fit.shape.doubt(window.mean, fit.sums.mean)
+    allowed = _DEVIATIONS * sqrt(_SCATTER**2 / window.batches + doubt**2)
+    return ratio if abs(ratio - 1) > max(_LEAST_STEP, allowed) else 1.0
 
 
 def _as_batches(seen: GatewayLatency) -> BatchSums:
@@ -128,18 +195,3 @@ def _as_batches(seen: GatewayLatency) -> BatchSums:
         seconds=50.0 * seen.seconds,
         rows_seconds=50.0 * rows * seen.seconds,
     )
-
-
-def _line(fit: Fit, before: Curve | None) -> Curve:
-    """Least squares; batches all of one size only move the level of what was known before."""
-    mean_rows, mean_seconds = fit.rows / fit.batches, fit.seconds / fit.batches
-    variance = fit.rows_squared / fit.batches - mean_rows**2
-    if variance > _DISTINCT:
-        slope = (fit.rows_seconds / fit.batches - mean_rows * mean_seconds) / variance
-        base = mean_seconds - slope * mean_rows
-        if slope > 0 and base > 0:
-            return Curve(base, slope)
-    if before is None:
-        return Curve(mean_seconds / 2, max(_LEAST_SECONDS, mean_seconds / 2 / mean_rows))
-    level = mean_seconds / before.seconds(mean_rows)
-    return Curve(before.base * level, before.per_row * level)

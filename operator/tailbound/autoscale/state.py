@@ -68,7 +68,8 @@ def taught(state: State, seen: Observation, objective: Objective, now: float) ->
     if isinstance(seen.service, Known):
         if fit.at is None and curve is not None:
             fit = seeded(curve, objective.max_batch)
-        fit, curve = learn(fit, curve, seen.service.value, seen.service.at)
+        fit = learn(fit, seen.service.value, seen.service.at, objective.max_batch)
+        curve = fit.curve
     if curve is not None:
         correction = 1.0 if isinstance(learned, Unknown) else learned.correction
         learned = LearnedCapacity(curve.base, curve.per_row, correction, cold_start)

@@ -337,7 +337,7 @@ def test_capacity_is_saved_seldom(
 def test_a_decision_says_why_in_words() -> None:
     decision = steady(160, 20)
     assert "160 requests/s arrive" in decision.words()
-    assert "one replica does 16," in decision.words()
+    assert "one replica does 15.96," in decision.words()
     lost = decide(900, blind(ready(12)), OBJECTIVE, LIMITS, decision.state)
     assert "unknown (Prometheus does not answer) requests/s arrive" in lost.words()
 

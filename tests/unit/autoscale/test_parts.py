@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tailbound.autoscale.curve import Curve, Fit, learn, seeded
+from tailbound.autoscale.curve import Curve
 from tailbound.autoscale.feedback import LOWEST, corrected
 from tailbound.autoscale.forecast import Forecasts, Regression, dispersion, observed
 from tailbound.autoscale.latency import p99, waiting_chance
@@ -14,7 +14,6 @@ from tailbound.autoscale.mix import Mix
 from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
-    GatewayLatency,
     Known,
     Limits,
     Objective,
@@ -29,54 +28,6 @@ from tailbound.autoscale.panic import MOST_CAUTION, backlog, caution_after, over
 CURVE = Curve(0.2, 0.05)
 OBJECTIVE = Objective(2.0, 16, 0.05)
 NOT_READ = Unknown("not read")
-
-
-def sums(sizes: list[int], curve: Curve, per_request: float = 1.0) -> BatchSums:
-    """A window of batches exactly on `curve`."""
-    times = [curve.seconds(size) for size in sizes]
-    return BatchSums(
-        window=30.0,
-        requests=sum(sizes) / per_request,
-        batches=len(sizes),
-        rows=sum(sizes),
-        rows_squared=sum(size * size for size in sizes),
-        seconds=sum(times),
-        rows_seconds=sum(size * time for size, time in zip(sizes, times, strict=True)),
-    )
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.floats(0.001, 5), st.floats(0.0001, 1))
-def test_a_line_is_found_in_the_batches_that_lie_on_it(base: float, per_row: float) -> None:
-    _, curve = learn(Fit(), None, sums([1, 4, 8, 16] * 10, Curve(base, per_row)), 30.0)
-    assert curve is not None
-    assert curve.seconds(16) == pytest.approx(base + 16 * per_row, rel=1e-3)
-    assert curve.seconds(1) == pytest.approx(base + per_row, rel=1e-2)
-
-
-def test_batches_of_one_size_move_the_level_and_keep_the_shape() -> None:
-    _, curve = learn(seeded(CURVE, 16), CURVE, sums([8] * 2000, Curve(0.3, 0.075)), 30.0)
-    assert curve is not None
-    assert curve.seconds(16) == pytest.approx(1.5 * CURVE.seconds(16), rel=0.02)
-
-
-def test_a_window_without_batches_teaches_nothing() -> None:
-    assert learn(Fit(), CURVE, sums([], CURVE), 30.0) == (Fit(), CURVE)
-
-
-def test_the_same_window_counts_once() -> None:
-    window = sums([1, 8, 16] * 10, CURVE)
-    fit, curve = learn(Fit(), None, window, 30.0)
-    assert learn(fit, curve, window, 30.0) == (fit, curve)
-
-
-def test_latency_at_the_gateway_gives_a_capacity_on_the_safe_side() -> None:
-    fit, curve = Fit(), None
-    for tick, rows in enumerate((2.0, 6.0, 10.0, 14.0)):
-        seconds = 0.5 * 0.2 + CURVE.seconds(rows)
-        fit, curve = learn(fit, curve, GatewayLatency(seconds, rows), 60.0 * tick)
-    assert curve is not None
-    assert 0.8 * CURVE.capacity(16) < curve.capacity(16) <= CURVE.capacity(16)
 
 
 @pytest.mark.parametrize(("replicas", "load", "chance"), [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (3, 3.0, 1.0)])
@@ -123,6 +74,11 @@ def test_latency_corrects_the_model_slowly(
     latency: float, content: bool, before: float, after: float
 ) -> None:
     assert corrected(before, latency, 2.0, content) == pytest.approx(after)
+
+
+def requests(rows: list[int], per_request: float) -> BatchSums:
+    """A window of batches of these sizes."""
+    return BatchSums(30.0, sum(rows) / per_request, len(rows), sum(rows), 0, 0, 0)
 
 
 def forecast(rates: list[float], horizon: float = 85.0, span: float = 2.0) -> Forecasts:
@@ -250,12 +206,12 @@ def test_more_rows_than_a_batch_for_each_replica_are_an_overload(
 def test_rows_of_a_request_are_those_of_the_last_minutes() -> None:
     mix = Mix()
     assert mix.rows_per_request == 1
-    mix = mix.after(Known(sums([4, 8] * 10, CURVE, per_request=4.0), 30.0))
+    mix = mix.after(Known(requests([4, 8] * 10, 4.0), 30.0))
     assert mix.rows_per_request == 4
-    assert mix.after(Known(sums([8] * 10, CURVE), 30.0)) == mix
+    assert mix.after(Known(requests([8] * 10, 1.0), 30.0)) == mix
     assert mix.after(NOT_READ) == mix
     for at in range(60, 660, 30):
-        mix = mix.after(Known(sums([8] * 20, CURVE, per_request=2.0), float(at)))
+        mix = mix.after(Known(requests([8] * 20, 2.0), float(at)))
     assert mix.rows_per_request == pytest.approx(2, rel=0.02)
 
 
