@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from tailbound.api.names import REVISION_LABEL
+from tailbound.autoscale.decide import STALE
 from tailbound.autoscale.model import (
     Decision,
     Known,
@@ -22,9 +23,8 @@ from tailbound.autoscale.model import (
 from tailbound.autoscale.state import USUAL_COLD_START, State, restored
 from tailbound.controller.signals import Queries, Rates, Snapshot, history, take
 from tailbound.controller.stores import Stores
-from tailbound.kube.objects import Key, key_of, label
+from tailbound.kube.objects import Key, label
 from tailbound.kube.protocol import Object
-from tailbound.kube.resources import CONTROLLER_REVISIONS
 from tailbound.reconcile import capacity
 from tailbound.reconcile.model import Carrier, Scalable, Sized, Sizes
 from tailbound.reconcile.scaling import ALLOWED_LATE
@@ -72,6 +72,8 @@ class Autoscaler:
     period_seconds: float
     wanted: dict[Key, Scalable] = field(default_factory=dict)
     _sizes: dict[Key, Sizes] = field(default_factory=dict)
+    _ready_since: dict[Key, float] = field(default_factory=dict)
+    """When a pod of each service was first seen to be ready."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def view(self, key: Key) -> Sizes | None:
@@ -88,6 +90,7 @@ class Autoscaler:
         """Its pods do not follow the traffic any more."""
         self.wanted.pop(key, None)
         self._sizes.pop(key, None)
+        self._ready_since.pop(key, None)
 
     async def run(self) -> None:
         """Decide until cancelled."""
@@ -119,7 +122,7 @@ class Autoscaler:
 
     def _decide(self, key: Key, wanted: Scalable, snapshot: Snapshot, past: Rates) -> Sizes:
         children = self._children(key, wanted)
-        before = self._sizes.get(key) or Sizes({}, None)
+        before = self._sizes.get(key) or Sizes({}, None, awaited=True)
         pods = {name: len(each.pods) for name, each in children.items()}
         signals = snapshot.of(key, children, pods, wanted.p99_seconds)
         sized: dict[str, Sized] = {}
@@ -137,8 +140,16 @@ class Autoscaler:
             )
             decision = _in_the_same_words(decision, known)
             sized[name] = Sized(carrier.share, decision, self._to_write(each, decision.state))
+            if seen.replicas.ready:
+                self._ready_since.setdefault(key, self.now())
         # Without requests it stays as it was: a service that gets few would else write with each of them.
-        return Sizes(sized, before.late if signals.late is None else signals.late)
+        late = before.late if signals.late is None else signals.late
+        return Sizes(sized, late, before.awaited and self._awaits(key, sized))
+
+    def _awaits(self, key: Key, sized: Mapping[str, Sized]) -> bool:
+        """Whether something is missing, and Prometheus has hardly had the time to see a pod."""
+        missing = not sized or any(each.decision.stale for each in sized.values())
+        return missing and self.now() - self._ready_since.get(key, self.now()) < STALE
 
     def _children(self, key: Key, wanted: Scalable) -> dict[str, _Children]:
         """Of the revisions that are there already: the first pods of one follow from the others'."""
@@ -168,9 +179,7 @@ class Autoscaler:
         nothing = Unknown("no batch of this model was seen yet")
         if children.record is None:
             return nothing
-        records = self.stores.of[CONTROLLER_REVISIONS]
-        neighbours = (each for each in records if key_of(each)[0] == key[0])
-        learned = capacity.remembered(children.record, neighbours)
+        learned = capacity.remembered(children.record, self.stores.revisions(key[0]))
         return nothing if learned is None else learned
 
     def _to_write(self, children: _Children, state: State) -> str | None:
@@ -208,4 +217,5 @@ def _told(sizes: Sizes) -> Mapping[str, object]:
         )
         for name, each in sizes.revisions.items()
     }
-    return told | {"": None if sizes.late is None else sizes.late <= ALLOWED_LATE}
+    late = None if sizes.late is None else sizes.late <= ALLOWED_LATE
+    return told | {"": (late, sizes.awaited)}

@@ -83,6 +83,10 @@ class Stores:
         """Every child of one service: labelled with its name, or controlled by a service of that name."""
         return Children(*(self.of[resource].indexed(key) for resource in CHILDREN))
 
+    def revisions(self, namespace: str) -> tuple[Object, ...]:
+        """The ControllerRevisions of all services of one namespace."""
+        return self.of[CONTROLLER_REVISIONS].indexed(namespace)
+
     def runtimes(self, namespace: str) -> Mapping[str, Object]:
         """ServingRuntimes of one namespace by name."""
         found = self.of[SERVING_RUNTIMES].indexed(namespace)
@@ -93,6 +97,8 @@ class Stores:
         return {key_of(obj)[1]: obj for obj in self.of[resource]}
 
     def _store(self, resource: Resource) -> ObjectStore:
+        if resource is CONTROLLER_REVISIONS:
+            return ObjectStore(self._child_changed, index=lambda obj: (*_services_of(obj), key_of(obj)[0]))
         if resource in CHILDREN:
             return ObjectStore(self._child_changed, index=_services_of)
         if resource is INFERENCE_SERVICES:

@@ -114,6 +114,8 @@ class Sizes:
     late: float | None
     """Share of the last minute's requests that were slower than the P99 target; None: there were none, or it
     could not be read."""
+    awaited: bool = False
+    """Whether metrics of it have never been complete, and could hardly be yet."""
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def verdicts(world: World) -> dict[ConditionType, Verdict]:
     decisions = {name: each.decision for name, each in sorted(sizes.revisions.items())}
     found = {
         ConditionType.SCALING_LIMITED: _limited(world, decisions),
-        ConditionType.METRICS_STALE: _stale(decisions),
+        ConditionType.METRICS_STALE: _stale(world, decisions, sizes.awaited),
     }
     met = _met(world, sizes.late)
     return found if met is None else {ConditionType.SLA_MET: met, **found}
@@ -159,10 +159,21 @@ def _limited(world: World, decisions: Mapping[str, Decision]) -> Verdict:
     return Verdict(_FALSE, Reason.NOT_LIMITED, "nothing keeps the pods from following the traffic")
 
 
-def _stale(decisions: Mapping[str, Decision]) -> Verdict:
+def _stale(world: World, decisions: Mapping[str, Decision], awaited: bool) -> Verdict:
+    """
+    | something is missing | it was never there, and is to come | before | status | reason |
+    |---|---|---|---|---|
+    | no | any | any | False | MetricsFresh |
+    | yes | yes | nothing, or Unknown | Unknown | Pending |
+    | yes | yes | else | True | MetricsMissing |
+    | yes | no | any | True | MetricsMissing |
+    """
     missing = sorted({each for decision in decisions.values() for each in decision.stale})
     if not missing:
         return Verdict(_FALSE, Reason.METRICS_FRESH, "everything that pods are sized by is known")
+    before = world.service.status.condition(ConditionType.METRICS_STALE)
+    if awaited and (before is None or before.status == _UNKNOWN):
+        return Verdict(_UNKNOWN, Reason.PENDING, "the first metrics are still to come")
     message = f"no pod is taken away while it is not known how many are needed: {'; '.join(missing)}"
     return Verdict(_TRUE, Reason.METRICS_MISSING, message)
 

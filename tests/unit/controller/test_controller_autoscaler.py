@@ -55,7 +55,8 @@ class Core:
     def __call__(
         self, now: float, observation: Observation, objective: Objective, limits: Limits, state: State
     ) -> Decision:
-        assert (now, objective) == (NOW, OBJECTIVE)
+        assert now >= NOW
+        assert objective == OBJECTIVE
         self.states.append(state)
         return self.answer()
 
@@ -66,12 +67,20 @@ class Lab:
 
     core: Core = field(default_factory=Core)
     changed: list[Key] = field(default_factory=list)
+    passed: float = 0.0
+    """Seconds since `NOW`."""
 
     def __post_init__(self) -> None:
         self.stores = Stores(lambda _: None)
         self.prometheus = Silent()
         self.autoscaler = Autoscaler(
-            self.stores, self.prometheus, self.core, lambda: 2, self.changed.append, lambda: NOW, 10.0
+            self.stores,
+            self.prometheus,
+            self.core,
+            lambda: 2,
+            self.changed.append,
+            lambda: NOW + self.passed,
+            10.0,
         )
 
     def add(self, name: str, letter: str = "a") -> str:
@@ -86,6 +95,7 @@ class Lab:
                 self.stores.of[resource].upsert(each)
         for number, each in enumerate(simulator.pods.values()):
             each["metadata"] |= {"namespace": "risk", "uid": f"{name}-{number}", "resourceVersion": "1"}
+            each["status"] = each["status"] | {"conditions": [{"type": "Ready", "status": "True"}]}
             self.stores.of[PODS].upsert(each)
         (revision,) = simulator.names("Deployment")
         self.autoscaler.expect(("risk", name), wanted(revision))
@@ -145,6 +155,40 @@ def test_missing_signals_are_told_in_the_same_words_until_others_are_missing() -
     ]
 
 
+@pytest.mark.parametrize(
+    ("missing", "awaited"),
+    [
+        pytest.param((True, True, True, True), (True, True, True, False), id="they never come"),
+        pytest.param((True, True, False, False), (True, True, False, False), id="they come"),
+        pytest.param((True, False, True, True), (True, False, False, False), id="they go again"),
+    ],
+)
+def test_first_metrics_are_awaited_for_three_scrapes(
+    missing: tuple[bool, ...], awaited: tuple[bool, ...]
+) -> None:
+    lab = Lab()
+    lab.add("churn")
+    said = []
+    for lab.passed, is_missing in zip((0.0, 20.0, 40.0, 60.0), missing, strict=True):
+        stale = ("arrivals: no series",) if is_missing else ()
+        lab.core.answer = lambda stale=stale: decision(3, stale=stale)  # type: ignore[misc]
+        lab.tick()
+        view = lab.autoscaler.view(("risk", "churn"))
+        assert view is not None
+        said.append(view.awaited)
+    assert tuple(said) == awaited
+
+
+def test_that_first_metrics_are_not_awaited_any_more_is_told() -> None:
+    lab = Lab()
+    lab.add("churn")
+    lab.core.answer = lambda: decision(3, stale=("arrivals: no series",))
+    told = []
+    for lab.passed in (0.0, 20.0, 60.0, 80.0):
+        told.append(bool(lab.tick()))
+    assert told == [True, False, True, False]
+
+
 def test_the_state_of_one_tick_is_what_the_next_begins_with() -> None:
     lab = Lab()
     lab.add("churn")
@@ -189,6 +233,9 @@ def test_what_was_learned_is_to_be_written_until_the_record_has_it_and_serves_it
     assert view is not None
     assert view.revisions[revision].capacity is None
     lab.core.states.clear()
+    elsewhere = {**record["metadata"], "namespace": "other", "uid": "other"}
+    lab.stores.of[CONTROLLER_REVISIONS].upsert({**record, "metadata": elsewhere})
+    assert [each["metadata"]["namespace"] for each in lab.stores.revisions("risk")] == ["risk"]
     lab.add("same")
     lab.add("zother", letter="b")
     lab.tick()

@@ -21,7 +21,7 @@ def following(scaling: dict[str, Any] | None = None, **fields: Any) -> Simulator
     return simulator
 
 
-def decided(simulator: Simulator, late: float | None = None, **pods: Any) -> Plan:
+def decided(simulator: Simulator, late: float | None = None, awaited: bool = False, **pods: Any) -> Plan:
     """Decisions on revisions by the number in their name: pods, or (pods, share)."""
     revisions = {}
     for each in simulator.of("Deployment"):
@@ -31,7 +31,7 @@ def decided(simulator: Simulator, late: float | None = None, **pods: Any) -> Pla
             count, share = value if isinstance(value, tuple) else (value, 100)
             made = count if not isinstance(count, int) else decision(count)
             revisions[name] = Sized(share, made)
-    simulator.sizes = Sizes(revisions, late)
+    simulator.sizes = Sizes(revisions, late, awaited)
     return simulator.reconcile()
 
 
@@ -146,6 +146,16 @@ def test_missing_metrics_are_told_until_they_are_back() -> None:
     assert "arrivals: refused" in simulator.message(ConditionType.METRICS_STALE)
     decided(simulator, r1=7)
     assert simulator.condition(ConditionType.METRICS_STALE) == ("False", "MetricsFresh")
+
+
+def test_metrics_that_have_never_been_there_are_pending_and_those_that_have_gone_are_missing() -> None:
+    simulator, told = following(), []
+    nothing = (decision(7, stale=("arrivals: no series",)), 100)
+    for value, awaited in ((nothing, True), (7, False), (nothing, True), (nothing, False)):
+        decided(simulator, awaited=awaited, r1=value)
+        told.append(simulator.condition(ConditionType.METRICS_STALE))
+    pending, fresh, missing = ("Unknown", "Pending"), ("False", "MetricsFresh"), ("True", "MetricsMissing")
+    assert told == [pending, fresh, missing, missing]
 
 
 def test_the_sla_is_met_as_long_as_one_in_a_hundred_is_late_and_stays_so_without_requests() -> None:
