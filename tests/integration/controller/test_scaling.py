@@ -52,6 +52,14 @@ def is_told(service: Object, kind: str, status: str, reason: str) -> bool:
     return (found.get("status"), found.get("reason")) == (status, reason)
 
 
+async def until_told(
+    environment: Environment, kind: str, status: str, reason: str, name: str = "churn"
+) -> Object:
+    return await environment.until_service(
+        name, lambda it: is_told(it, kind, status, reason), f"{kind} {status}/{reason}"
+    )
+
+
 async def pods(environment: Environment) -> int:
     """As the one Deployment is written."""
     (deployment,) = await environment.children(DEPLOYMENTS, "churn")
@@ -63,12 +71,18 @@ async def until_pods(environment: Environment, at_least: int, at_most: int) -> i
         count = await pods(environment)
         return count if at_least <= count <= at_most else None
 
-    return int(await environment.until(f"{at_least} to {at_most} pods", within, seconds=120))
+    return int(await environment.until(f"{at_least} to {at_most} pods", within))
 
 
 @asynccontextmanager
 async def surroundings(environment: Environment) -> AsyncIterator[None]:
     async with kubelet(environment), nodes(environment):
+        yield
+
+
+@asynccontextmanager
+async def at_work(environment: Environment, prometheus: FakePrometheus) -> AsyncIterator[None]:
+    async with surroundings(environment), environment.running(operator(environment, prometheus)):
         yield
 
 
@@ -96,15 +110,9 @@ async def serve(environment: Environment, prometheus: FakePrometheus, **scaling:
 async def test_pods_follow_the_traffic_up_and_down_and_the_status_says_why(
     environment: Environment, prometheus: FakePrometheus
 ) -> None:
-    async with (
-        kubelet(environment),
-        nodes(environment),
-        environment.running(operator(environment, prometheus)),
-    ):
+    async with at_work(environment, prometheus):
         revision = await serve(environment, prometheus)
-        await environment.until_service(
-            "churn", lambda it: is_told(it, "MetricsStale", "False", "MetricsFresh"), "fresh metrics"
-        )
+        await until_told(environment, "MetricsStale", "False", "MetricsFresh")
         assert await pods(environment) == 1
         prometheus.rates = {revision: BUSY}
         high = await until_pods(environment, 4, 12)
@@ -122,18 +130,12 @@ async def test_pods_follow_the_traffic_up_and_down_and_the_status_says_why(
 async def test_nothing_shrinks_while_metrics_are_missing_and_bounds_hold(
     environment: Environment, prometheus: FakePrometheus
 ) -> None:
-    async with (
-        kubelet(environment),
-        nodes(environment),
-        environment.running(operator(environment, prometheus)),
-    ):
+    async with at_work(environment, prometheus):
         revision = await serve(environment, prometheus)
         prometheus.rates = {revision: BUSY}
         high = await until_pods(environment, 4, 12)
         prometheus.works = False
-        await environment.until_service(
-            "churn", lambda it: is_told(it, "MetricsStale", "True", "MetricsMissing"), "missing metrics"
-        )
+        await until_told(environment, "MetricsStale", "True", "MetricsMissing")
         high = await pods(environment)
         prometheus.rates = {revision: 0.0}
         await rescale(environment, {"min": 1, "max": high - 1})
@@ -141,9 +143,7 @@ async def test_nothing_shrinks_while_metrics_are_missing_and_bounds_hold(
         await rescale(environment, {"min": high, "max": high + 1})
         await until_pods(environment, high, high)
         prometheus.works = True
-        await environment.until_service(
-            "churn", lambda it: is_told(it, "MetricsStale", "False", "MetricsFresh"), "fresh metrics"
-        )
+        await until_told(environment, "MetricsStale", "False", "MetricsFresh")
         await rescale(environment, BOUNDS)
         await until_pods(environment, 1, high - 1)
 
@@ -151,22 +151,14 @@ async def test_nothing_shrinks_while_metrics_are_missing_and_bounds_hold(
 async def test_one_of_two_gateways_that_prometheus_has_lost_is_no_less_traffic(
     environment: Environment, prometheus: FakePrometheus
 ) -> None:
-    async with (
-        kubelet(environment),
-        nodes(environment),
-        environment.running(operator(environment, prometheus)),
-    ):
+    async with at_work(environment, prometheus):
         revision = await serve(environment, prometheus)
         prometheus.rates = {revision: BUSY}
         await until_pods(environment, 4, 12)
-        await environment.until_service(
-            "churn", lambda it: is_told(it, "MetricsStale", "False", "MetricsFresh"), "fresh metrics"
-        )
+        await until_told(environment, "MetricsStale", "False", "MetricsFresh")
         high = await pods(environment)
         prometheus.gateways, prometheus.rates = 1, {revision: BUSY / 10}
-        service = await environment.until_service(
-            "churn", lambda it: is_told(it, "MetricsStale", "True", "MetricsMissing"), "missing metrics"
-        )
+        service = await until_told(environment, "MetricsStale", "True", "MetricsMissing")
         assert "1 of 2 gateways" in condition(service, "MetricsStale")["message"]
         assert await pods(environment) >= high
 
@@ -192,21 +184,13 @@ async def test_an_operator_that_is_killed_and_comes_back_keeps_the_pods_and_what
 
 
 async def test_what_limits_the_pods_is_told(environment: Environment, prometheus: FakePrometheus) -> None:
-    async with (
-        kubelet(environment),
-        nodes(environment),
-        environment.running(operator(environment, prometheus)),
-    ):
+    async with at_work(environment, prometheus):
         revision = await serve(environment, prometheus, max=3)
         prometheus.rates = {revision: BUSY}
         await until_pods(environment, 3, 3)
-        await environment.until_service(
-            "churn", lambda it: is_told(it, "ScalingLimited", "True", "AtMaximum"), "the limit"
-        )
+        await until_told(environment, "ScalingLimited", "True", "AtMaximum")
         await rescale(environment, BOUNDS)
-        await environment.until_service(
-            "churn", lambda it: is_told(it, "ScalingLimited", "False", "NotLimited"), "no limit"
-        )
+        await until_told(environment, "ScalingLimited", "False", "NotLimited")
         await until_pods(environment, 4, 12)
 
 
@@ -219,14 +203,8 @@ async def test_an_idle_fleet_is_looked_at_and_never_written(
             for name in names:
                 await environment.create(name, sla=SLA, scaling=BOUNDS)
             for name in names:
-                await environment.until_service(
-                    name,
-                    lambda it: is_told(it, "Scheduled", "True", "Scheduled"),
-                    "a pod",
-                )
-                await environment.until_service(
-                    name, lambda it: is_told(it, "MetricsStale", "True", "MetricsMissing"), "a decision"
-                )
+                await until_told(environment, "Scheduled", "True", "Scheduled", name)
+                await until_told(environment, "MetricsStale", "True", "MetricsMissing", name)
             await settled(environment)
         log = environment.control_plane.audit_log
         async with environment.running(running := operator(environment, prometheus)):
