@@ -7,7 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -306,14 +306,18 @@ class Environment:
         return listing.items
 
     async def until(
-        self, what: str, holds: Callable[[], Awaitable[Any]], seconds: float = LONGEST_SECONDS
+        self,
+        what: str,
+        holds: Callable[[], Awaitable[Any]],
+        seconds: float = LONGEST_SECONDS,
+        every: float = 0.05,
     ) -> Any:
-        """Await a state. Fails with its name."""
+        """Await a state, and look for it `every` so many seconds. Fails with its name."""
         last: Any = None
         try:
             async with asyncio.timeout(seconds):
                 while not (last := await holds()):  # noqa: ASYNC110 - another process holds the state
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(every)
         except TimeoutError:
             raise AssertionError(f"{what} did not come in {seconds:g} s; last seen {last!r}") from None
         return last
@@ -351,6 +355,18 @@ class Environment:
         return found
 
 
+async def beside(environment: Environment, number: int) -> Environment:
+    """Another pair of namespaces, with the same gateways."""
+    names = (f"{environment.namespace}-{number}", f"{environment.system}-{number}")
+    for name in names:
+        await environment.cluster.insert(
+            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        )
+    for gateway in environment.gateways:
+        await FakeGateway(environment.cluster, names[1], gateway.name, gateway.address).appear()
+    return replace(environment, namespace=names[0], system=names[1])
+
+
 @dataclass
 class Room:
     """What the nodes are like, for a test to change."""
@@ -368,11 +384,15 @@ async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator
 
     async def run() -> None:
         while True:
-            deployments = (await environment.cluster.list(DEPLOYMENTS, environment.namespace)).items
+            cluster, namespace = environment.cluster, environment.namespace
+            deployments = (await cluster.list(DEPLOYMENTS, namespace)).items
+            found = (await cluster.list(ENDPOINT_SLICES, namespace)).items
+            slices = {each["metadata"]["name"]: each for each in found}
             for deployment, pods in _placed(deployments, room.places):
-                alive = deployment["metadata"]["name"].split("-")[-2] not in room.dead
+                name = deployment["metadata"]["name"]
+                ready = pods if name.split("-")[-2] not in room.dead else 0
                 with suppress(Exception):
-                    await _serve_deployment(environment, deployment, pods, pods if alive else 0)
+                    await _serve_deployment(environment, deployment, pods, ready, slices.get(name))
             await asyncio.sleep(0.1)
 
     task = asyncio.create_task(run())
@@ -404,10 +424,12 @@ def _held(deployment: Object) -> int:
     return int((deployment.get("status") or {}).get("replicas", 0))
 
 
-async def _serve_deployment(environment: Environment, deployment: Object, pods: int, ready: int) -> None:
+async def _serve_deployment(
+    environment: Environment, deployment: Object, pods: int, ready: int, found: Object | None
+) -> None:
     cluster, meta = environment.cluster, deployment["metadata"]
     if meta.get("deletionTimestamp"):
-        await _bury(environment, deployment)
+        await _bury(environment, deployment, found)
         return
     status = deployment.get("status") or {}
     known = (_held(deployment), status.get("readyReplicas", 0), status.get("observedGeneration"))
@@ -434,7 +456,6 @@ async def _serve_deployment(environment: Environment, deployment: Object, pods: 
                 },
             },
         )
-    found = await cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"])
     if found is None:
         await cluster.insert(ENDPOINT_SLICES, _slice(deployment, ready))
     elif len(found["endpoints"] or ()) != ready:
@@ -510,11 +531,10 @@ async def _run_pods(environment: Environment, deployment: Object) -> None:
         )
 
 
-async def _bury(environment: Environment, deployment: Object) -> None:
+async def _bury(environment: Environment, deployment: Object, stale: Object | None) -> None:
     """What the garbage collector does after a foreground deletion."""
     meta = {**deployment["metadata"], "finalizers": []}
     await environment.cluster.replace(DEPLOYMENTS, {**deployment, "metadata": meta})
-    stale = await environment.cluster.get(ENDPOINT_SLICES, meta["namespace"], meta["name"])
     if stale is not None:
         found = stale["metadata"]
         await environment.cluster.delete(

@@ -1,0 +1,126 @@
+"""The operator is killed between any two writes while pods change places on full nodes."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
+
+import pytest
+from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, INFERENCE_SERVICES
+
+from tests.integration.controller.environment import Cut, Environment, beside, condition, kubelet
+from tests.integration.controller.test_rollouts import NEW_MODEL, weights_of
+
+NAME = "churn"
+# Cuts are tried side by side, each in namespaces of its own.
+LANES = 3
+FEWEST_WRITES, MOST_WRITES = 10, 60
+# So that no look at the API server takes the time from those who work with it.
+EVERY_SECONDS = 0.2
+ROLLOUT = {"capacity": "inPlace", "scaleDownDelay": "0s", "minStepTime": "1s", "historyLimit": 100}
+
+
+async def alone(environment: Environment, number: int, pods: int) -> bool:
+    """One revision has all requests and all places, and says so. On the way at most one pod is missing."""
+    fleet = {
+        each["metadata"]["name"].split("-")[-2]: each["spec"]["replicas"]
+        for each in await environment.children(DEPLOYMENTS, NAME)
+        if "deletionTimestamp" not in each["metadata"]
+    }
+    assert not fleet or sum(fleet.values()) >= pods - 1, fleet
+    if fleet != {f"r{number}": pods}:
+        return False
+    service = await environment.service(NAME)
+    reconciling = condition(service, "Reconciling")
+    return (
+        reconciling.get("status") == "False"
+        and reconciling["observedGeneration"] == service["metadata"]["generation"]
+        and condition(service, "TrafficApplied").get("status") == "True"
+        and weights_of(service) == {f"r{number}": 100}
+    )
+
+
+async def change(environment: Environment, number: int) -> None:
+    """The spec asks for a revision that was never there."""
+    await environment.edit(NAME, model={**NEW_MODEL, "sha256": f"{number:064x}"})
+
+
+async def roll_back(environment: Environment, number: int) -> None:
+    """Somebody asks for a return to the first revision."""
+    revisions = await environment.children(CONTROLLER_REVISIONS, NAME)
+    (first,) = (each["metadata"]["name"] for each in revisions if int(each["revision"]) == 1)
+
+    def asked(stored: Object) -> Object:
+        annotations = {"tailbound.dev/rollback-to": f"{first}/{number}"}
+        return {**stored, "metadata": {**stored["metadata"], "annotations": annotations}}
+
+    await environment.replace(INFERENCE_SERVICES, NAME, asked)
+
+
+@dataclass
+class Enumeration:
+    """Every number of writes after which the operator dies, until it is finished before that."""
+
+    returns: bool
+    """Of returns by hand, and otherwise of rollouts."""
+    pods: int
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+    finished_after: list[int] = field(default_factory=list)
+
+    async def lane(self, environment: Environment) -> None:
+        """One cut after the other, of one rollout after the other of the same service."""
+        await environment.create(NAME, rollout=ROLLOUT, scaling={"min": self.pods})
+        serving = newest = 1
+        async with kubelet(environment, self.pods):
+            while True:
+                async with environment.running():
+                    await self._until_alone(environment, serving)
+                    if self.finished_after:
+                        return
+                    newest += 1
+                    if self.returns:
+                        await change(environment, newest)
+                        await self._until_alone(environment, newest)
+                writes = next(self.numbers)
+                assert writes < MOST_WRITES, f"still writing after {MOST_WRITES} writes"
+                serving = 1 if self.returns else newest
+                await (roll_back if self.returns else change)(environment, newest)
+                if not await self._dies(environment, writes, serving):
+                    self.finished_after.append(writes)
+
+    async def _until_alone(self, environment: Environment, number: int) -> None:
+        reached = partial(alone, environment, number, self.pods)
+        await environment.until(f"r{number} alone", reached, every=EVERY_SECONDS)
+
+    async def _dies(self, environment: Environment, writes: int, number: int) -> bool:
+        """Whether the operator dies before this revision is alone."""
+        cuts: list[Cut] = []
+
+        def wrap(inner: Cluster) -> Cluster:
+            cuts.append(Cut(inner, writes))
+            return cast(Cluster, cuts[-1])
+
+        def dead() -> bool:
+            return any(cut.dead.is_set() for cut in cuts)
+
+        async def dead_or_over() -> bool:
+            return dead() or await alone(environment, number, self.pods)
+
+        async with environment.killed(environment.operator(wrap=wrap)):
+            await environment.until(f"the end after {writes} writes", dead_or_over, every=EVERY_SECONDS)
+        return dead()
+
+
+@pytest.mark.parametrize(("returns", "pods"), [(False, 3), (True, 2)], ids=["a rollout", "a return by hand"])
+async def test_every_kill_while_places_change_hands_ends_where_no_kill_ends(
+    environment: Environment, returns: bool, pods: int
+) -> None:
+    lanes = [await beside(environment, number) for number in range(LANES)]
+    enumeration = Enumeration(returns, pods)
+    async with asyncio.TaskGroup() as group:
+        for lane in lanes:
+            group.create_task(enumeration.lane(lane))
+    assert min(enumeration.finished_after) >= FEWEST_WRITES
