@@ -110,6 +110,28 @@ def test_auto_changes_places_where_there_is_no_room_and_gives_them_back(
     assert len(rollout.pods(stable)) == PODS
 
 
+def test_one_that_dies_later_makes_way_for_the_one_before(scene: Scene, devices: Devices) -> None:
+    rollout = full(scene, devices, quick(capacity="auto"))
+    stable = rollout.stable()
+    revision = rollout.introduce("second")
+    rollout.promoted(revision)
+    scene.wait("all pods", lambda: _ready(rollout, revision), 240)
+    scene.gone("Deployment", stable)
+    rollout.rollout = quick(capacity="auto", progressDeadline="10s")
+    rollout.change("second")
+    rollout.afflict(revision, {"NEVER_READY": 1})
+    rollout.rolled_back(revision, "Lost", stable=stable)
+    scene.wait("all pods of the one before", lambda: _ready(rollout, stable), 240)
+    with rollout.load() as load:
+        scene.wait("answers", lambda: _answered(rollout, stable), 120)
+    load.assert_flawless(at_least=20)
+
+
+def _answered(rollout: Rollout, revision: str) -> bool | Unmet:
+    counted = sum(rollout.counted()[revision].values())
+    return counted >= 20 or Unmet(f"{counted:g} requests")
+
+
 def _ready(rollout: Rollout, revision: str) -> bool | Unmet:
     holding = {pod["metadata"]["labels"][REVISION_LABEL] for pod in rollout.scene.pods(rollout.name)}
     found = rollout.service()["status"]["stable"]
