@@ -1,12 +1,14 @@
 """The product's verdict for many rollouts at once: the same arithmetic on arrays, held to it by a test."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
 
 import numpy as np
-from tailbound.rollout.bursts import Dispersion, Factor
-from tailbound.rollout.evidence import AT_LEAST_BAD, GRID, Tally
+from tailbound.rollout.betting import that_polls_are_above
+from tailbound.rollout.bursts import LARGEST, Dispersion, Factor
+from tailbound.rollout.evidence import AT_LEAST_BAD, GRID, Tally, alternatives
 from tailbound.rollout.verdict import RELATIVE_RATIO, Objective, Policy, thresholds
 
 from e2e.bench.rollout.scenarios import Counts, Floats, Traffic
@@ -55,8 +57,20 @@ def signals(traffic: Traffic, objective: Objective, policy: Policy, objectives: 
     canary, bad = traffic.canary / divisor, traffic.canary_bad / divisor
     stable, stable_bad = traffic.stable / divisor, traffic.stable_bad / divisor
 
-    against_sla = absolute(canary.cumsum(axis=1), bad.cumsum(axis=1), objective.allowed)
-    late = _late(canary, bad, traffic.steps, objective.allowed)
+    against_sla = absolute(canary, bad, objective.allowed)
+    late = _late(absolute, canary, bad, traffic.steps, objective.allowed)
+    measured_rows = np.array([[factor.measured] for factor in measured])
+    steps, allowed = traffic.steps, objective.allowed
+    bursts, bad_bursts = canary / LARGEST, bad / LARGEST
+    unmeasured = _mixture([polls(canary, bad, allowed), absolute(bursts, bad_bursts, allowed)])
+    against_sla = np.where(measured_rows, against_sla, np.minimum(against_sla, unmeasured))
+    unmeasured = _mixture(
+        [
+            _late(polls, canary, bad, steps, allowed),
+            _late(absolute, bursts, bad_bursts, steps, allowed),
+        ]
+    )
+    late = np.where(measured_rows, late, np.minimum(late, unmeasured))
     enough = bad.cumsum(axis=1) >= AT_LEAST_BAD
     beyond = (against_sla >= np.array([[limit.absolute] for limit in limits])) | (late >= limits[0].late)
     worse = relative(canary, bad, stable, stable_bad, RELATIVE_RATIO) >= limits[0].relative
@@ -76,8 +90,19 @@ def verdicts(traffic: Traffic, objective: Objective, policy: Policy, objectives:
 
 
 def absolute(judged: Floats, bad: Floats, allowed: float) -> Floats:
-    """`evidence.absolute`."""
-    return _mixture([_ratio(judged, bad, min(k * allowed, 0.95), allowed) for k in GRID])
+    """`evidence.absolute` after every poll."""
+    judged, bad = judged.cumsum(axis=1), bad.cumsum(axis=1)
+    return _mixture([_ratio(judged, bad, fraction, allowed) for fraction in alternatives(allowed)])
+
+
+def polls(judged: Floats, bad: Floats, allowed: float) -> Floats:
+    """`betting.Against` of the polls' fractions, after every poll."""
+    fraction = np.where(judged > 0, bad / np.maximum(judged, 1e-9), allowed)
+    logs = []
+    for mean in that_polls_are_above(allowed).alternatives:
+        payoff = fraction * mean / allowed + (1 - fraction) * (1 - mean) / (1 - allowed)
+        logs.append(np.log(payoff).cumsum(axis=1))
+    return _mixture(logs)
 
 
 def relative(canary: Floats, bad: Floats, stable: Floats, stable_bad: Floats, ratio: float) -> Floats:
@@ -98,11 +123,17 @@ def first(flags: Flags) -> Counts:
     return np.where(flags.any(axis=1), flags.argmax(axis=1), NEVER)
 
 
-def _late(canary: Floats, bad: Floats, steps: tuple[int, ...], allowed: float) -> Floats:
-    """`evidence.late_onset` after every poll; a step begins before the poll of its number."""
+def _late(
+    of: Callable[[Floats, Floats, float], Floats],
+    canary: Floats,
+    bad: Floats,
+    steps: tuple[int, ...],
+    allowed: float,
+) -> Floats:
+    """`evidence.over_later_steps` of one test after every poll; a step begins before its number's poll."""
     total = np.zeros(canary.shape)
     for number, start in enumerate(steps[1:], start=1):
-        since = absolute(canary[:, start:].cumsum(axis=1), bad[:, start:].cumsum(axis=1), allowed)
+        since = of(canary[:, start:], bad[:, start:], allowed)
         begun = np.exp(total[:, start:]) - 1 / number + 1 / (number + 1)
         total[:, start:] = np.logaddexp(np.log(begun), since - log(number * (number + 1)))
     return total

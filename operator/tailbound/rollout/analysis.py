@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.bursts import Dispersion, Factor
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import Metric, MetricFinding
@@ -132,7 +133,7 @@ def _of_both(readings: Readings, pair: Pair) -> Readings:
 
 
 def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
-    evidence, dispersion = dict(record.evidence), dict(record.dispersion)
+    evidence, dispersion, polls = dict(record.evidence), dict(record.dispersion), dict(record.polls)
     for objective in terms.objectives:
         measure = objective.measure
         candidate, stable = measure.tally(counted.arms.canary), measure.tally(counted.arms.stable)
@@ -140,7 +141,17 @@ def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
             dispersion[measure] = dispersion.get(measure, Dispersion()).after(stable)
         known = evidence.get(measure, Evidence())
         evidence[measure] = known.after(candidate, stable, warmup=terms.warmup)
-    return Record(_of_both(counted.readings, pair), evidence, dispersion)
+        if known.warmed >= terms.warmup:
+            polls[measure] = _polls(record, objective).after_poll(candidate)
+    return Record(_of_both(counted.readings, pair), evidence, dispersion, polls)
+
+
+def _polls(record: Record, objective: Objective) -> Against:
+    """Bets are about one bound: another one begins anew."""
+    known = record.polls.get(objective.measure)
+    if known is None or known.bets.null != objective.allowed:
+        return Against(that_polls_are_above(objective.allowed))
+    return known
 
 
 def _factor(record: Record, measure: Measure) -> Factor:
@@ -170,6 +181,7 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
                 independent=_factor(record, objective.measure).independent,
             ),
             stable_serves=pair.stable_serves,
+            polls=None if _factor(record, objective.measure).measured else _polls(record, objective),
         )
         for objective in terms.objectives
     )
@@ -203,6 +215,7 @@ def next_step(memory: Memory, terms: Terms) -> Memory:
     record = memory.record
     if record is not None:
         evidence = {measure: known.next_step() for measure, known in record.evidence.items()}
-        record = replace(record, evidence=evidence)
+        polls = {measure: known.next_step() for measure, known in record.polls.items()}
+        record = replace(record, evidence=evidence, polls=polls)
     watches = {name: watch.next_step(terms.warmup) for name, watch in memory.watches.items()}
     return replace(memory, record=record, passed_at=None, watches=watches)

@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import Final
 
-from tailbound.rollout.evidence import PASS_GRID, alternatives, log_mean_exp
+from tailbound.rollout.evidence import HIGHEST, PASS_GRID, Tally, alternatives, log_mean_exp, over_later_steps
 
 STAKES: Final = (0.2, 0.6, 0.95)
 """Fractions of their fortune that the gamblers on a difference stake: how sure each of them is."""
+
+BOLDNESS: Final = (0.25, 0.5, 0.85, 1.0)
+"""How far from the bound to the highest mean, by orders of magnitude, the gamblers on polls believe it is."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,50 @@ class Difference:
         return log_mean_exp(self.logs)
 
 
+@dataclass(frozen=True)
+class Against:
+    """Evidence that a mean is beyond its bound: in all, and since each later step."""
+
+    bets: Bets
+    step_starts: tuple[tuple[float, ...], ...] = ()
+    """The logs at which each step but the first began."""
+
+    def after(self, value: float) -> "Against":
+        """What is known after one more value."""
+        return replace(self, bets=self.bets.after(value))
+
+    def after_poll(self, canary: Tally) -> "Against":
+        """What is known after a poll, whose fraction of bad requests is one value however many there were.
+
+        So it holds for requests that are bad together, in bursts of any size.
+        """
+        return self.after(canary.bad / canary.judged) if canary.judged > 0 else self
+
+    def next_step(self) -> "Against":
+        """As a step begins."""
+        return replace(self, step_starts=(*self.step_starts, self.bets.logs))
+
+    @property
+    def absolute(self) -> float:
+        """ln of the evidence of all values."""
+        return self.bets.log_fortune
+
+    @property
+    def late(self) -> float:
+        """ln of the evidence since the later steps, mixed."""
+        return over_later_steps([self.bets.log_fortune_since(start) for start in self.step_starts])
+
+
 def that_above(bound: float) -> Bets:
     """Bets that the mean is greater than `bound`, which is above 0 and below 1."""
     means = alternatives(bound)
+    return Bets(bound, means, (0.0,) * len(means))
+
+
+def that_polls_are_above(bound: float) -> Bets:
+    """The same of fractions of polls. They vary less than single events, so that bolder bets pay."""
+    boldest = max(HIGHEST, (1 + bound) / 2)
+    means = tuple(bound ** (1 - share) * boldest**share for share in BOLDNESS)
     return Bets(bound, means, (0.0,) * len(means))
 
 

@@ -13,6 +13,9 @@ from tailbound.rollout.evidence import Tally
 
 _LEAST_POLLS: Final = 30
 _LEAST_BAD: Final = 20
+LARGEST: Final = 16.0
+"""So many requests are bad together at most, as far as evidence goes that does not count by polls: twice the
+size of a batch if nothing else is written."""
 _NOISE: Final = 2.0
 """Standard errors by which the dispersion must exceed that of independent requests to count as bursts."""
 

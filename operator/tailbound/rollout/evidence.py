@@ -34,7 +34,7 @@ _CREDITED_FRACTIONS: Final = (0.001, 0.1)
 AT_LEAST_BAD: Final = 5
 """No canary is condemned by fewer bad requests: two cold starts are not a verdict."""
 
-_HIGHEST: Final = 0.95
+HIGHEST: Final = 0.95
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
 
 def alternatives(allowed: float) -> tuple[float, ...]:
     """The fractions above `allowed` that an absolute test is strong against, one for each of `GRID`."""
-    return tuple(min(k * allowed, max(_HIGHEST, (1 + allowed) / 2)) for k in GRID)
+    return tuple(min(k * allowed, max(HIGHEST, (1 + allowed) / 2)) for k in GRID)
 
 
 def _log_sum_exp(values: Sequence[float]) -> float:

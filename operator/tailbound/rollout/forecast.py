@@ -15,7 +15,9 @@ from typing import Final
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import OnInconclusive, RolloutSpec
 from tailbound.rollout.analysis import Terms
+from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.counters import Classes
+from tailbound.rollout.evidence import Tally
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Evidence, Measure, Outcome, combine, judge, thresholds
 
@@ -86,18 +88,36 @@ class _Rules:
     stable: Traffic
 
 
-_Known = Mapping[Measure, Evidence]
+@dataclass(frozen=True)
+class _Objective:
+    """What is known about one objective. Whether requests are bad in bursts is not, before there are any."""
+
+    evidence: Evidence
+    polls: Against
+
+    def after(self, candidate: Tally, stable: Tally, warmup: int) -> "_Objective":
+        polls = self.polls.after_poll(candidate) if self.evidence.warmed >= warmup else self.polls
+        return _Objective(self.evidence.after(candidate, stable, warmup=warmup), polls)
+
+    def next_step(self) -> "_Objective":
+        return _Objective(self.evidence.next_step(), self.polls.next_step())
+
+
+_Known = Mapping[Measure, _Objective]
 
 
 def _run(rules: _Rules, random: Random) -> Run:
-    known: _Known = {objective.measure: Evidence() for objective in rules.terms.objectives}
+    known: _Known = {
+        objective.measure: _Objective(Evidence(), Against(that_polls_are_above(objective.allowed)))
+        for objective in rules.terms.objectives
+    }
     passed: list[float] = []
     for weight in (*rules.spec.weights, ALL):
         seconds, end, known = _step(rules, weight, known, random)
         if end is not Outcome.PASS:
             return Run(tuple(passed), end, sum(passed) + seconds)
         passed.append(seconds)
-        known = {measure: evidence.next_step() for measure, evidence in known.items()}
+        known = {measure: objective.next_step() for measure, objective in known.items()}
     return Run(tuple(passed), Outcome.PASS, sum(passed))
 
 
@@ -138,8 +158,8 @@ def _counted(rules: _Rules, weight: int, seconds: float, known: _Known, random: 
     candidate = _drawn(rules.candidate, weight, seconds, random)
     stable = _drawn(rules.stable, ALL - weight, seconds, random)
     return {
-        measure: evidence.after(measure.tally(candidate), measure.tally(stable), warmup=rules.terms.warmup)
-        for measure, evidence in known.items()
+        measure: objective.after(measure.tally(candidate), measure.tally(stable), rules.terms.warmup)
+        for measure, objective in known.items()
     }
 
 
@@ -148,11 +168,11 @@ def _outcome(rules: _Rules, known: _Known, *, stable_serves: bool) -> Outcome:
     findings = tuple(
         judge(
             objective,
-            known[objective.measure],
+            known[objective.measure].evidence,
             rules.terms.policy,
-            # Whether requests are slow in bursts is not known before there are any.
             thresholds(objective.allowed, len(objectives), rules.terms.policy, independent=False),
             stable_serves=stable_serves,
+            polls=known[objective.measure].polls,
         )
         for objective in objectives
     )

@@ -6,8 +6,7 @@ The counterpart of `verdict.Evidence`, which is about counts; the numbers of bot
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tailbound.rollout.betting import Bets, Difference, that_above, that_below
-from tailbound.rollout.evidence import over_later_steps
+from tailbound.rollout.betting import Against, Bets, Difference, that_above, that_below
 from tailbound.rollout.verdict import Numbers
 
 LEAST_VALUES: Final = 5
@@ -18,14 +17,12 @@ LEAST_VALUES: Final = 5
 class Means:
     """All that is known about one mean of badness, which is 0 at best and 1 at worst."""
 
-    against: Bets
+    against: Against
     passing: Bets
     relative: Difference = Difference()  # noqa: RUF009 - frozen
     """Evidence that the candidate's mean is worse than stable's."""
     improves: Difference = Difference()  # noqa: RUF009 - frozen
     """Evidence that stable's is the worse one."""
-    step_starts: tuple[tuple[float, ...], ...] = ()
-    """The logs of `against` at which each step but the first began."""
     values: int = 0
     total: float = 0.0
     """Sum of the values."""
@@ -52,14 +49,13 @@ class Means:
 
     def next_step(self) -> "Means":
         """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
-        starts = (*self.step_starts, self.against.logs)
-        return replace(self, passing=that_below(self.passing.null), step_starts=starts)
+        return replace(self, passing=that_below(self.passing.null), against=self.against.next_step())
 
     def numbers(self) -> Numbers:
         """What it says about the bound."""
         return Numbers(
-            absolute=self.against.log_fortune,
-            late=over_later_steps([self.against.log_fortune_since(start) for start in self.step_starts]),
+            absolute=self.against.absolute,
+            late=self.against.late,
             relative=self.relative.log_fortune,
             improves=self.improves.log_fortune,
             passing=self.passing.log_fortune,
@@ -69,4 +65,4 @@ class Means:
 
 def means_about(allowed: float, unacceptable: float) -> Means:
     """Nothing yet, about a mean that must be at most `allowed` and passes below `unacceptable`."""
-    return Means(that_above(allowed), that_below(unacceptable))
+    return Means(Against(that_above(allowed)), that_below(unacceptable))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from tailbound.rollout.betting import Against
 from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.verdict import Evidence, Measure
@@ -26,6 +27,8 @@ class Record:
     evidence: Mapping[Measure, Evidence]
     dispersion: Mapping[Measure, Dispersion]
     """Of stable, taken in until bursts are measured."""
+    polls: Mapping[Measure, Against] = field(default_factory=dict)
+    """What the candidate's polls say as one value each, which is what counts until then."""
 
 
 @dataclass(frozen=True)

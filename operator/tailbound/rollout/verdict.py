@@ -10,6 +10,8 @@ from enum import StrEnum
 from math import log
 from typing import Final, Protocol
 
+from tailbound.rollout.betting import Against
+from tailbound.rollout.bursts import LARGEST
 from tailbound.rollout.counters import Classes
 from tailbound.rollout.evidence import (
     AT_LEAST_BAD,
@@ -19,6 +21,7 @@ from tailbound.rollout.evidence import (
     absolute,
     credited,
     late_onset,
+    log_mean_exp,
     passing,
 )
 
@@ -211,6 +214,18 @@ class Numbers:
     enough: bool
     """So much was bad that it may condemn somebody."""
 
+    def at_most(self, polls: Against, deflated: "Numbers") -> "Numbers":
+        """No more against the canary than its polls say as one value each, or its counts in large bursts.
+
+        Both are evidence whatever bursts there are, or are up to a size, and so is their mean. So bursts that
+        nobody has measured condemn nobody, at the price of some polls.
+        """
+        return replace(
+            self,
+            absolute=min(self.absolute, log_mean_exp([polls.absolute, deflated.absolute])),
+            late=min(self.late, log_mean_exp([polls.late, deflated.late])),
+        )
+
     def beyond(self, limits: Thresholds) -> bool:
         """Whether the bound is proven to be breached."""
         return self.enough and (self.absolute >= limits.absolute or self.late >= limits.late)
@@ -263,10 +278,22 @@ class Finding:
 
 
 def judge(
-    objective: Objective, evidence: Evidence, policy: Policy, limits: Thresholds, *, stable_serves: bool
+    objective: Objective,
+    evidence: Evidence,
+    policy: Policy,
+    limits: Thresholds,
+    *,
+    stable_serves: bool,
+    polls: Against | None = None,
 ) -> Finding:
-    """One objective at one poll, as `decide` says. `evidence` is deflated for bursts already."""
+    """One objective at one poll, as `decide` says.
+
+    `evidence` is deflated for bursts already, or else `polls` bound what it says against the canary.
+    """
     numbers = evidence.numbers(objective.allowed, objective.unacceptable)
+    if polls is not None:
+        deflated = evidence.deflated(LARGEST).numbers(objective.allowed, objective.unacceptable)
+        numbers = numbers.at_most(polls, deflated)
     outcome = decide(numbers, policy, limits, stable_serves=stable_serves)
     return Finding(objective, outcome, numbers, limits)
 

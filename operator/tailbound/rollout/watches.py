@@ -143,7 +143,7 @@ def taken_in(
 
 def _fits(metric: Metric, watch: Watch) -> bool:
     """Whether it is about the same question; bets are about one bound besides."""
-    same_bound = isinstance(watch, Events) or watch.means.against.null == metric.allowed
+    same_bound = isinstance(watch, Events) or watch.means.against.bets.null == metric.allowed
     return watch.expression == metric.expression and same_bound
 
 

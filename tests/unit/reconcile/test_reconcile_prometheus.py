@@ -119,7 +119,7 @@ def test_unscraped_gateways_freeze_the_verdict_until_they_are_scraped_again() ->
     until(simulator, lambda rollout: rollout["reason"] == "NoData", r2=0.2)
     assert DOWN.reason in simulator.rollout["message"]
     simulator.unscraped = ""
-    until(simulator, state("RolledBack"))
+    until(simulator, state("RolledBack"), r2=0.2)
     assert simulator.rollout["reason"] == "Slow"
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.counters import Classes, Reading
 from tailbound.rollout.evidence import Tally
@@ -21,6 +22,7 @@ RECORD = Record(
     READINGS,
     {Measure.LATENCY: Evidence().after(Tally(10, 1), Tally(90, 2)).next_step()},
     {Measure.LATENCY: Dispersion().after(Tally(90, 2))},
+    {Measure.LATENCY: Against(that_polls_are_above(0.01)).after_poll(Tally(10, 1))},
 )
 VALUES = Values("up", means_about(0.1, 0.2).after(0.3, 0.1).next_step().after(0.2, None), 1.5)
 EVENTS = Events(

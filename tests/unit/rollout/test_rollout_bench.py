@@ -1,7 +1,10 @@
 """The benchmark is what it says: the product's own verdict on arrays, and the other rules as they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.forecast import Traffic as Arrivals
 from tailbound.rollout.verdict import (
@@ -25,16 +28,22 @@ def judged(traffic: Traffic, run: int, policy: Policy) -> tuple[int, int]:
     """First polls of rollback and of holding, by the product's verdict poll by poll."""
     factor = rule.factors(traffic)[run]
     limits = thresholds(P99.allowed, 2, policy, independent=factor.independent)
-    evidence = Evidence()
+    evidence, polls = Evidence(), Against(that_polls_are_above(P99.allowed))
     rolled_back = held = rule.NEVER
     for number in range(traffic.canary.shape[1]):
         if number in traffic.steps[1:]:
-            evidence = evidence.next_step()
-        evidence = evidence.after(
-            Tally(int(traffic.canary[run, number]), int(traffic.canary_bad[run, number])),
-            Tally(int(traffic.stable[run, number]), int(traffic.stable_bad[run, number])),
-        )
-        outcome = judge(P99, evidence.deflated(factor.value), policy, limits, stable_serves=True).outcome
+            evidence, polls = evidence.next_step(), polls.next_step()
+        canary = Tally(int(traffic.canary[run, number]), int(traffic.canary_bad[run, number]))
+        stable = Tally(int(traffic.stable[run, number]), int(traffic.stable_bad[run, number]))
+        evidence, polls = evidence.after(canary, stable), polls.after_poll(canary)
+        outcome = judge(
+            P99,
+            evidence.deflated(factor.value),
+            policy,
+            limits,
+            stable_serves=True,
+            polls=None if factor.measured else polls,
+        ).outcome
         if outcome is Outcome.ROLL_BACK and rolled_back == rule.NEVER:
             rolled_back = number
         if outcome is Outcome.HOLD and held == rule.NEVER:
@@ -43,19 +52,22 @@ def judged(traffic: Traffic, run: int, policy: Policy) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"),
+    ("name", "policy", "history"),
     [
-        ("both 1 %, the edge of the SLA", Policy.BOTH),
-        ("shared incident", Policy.BOTH),
-        ("weights 5 to 50 %, both drift .3 to 2 %", Policy.ABSOLUTE),
-        ("bursts of 10, both 1 %", Policy.BOTH),
-        ("both 1 %, one request per poll", Policy.RELATIVE),
-        ("canary 5 %, stable .5 %", Policy.BOTH),
-        ("canary 5 % from step 3 on, stable .5 %", Policy.BOTH),
+        ("both 1 %, the edge of the SLA", Policy.BOTH, True),
+        ("shared incident", Policy.BOTH, True),
+        ("weights 5 to 50 %, both drift .3 to 2 %", Policy.ABSOLUTE, True),
+        ("bursts of 10, both 1 %", Policy.BOTH, True),
+        ("both 1 %, one request per poll", Policy.RELATIVE, True),
+        ("canary 5 %, stable .5 %", Policy.BOTH, True),
+        ("canary 5 %, stable .5 %", Policy.BOTH, False),
+        ("canary 5 % from step 3 on, stable .5 %", Policy.BOTH, True),
+        ("canary 5 % from step 3 on, stable .5 %", Policy.BOTH, False),
     ],
 )
-def test_arrays_say_what_the_product_says(name: str, policy: Policy) -> None:
+def test_arrays_say_what_the_product_says(name: str, policy: Policy, history: bool) -> None:
     traffic = EVERY[name].traffic(2)
+    traffic = traffic if history else without_history(traffic)
     found = rule.verdicts(traffic, P99, policy, 2)
     for run in range(2):
         assert (found.rolled_back[run], found.held[run]) == judged(traffic, run, policy)
@@ -65,6 +77,35 @@ def test_arrays_say_what_the_product_says(name: str, policy: Policy) -> None:
 def test_healthy_rollouts_are_rolled_back_at_most_alpha_of_the_time(scenario: Scenario) -> None:
     found = rule.verdicts(scenario.traffic(300), P99, Policy.BOTH, 2)
     assert (found.rolled_back != rule.NEVER).mean() <= 0.01
+
+
+def without_history(traffic: Traffic) -> Traffic:
+    """The same where stable was not watched before."""
+    return replace(traffic, history=traffic.stable[:, :0], history_bad=traffic.stable_bad[:, :0])
+
+
+@pytest.mark.parametrize("policy", [Policy.BOTH, Policy.ABSOLUTE])
+@pytest.mark.parametrize("scenario", [each for each in HEALTHY if each.batch > 1], ids=lambda each: each.name)
+def test_bursts_that_were_never_measured_roll_nobody_back(scenario: Scenario, policy: Policy) -> None:
+    found = rule.verdicts(without_history(scenario.traffic(300)), P99, policy, 2)
+    assert (found.rolled_back != rule.NEVER).mean() <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("scenario", "polls"),
+    [
+        pytest.param(UNHEALTHY[0], 200, id="2 %"),
+        pytest.param(UNHEALTHY[1], 25, id="5 %"),
+        pytest.param(UNHEALTHY[2], 9, id="10 %"),
+        pytest.param(UNHEALTHY[3], 3, id="50 %"),
+    ],
+)
+def test_bad_canaries_are_found_without_a_history_within_so_many_polls(
+    scenario: Scenario, polls: int
+) -> None:
+    found = rule.verdicts(without_history(scenario.traffic(200)), P99, Policy.BOTH, 2).rolled_back
+    assert (found != rule.NEVER).mean() >= 0.99
+    assert np.median(found) + 1 <= polls
 
 
 def test_absolute_verdict_alone_keeps_alpha_at_the_edge() -> None:
