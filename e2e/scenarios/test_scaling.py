@@ -60,6 +60,18 @@ def _down(scaled: Scaled) -> None:
     scaled.within_target(down)
 
 
+def test_pods_follow_where_the_runtime_tells_nothing_of_its_batches(scene: Scene) -> None:
+    scaled = Scaled(scene, "mute", speed={**SPEED, "NO_METRICS": 1})
+    with scaled.load(BUSY, rise=(CALM, RISE_SECONDS)):
+        scaled.until("more pods", 3, ready=True)
+    with scaled.load(BUSY) as busy:
+        lasts(MEASURED_SECONDS)
+    scaled.within_target(busy)
+    (told,) = scaled.told()
+    # A queue looks like a slow batch, so that too little is expected of a pod, and never too much.
+    assert 0 < told["capacityPerSecond"] < CAPACITY * 1.1, told
+
+
 def test_a_full_quota_limits_the_pods_and_is_told(scene: Scene) -> None:
     scaled = Scaled(scene, "quota")
     quota = {

@@ -20,6 +20,7 @@ and how fast the model is, which stays:
     SERVICE_SECONDS_BASE, SERVICE_SECONDS_PER_ROW, MAX_BATCH
         a batch of n requests takes BASE + PER_ROW * n seconds, at most MAX_BATCH requests form one, and
         there is one at a time; without these, predictions take no time
+    NO_METRICS                1: /metrics answers 404
 
 Like every runtime it reads its model before it is ready, and serves on for TAILBOUND_DRAIN_SECONDS after
 SIGTERM.
@@ -87,6 +88,7 @@ class Server:
     faults: Faults
     service_time: ServiceTime = field(default_factory=ServiceTime)
     timeout_seconds: float = 30.0
+    tells_metrics: bool = True
     draining: bool = False
     first_bad: float | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -141,6 +143,8 @@ class Server:
 
     async def metrics(self, _: web.Request) -> web.Response:
         """The Prometheus text format."""
+        if not self.tells_metrics:
+            return web.Response(status=404)
         return web.Response(body=self.measured.render(), content_type="text/plain")
 
     async def _run_model(self, _: web.Application) -> AsyncIterator[None]:
@@ -200,6 +204,7 @@ def main() -> int:
         faults,
         service_time(os.environ),
         float(os.environ["TAILBOUND_REQUEST_TIMEOUT_SECONDS"]),
+        tells_metrics=os.environ.get("NO_METRICS") != "1",
     )
     asyncio.run(serve(server, float(os.environ["TAILBOUND_DRAIN_SECONDS"])))
     return 0

@@ -165,12 +165,14 @@ def _counted(rules: _Rules, weight: int, seconds: float, known: _Known, random: 
 
 def _outcome(rules: _Rules, known: _Known, *, stable_serves: bool) -> Outcome:
     objectives = rules.terms.objectives
+    # What the metrics will say nobody knows, but they share the chance of a false alarm.
+    tests = len(objectives) + len(rules.spec.analysis.metrics)
     findings = tuple(
         judge(
             objective,
             known[objective.measure].evidence,
             rules.terms.policy,
-            thresholds(objective.allowed, len(objectives), rules.terms.policy, independent=False),
+            thresholds(objective.allowed, tests, rules.terms.policy, independent=False),
             stable_serves=stable_serves,
             polls=known[objective.measure].polls,
         )

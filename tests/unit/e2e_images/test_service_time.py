@@ -96,3 +96,9 @@ async def test_the_server_answers_after_the_model_and_504_when_it_is_late() -> N
     assert 'tailbound_runtime_requests_total{code="200"} 5.0' in text
     assert 'tailbound_runtime_requests_total{code="504"} 1.0' in text
     assert "tailbound_runtime_requests_in_flight 0.0" in text
+
+
+async def test_a_server_that_is_to_tell_nothing_has_no_metrics() -> None:
+    server = Server("r1", Faults(), tells_metrics=False)
+    async with TestClient(TestServer(server.application())) as client:
+        assert (await client.get("/metrics")).status == 404

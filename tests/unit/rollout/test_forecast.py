@@ -45,6 +45,15 @@ def test_ten_times_the_requests_take_a_fraction_of_the_time() -> None:
     assert few > 4 * many
 
 
+def test_metrics_share_the_chance_of_a_false_alarm() -> None:
+    metrics = [{"name": f"m{number}", "query": "vector(0)", "max": 0.5} for number in range(8)]
+    alone, beside = (
+        known(of({**CANARY, "analysis": {"metrics": each}}, 0.05).seconds(Outcome.ROLL_BACK, 0.5))
+        for each in ([], metrics)
+    )
+    assert beside > alone
+
+
 def test_a_switch_is_judged_for_as_long_as_the_old_pods_stay() -> None:
     assert of({}, 0.003).seconds(Outcome.PASS, 0.9) == 30
     assert known(of({}, 0.1).seconds(Outcome.ROLL_BACK, 0.9)) <= 30
