@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import Final
 
-from tailbound.rollout.evidence import HIGHEST, PASS_GRID, Tally, alternatives, log_mean_exp, over_later_steps
+from tailbound.rollout.evidence import PASS_GRID, Tally, alternatives, highest, log_mean_exp, over_later_steps
 
 STAKES: Final = (0.2, 0.6, 0.95)
 """Fractions of their fortune that the gamblers on a difference stake: how sure each of them is."""
@@ -118,8 +118,7 @@ def that_above(bound: float) -> Bets:
 
 def that_polls_are_above(bound: float) -> Bets:
     """The same of fractions of polls. They vary less than single events, so that bolder bets pay."""
-    boldest = max(HIGHEST, (1 + bound) / 2)
-    means = tuple(bound ** (1 - share) * boldest**share for share in BOLDNESS)
+    means = tuple(bound ** (1 - share) * highest(bound) ** share for share in BOLDNESS)
     return Bets(bound, means, (0.0,) * len(means))
 
 

@@ -34,7 +34,7 @@ _CREDITED_FRACTIONS: Final = (0.001, 0.1)
 AT_LEAST_BAD: Final = 5
 """No canary is condemned by fewer bad requests: two cold starts are not a verdict."""
 
-HIGHEST: Final = 0.95
+_HIGHEST: Final = 0.95
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,14 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
     return bounds[0] <= value <= bounds[1]
 
 
+def highest(allowed: float) -> float:
+    """The fraction above `allowed` beyond which no test is made for one of its own."""
+    return max(_HIGHEST, (1 + allowed) / 2)
+
+
 def alternatives(allowed: float) -> tuple[float, ...]:
     """The fractions above `allowed` that an absolute test is strong against, one for each of `GRID`."""
-    return tuple(min(k * allowed, max(HIGHEST, (1 + allowed) / 2)) for k in GRID)
+    return tuple(min(k * allowed, highest(allowed)) for k in GRID)
 
 
 def _log_sum_exp(values: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 The counterpart of `verdict.Evidence`, which is about counts; the numbers of both are decided upon alike.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tailbound.rollout.betting import Against, Bets, Difference, that_above, that_below
@@ -19,9 +19,9 @@ class Means:
 
     against: Against
     passing: Bets
-    relative: Difference = Difference()  # noqa: RUF009 - frozen
+    relative: Difference = field(default_factory=Difference)
     """Evidence that the candidate's mean is worse than stable's."""
-    improves: Difference = Difference()  # noqa: RUF009 - frozen
+    improves: Difference = field(default_factory=Difference)
     """Evidence that stable's is the worse one."""
     values: int = 0
     total: float = 0.0

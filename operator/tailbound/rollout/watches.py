@@ -1,7 +1,7 @@
 """What is known about the user's own metrics: what an answer of Prometheus adds, and what it never does."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tailbound.rollout.bursts import Dispersion
@@ -66,8 +66,8 @@ class Events:
     """Events of the candidate and of stable that are not evidence yet."""
     since: float | None = None
     """Unix time at which others last became evidence."""
-    evidence: Evidence = Evidence()  # noqa: RUF009 - frozen
-    dispersion: Dispersion = Dispersion()  # noqa: RUF009 - frozen
+    evidence: Evidence = field(default_factory=Evidence)
+    dispersion: Dispersion = field(default_factory=Dispersion)
     """Of stable, taken in until bursts are measured."""
     compared: float = 0.0
     """Events of stable that became evidence."""

@@ -43,9 +43,16 @@ class Fetcher:
     def run(self, *, path: str = "/model.onnx", sha256: str = SHA256, world: World | None = None) -> str:
         return fetch(Order(self.store.url(path), sha256, self.output), world or self.world)
 
-    def fails(self, reason: TerminationReason, **arguments: object) -> str:
+    def fails(
+        self,
+        reason: TerminationReason,
+        *,
+        path: str = "/model.onnx",
+        sha256: str = SHA256,
+        world: World | None = None,
+    ) -> str:
         with pytest.raises(FetchFailedError) as caught:
-            self.run(**arguments)  # type: ignore[arg-type]
+            self.run(path=path, sha256=sha256, world=world)
         assert caught.value.reason is reason
         return str(caught.value)
 
