@@ -61,15 +61,16 @@ def _down(scaled: Scaled) -> None:
 
 
 def test_pods_follow_where_the_runtime_tells_nothing_of_its_batches(scene: Scene) -> None:
-    scaled = Scaled(scene, "mute", speed={**SPEED, "NO_METRICS": 1})
+    most = 10
+    scaled = Scaled(scene, "mute", most=most, speed={**SPEED, "NO_METRICS": 1})
     with scaled.load(BUSY, rise=(CALM, RISE_SECONDS)):
         scaled.until("more pods", 3, ready=True)
     with scaled.load(BUSY) as busy:
         lasts(MEASURED_SECONDS)
     scaled.within_target(busy)
     (told,) = scaled.told()
-    # A queue looks like a slow batch, so that too little is expected of a pod, and never too much.
-    assert 0 < told["capacityPerSecond"] < CAPACITY * 1.1, told
+    assert CAPACITY / 2 < told["capacityPerSecond"] < CAPACITY * 1.25, told
+    assert told["replicas"] < most, scaled.words()
 
 
 def test_a_full_quota_limits_the_pods_and_is_told(scene: Scene) -> None:

@@ -5,6 +5,7 @@ last, one JSON line; for every trace, as means over the seeds,
 
 late_pct, x_oracle              requests over the target, and replica-hours over the oracle's, of the product
 hpa70_late_pct, hpa70_x_oracle  the same of HPA at 0.7 of a capacity that it is told
+mute_late_pct, mute_x_oracle    the same of the product, where the runtime tells nothing of its batches
 
 and under `faults` the product's and HPA's late requests in each scenario of things that go wrong.
 """
@@ -28,9 +29,10 @@ _FIRST_SEED: Final = 11
 _SETTLED: Final = 150
 """Seconds whose busiest moment sets the replicas that every policy starts with."""
 
-OWN, HPA70 = "Tailbound", "HPA usage 0.7"
+OWN, HPA70, MUTE = "Tailbound", "HPA usage 0.7", "Tailbound, mute"
 POLICIES: Final[dict[str, Callable[[], Policy]]] = {
     OWN: Own,
+    MUTE: lambda: Own(tells_batches=False),
     HPA70: lambda: peers.Hpa(peers.usage(0.7)),
     "HPA busy 0.7": lambda: peers.Hpa(peers.busy(0.7)),
     "HPA P99": lambda: peers.Hpa(peers.latency, peers.Kind.VALUE),
@@ -96,7 +98,7 @@ def compare(trace: Trace) -> dict[str, float]:
     for name, policy in POLICIES.items():
         outcomes = [scenario.run(policy()) for scenario in scenarios]
         late, times = _row(name, outcomes, [scenario.hours for scenario in scenarios])
-        prefix = {OWN: "", HPA70: "hpa70_"}.get(name)
+        prefix = {OWN: "", HPA70: "hpa70_", MUTE: "mute_"}.get(name)
         if prefix is not None:
             figures |= {f"{prefix}late_pct": round(late, 4), f"{prefix}x_oracle": round(times, 3)}
     return figures

@@ -82,6 +82,8 @@ class Fleet:
     made_at: dict[int, float] = field(default_factory=dict)
     in_flight: list[int] = field(default_factory=list)
     """At each second up to now."""
+    serving: list[int] = field(default_factory=list)
+    """Replicas that were ready, at each second up to now."""
 
     @property
     def requested(self) -> int:
@@ -146,6 +148,7 @@ class _Run:
         if now:
             self.completed += fleet.finished[now - 1]
         fleet.in_flight.append(fleet.arrived[now] - self.completed)
+        fleet.serving.append(fleet.ready)
         if self.deaths and now >= self.deaths[0]:
             self.deaths.pop(0)
             self._kill()

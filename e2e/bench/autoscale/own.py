@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+from tailbound.autoscale import gateway_load
 from tailbound.autoscale.decide import decide
 from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
+    GatewayLoad,
     Known,
     Limits,
     Objective,
@@ -21,6 +24,8 @@ from e2e.bench.autoscale.fleet import HIGHEST, Fleet
 
 _SUMS: Final = 30
 """Seconds that the sums of batches are taken over."""
+_SCRAPES: Final = 5
+"""Seconds between two looks at what is in flight."""
 _OVERDUE: Final = 2
 """Cold starts after which the operator calls a pod stuck."""
 _OUTAGE: Final = Unknown("Prometheus reaches no gateway")
@@ -31,6 +36,8 @@ class Own:
     """Starts as after a restart of the operator: with the rates that Prometheus has, and nothing learned."""
 
     every: int = 10
+    tells_batches: bool = True
+    """Whether the runtime exports the times of its batches. Else all is learned at the gateway."""
     state: State = field(default_factory=State)
     started: bool = False
 
@@ -45,12 +52,14 @@ class Own:
                 Known(signals.rate_until(fleet, at, 10), float(at)) for at in range(end % 10 + 10, end, 10)
             ]
             self.state = restored(rates, fleet.cold_start + signals.LAG, objective)
-        decision = decide(float(fleet.now), observe(fleet), objective, Limits(1, HIGHEST), self.state)
+        decision = decide(
+            float(fleet.now), observe(fleet, self.tells_batches), objective, Limits(1, HIGHEST), self.state
+        )
         self.state = decision.state
         return decision.replicas
 
 
-def observe(fleet: Fleet) -> Observation:
+def observe(fleet: Fleet, tells_batches: bool = True) -> Observation:
     """One tick's observation."""
     pods = _pods(fleet)
     cold_start = Known(fleet.cold_start, float(fleet.now))
@@ -64,7 +73,7 @@ def observe(fleet: Fleet) -> Observation:
         Arrivals(*rates),
         Unknown("too few requests completed") if latency is None else Known(latency, at),
         Known(float(fleet.in_flight[int(at)]), at),
-        Known(_sums(fleet, int(at)), at),
+        Known(_sums(fleet, int(at)) if tells_batches else _load(fleet, int(at)), at),
         pods,
         cold_start,
     )
@@ -87,4 +96,17 @@ def _sums(fleet: Fleet, end: int) -> BatchSums:
         rows_squared=sum(rows * rows for rows, _ in batches),
         seconds=sum(seconds for _, seconds in batches),
         rows_seconds=sum(rows * seconds for rows, seconds in batches),
+    )
+
+
+def _load(fleet: Fleet, end: int) -> GatewayLoad:
+    window = slice(max(0, end - int(gateway_load.WINDOW)), end)
+    inside, replicas = fleet.in_flight[window][::_SCRAPES], fleet.serving[window]
+    return GatewayLoad(
+        answered=float(np.mean(fleet.finished[window])),
+        inside=float(np.mean(inside)),
+        least_inside=min(inside),
+        most_inside=max(inside),
+        replicas=float(np.mean(replicas)),
+        fewest_replicas=min(replicas),
     )

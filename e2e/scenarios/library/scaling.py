@@ -102,9 +102,10 @@ class Scaled:
         """Enough requests were sent, none failed, and the client saw 99 of 100 answered in time."""
         load.assert_flawless(at_least=20)
         p99 = load.result["latency_ms"]["p99"]
+        capacities = [each.get("capacityPerSecond") for each in self.told()]
         sys.stdout.write(
             f"{self.name}: {load.result['requests']} requests, P99 {p99:.0f} ms of {TARGET_SECONDS:g} s, "
-            f"{self.ready()} of {self.replicas()} pods ready\n"
+            f"{self.ready()} of {self.replicas()} pods ready, believed to do {capacities} requests/s\n"
         )
         assert p99 <= TARGET_SECONDS * 1000, f"P99 {p99} ms: {load.result}; {self.words()}"
 

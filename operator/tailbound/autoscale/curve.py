@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import exp, sqrt
 from typing import Final
 
-from tailbound.autoscale.model import BatchSums, GatewayLatency
+from tailbound.autoscale.model import BatchSums
 
 MEMORY: Final = 600.0
 """Seconds after which the time of a batch counts for 1/e of a new one's."""
@@ -25,7 +25,7 @@ _SHAPE_MEMORY: Final = 86400.0
 it forget a busy day."""
 _LEAST_STEP: Final = 0.03
 """Smallest relative change of level that is taken at once."""
-_SCATTER: Final = 0.25
+SCATTER: Final = 0.25
 """Relative spread of single batches that is allowed for: twice what runtimes show."""
 _BEND: Final = 0.03
 """How far the time of a batch may lie off the line, relative to it, at twice the size of the batches seen.
@@ -115,7 +115,7 @@ class Sums:
             return Shape(self.mean)
         together = self.rows_seconds * self.batches / (self.rows * self.seconds) - 1
         beyond = max(0.0, limit / self.mean - 1)
-        variance = _SCATTER**2 / self.batches / spread + (_BEND * beyond) ** 2
+        variance = SCATTER**2 / self.batches / spread + (_BEND * beyond) ** 2
         trust = _UNSURE**2 / (_UNSURE**2 + variance)
         return Shape(self.mean, min(1.0, max(0.0, together / spread)), trust)
 
@@ -148,9 +148,8 @@ def seeded(curve: Curve, batch: int) -> Fit:
     return Fit(sums, sums.shape(batch))
 
 
-def learn(fit: Fit, seen: BatchSums | GatewayLatency, at: float, limit: int) -> Fit:
-    """After the window `seen` that ended `at`, of batches of up to `limit` rows."""
-    window = seen if isinstance(seen, BatchSums) else _as_batches(seen)
+def learn(fit: Fit, window: BatchSums, at: float, limit: int) -> Fit:
+    """After the window that ended `at`, of batches of up to `limit` rows."""
     fresh = 1.0 if fit.at is None else min(1.0, (at - fit.at) / window.window)
     if fresh <= 0 or window.batches <= 0 or window.seconds <= 0:
         return fit
@@ -175,23 +174,5 @@ def _step(fit: Fit, window: Sums) -> float:
         return 1.0
     ratio = window.seconds / (curve.base * window.batches + curve.per_row * window.rows)
     doubt = fit.shape.doubt(window.mean, fit.sums.mean)
-    allowed = _DEVIATIONS * sqrt(_SCATTER**2 / window.batches + doubt**2)
+    allowed = _DEVIATIONS * sqrt(SCATTER**2 / window.batches + doubt**2)
     return ratio if abs(ratio - 1) > max(_LEAST_STEP, allowed) else 1.0
-
-
-def _as_batches(seen: GatewayLatency) -> BatchSums:
-    """Latency against concurrency, as if every request were in a batch of all that were there.
-
-    Waiting for the batch before is in the latency, so the base comes out too high and the capacity too low:
-    on the safe side, until feedback corrects it.
-    """
-    rows = max(1.0, seen.concurrency)
-    return BatchSums(
-        window=60.0,
-        requests=50.0 * rows,
-        batches=50.0,
-        rows=50.0 * rows,
-        rows_squared=50.0 * rows**2,
-        seconds=50.0 * seen.seconds,
-        rows_seconds=50.0 * rows * seen.seconds,
-    )

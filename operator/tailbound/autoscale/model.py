@@ -70,19 +70,24 @@ class BatchSums:
 
 
 @dataclass(frozen=True)
-class GatewayLatency:
-    """What the gateway sees of a runtime that exports no times of batches. Means over a window.
+class GatewayLoad:
+    """What the gateway sees of all replicas of a runtime that exports no times of batches, over a window.
 
     Rows are then unknown, and each request counts for one.
     """
 
-    seconds: float
-    """Mean latency of the requests that completed."""
-    concurrency: float
-    """Mean number of requests inside one ready replica."""
+    answered: float
+    """Requests per second."""
+    inside: float
+    """Mean number of requests in the replicas, those that wait there included."""
+    least_inside: float
+    most_inside: float
+    replicas: float
+    """Mean number of those that were ready."""
+    fewest_replicas: float
 
 
-Service = Known[BatchSums | GatewayLatency] | Unknown
+Service = Known[BatchSums | GatewayLoad] | Unknown
 
 
 @dataclass(frozen=True)

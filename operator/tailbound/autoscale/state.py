@@ -6,8 +6,18 @@ from typing import Final
 
 from tailbound.autoscale.curve import Curve, Fit, learn, seeded
 from tailbound.autoscale.forecast import Forecasts, observed
+from tailbound.autoscale.gateway_load import as_batches
 from tailbound.autoscale.mix import Mix
-from tailbound.autoscale.model import TICK, Known, LearnedCapacity, Objective, Observation, Unknown
+from tailbound.autoscale.model import (
+    TICK,
+    BatchSums,
+    GatewayLoad,
+    Known,
+    LearnedCapacity,
+    Objective,
+    Observation,
+    Unknown,
+)
 from tailbound.autoscale.moves import Patience
 
 USUAL_COLD_START: Final = 60.0
@@ -68,7 +78,8 @@ def taught(state: State, seen: Observation, objective: Objective, now: float) ->
     if isinstance(seen.service, Known):
         if fit.at is None and curve is not None:
             fit = seeded(curve, objective.max_batch)
-        fit = learn(fit, seen.service.value, seen.service.at, objective.max_batch)
+        batches = _batches(seen.service.value, objective.max_batch, curve is not None)
+        fit = learn(fit, batches, seen.service.at, objective.max_batch)
         curve = fit.curve
     if curve is not None:
         correction = 1.0 if isinstance(learned, Unknown) else learned.correction
@@ -78,6 +89,10 @@ def taught(state: State, seen: Observation, objective: Objective, now: float) ->
         horizon = cold_start + TICK + now - rate.at
         forecasts = observed(forecasts, rate.value, rate.at, horizon, objective.p99)
     return replace(state, learned=learned, fit=fit, mix=state.mix.after(seen.service), forecasts=forecasts)
+
+
+def _batches(service: BatchSums | GatewayLoad, limit: int, known: bool) -> BatchSums:
+    return service if isinstance(service, BatchSums) else as_batches(service, limit, known)
 
 
 def worth_saving(

@@ -123,8 +123,7 @@ class Autoscaler:
     def _decide(self, key: Key, wanted: Scalable, snapshot: Snapshot, past: Rates) -> Sizes:
         children = self._children(key, wanted)
         before = self._sizes.get(key) or Sizes({}, None, awaited=True)
-        pods = {name: len(each.pods) for name, each in children.items()}
-        signals = snapshot.of(key, children, pods, wanted.p99_seconds)
+        signals = snapshot.of(key, children, wanted.p99_seconds)
         sized: dict[str, Sized] = {}
         for name, each in children.items():
             carrier, known = wanted.revisions[name], before.revisions.get(name)

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tailbound.autoscale import gateway_load
 from tailbound.autoscale.model import (
     TICK,
     Arrivals,
     BatchSums,
-    GatewayLatency,
+    GatewayLoad,
     Known,
     Rate,
     Seconds,
@@ -33,6 +34,7 @@ from tailbound.telemetry.prometheus import Fleet, Series, Unavailable, fleet_of
 ARRIVAL_WINDOWS: Final = (10, 30, 60, 120)
 LATENCY_WINDOW: Final = 60
 BATCH_WINDOW: Final = 60
+_GATEWAY_WINDOW: Final = int(gateway_load.WINDOW)
 _REMEMBERED: Final = 1800
 """Seconds of traffic that a process which starts looks back at."""
 _FRESH: Final = 15
@@ -40,7 +42,7 @@ _FRESH: Final = 15
 _BY: Final = "namespace, service, revision"
 _ALL_PORTS: Final = "(?:http|grpc)"
 _PARTS: Final = f"([^/]+)/([^/]+)/([^/]+)/{_ALL_PORTS}"
-# In the order of BatchSums.
+# In the order of BatchSums, as the ones below in that of GatewayLoad.
 _BATCH_SUMS: Final = (
     "batch_requests",
     "batches",
@@ -49,6 +51,8 @@ _BATCH_SUMS: Final = (
     "batch_seconds",
     "batch_row_seconds",
 )
+_ANSWERED: Final = "good|slow"
+_GATEWAY_LOAD: Final = ("answered", "inside", "least inside", "most inside", "replicas", "fewest replicas")
 
 
 def _by_revision(aggregation: str, vector: str) -> str:
@@ -66,16 +70,24 @@ def _clusters(metric: str, ports: str, window: int) -> str:
     return f"{_cluster(metric, ports)}[{window}s]"
 
 
-def _settled(aggregate: str, metric: str) -> str:
-    """Over a minute, of counters that are older than that: a younger one's rate is not of all of it."""
-    minute = _clusters(metric, _ALL_PORTS, BATCH_WINDOW)
-    earlier = f"{_cluster(metric, _ALL_PORTS)} offset {BATCH_WINDOW}s"
-    return _by_revision("sum", f"({aggregate}({minute}) and {earlier})")
+def _inside(aggregate: str) -> str:
+    """Of requests in a revision's pods, over a window that all of its counters are older than."""
+    window = _clusters("upstream_rq_active", _ALL_PORTS, _GATEWAY_WINDOW)
+    earlier = f"{_cluster('upstream_rq_active', _ALL_PORTS)} offset {_GATEWAY_WINDOW}s"
+    return _by_revision("sum", f"({aggregate}({window}) and {earlier})")
+
+
+def _members(aggregation: str, aggregate: str) -> str:
+    """Of the pods that a gateway knows. Each of them knows all."""
+    return _by_revision(aggregation, f"{aggregate}({_clusters('membership_total', 'http', _GATEWAY_WINDOW)})")
+
+
+def _counted(classes: str) -> str:
+    return f'tailbound_requests_total{{class=~"{classes}"}}'
 
 
 def _requests(classes: str) -> str:
-    selector = f'tailbound_requests_total{{class=~"{classes}"}}[{LATENCY_WINDOW}s]'
-    return f"sum by ({_BY}) (increase({selector}))"
+    return f"sum by ({_BY}) (increase({_counted(classes)}[{LATENCY_WINDOW}s]))"
 
 
 SIGNALS: Final[Mapping[str, str]] = {
@@ -89,8 +101,15 @@ SIGNALS: Final[Mapping[str, str]] = {
     "in flight": _by_revision(
         "sum", f"last_over_time({_clusters('upstream_rq_active', _ALL_PORTS, _FRESH)})"
     ),
-    "throughput": _settled("rate", "upstream_rq_total"),
-    "concurrency": _settled("avg_over_time", "upstream_rq_active"),
+    "answered": (
+        f"sum by ({_BY}) (rate({_counted(_ANSWERED)}[{_GATEWAY_WINDOW}s]))"
+        f" and sum by ({_BY}) ({_counted(_ANSWERED)} offset {_GATEWAY_WINDOW}s)"
+    ),
+    "inside": _inside("avg_over_time"),
+    "least inside": _inside("min_over_time"),
+    "most inside": _inside("max_over_time"),
+    "replicas": _members("max", "avg_over_time"),
+    "fewest replicas": _members("min", "min_over_time"),
     "judged": _requests("good|slow|timed_out"),
     "late": _requests("slow|timed_out"),
     **{
@@ -102,7 +121,7 @@ SIGNALS: Final[Mapping[str, str]] = {
 
 _TOGETHER: Final = (
     (*(f"arrivals {window}" for window in ARRIVAL_WINDOWS), "gateways", "in flight"),
-    ("throughput", "concurrency"),
+    _GATEWAY_LOAD,
     ("judged", "late"),
     _BATCH_SUMS,
 )
@@ -134,8 +153,8 @@ class Snapshot:
     gateways: int
     """Gateway pods that are Ready."""
 
-    def of(self, key: Key, revisions: Iterable[str], ready: Mapping[str, int], target: float) -> Signals:
-        """The signals of one service, whose P99 target is `target` seconds; `ready` pods by revision."""
+    def of(self, key: Key, revisions: Iterable[str], target: float) -> Signals:
+        """The signals of one service, whose P99 target is `target` seconds."""
         names = tuple(revisions)
         windows = {window: self._arrivals(key, names, window) for window in ARRIVAL_WINDOWS}
         judged, late = self._total(key, names, "judged"), self._total(key, names, "late")
@@ -144,28 +163,34 @@ class Snapshot:
             arrivals=Arrivals(windows[10], windows[30], windows[60], windows[120]),
             p99=_p99(judged, share, target),
             late=share,
-            revisions={name: self._revision(key, name, ready.get(name, 0), target) for name in names},
+            revisions={name: self._revision(key, name, target) for name in names},
         )
 
-    def _revision(self, key: Key, name: str, ready: int, target: float) -> RevisionSignals:
+    def _revision(self, key: Key, name: str, target: float) -> RevisionSignals:
         judged, late = self._of(key, name, "judged"), self._of(key, name, "late")
         in_flight = self._of(key, name, "in flight")
         return RevisionSignals(
             p99=_p99(judged, _share(judged, late), target),
             in_flight=in_flight,
-            service=self._service(key, name, ready),
+            service=self._service(key, name),
         )
 
-    def _service(self, key: Key, name: str, ready: int) -> Service:
-        """From the runtime's batches, or else by Little's law from what the gateway sees."""
-        sums = [self._of(key, name, each) for each in _BATCH_SUMS]
-        known = [each for each in sums if isinstance(each, Known)]
-        if len(known) == len(sums):
-            return Known(BatchSums(BATCH_WINDOW, *(each.value for each in known)), known[0].at)
-        rate, inside = self._of(key, name, "throughput"), self._of(key, name, "concurrency")
-        if isinstance(inside, Known) and isinstance(rate, Known) and rate.value > 0 and ready > 0:
-            return Known(GatewayLatency(inside.value / rate.value, inside.value / ready), inside.at)
+    def _service(self, key: Key, name: str) -> Service:
+        """From the runtime's batches, or else from what the gateway sees."""
+        batches = self._all(key, name, _BATCH_SUMS)
+        if isinstance(batches, Known):
+            return Known(BatchSums(BATCH_WINDOW, *batches.value), batches.at)
+        load = self._all(key, name, _GATEWAY_LOAD)
+        if isinstance(load, Known):
+            return Known(GatewayLoad(*load.value), load.at)
         return Unknown("neither batches of the runtime nor requests at the gateway were seen")
+
+    def _all(self, key: Key, name: str, signals: Iterable[str]) -> Known[tuple[float, ...]] | Unknown:
+        """Unknown where one of them is."""
+        found = [self._of(key, name, signal) for signal in signals]
+        known = [each for each in found if isinstance(each, Known)]
+        missing = next((each for each in found if isinstance(each, Unknown)), None)
+        return missing or Known(tuple(each.value for each in known), known[0].at)
 
     def _arrivals(self, key: Key, names: Iterable[str], window: int) -> Rate:
         reporting = self._fleet("gateways")

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 from tailbound.api.analysis_metric import AnalysisMetric
+from tailbound.controller.signals import HISTORY, QUERIES
 from tailbound.rollout import scrapes
 from tailbound.rollout.counters import Classes, Reading, Unknown
 from tailbound.rollout.evidence import Tally
@@ -244,3 +245,28 @@ def test_what_a_generation_cannot_parse_is_told_as_it_says_it(server: Server) ->
     else:
         assert isinstance(found, Unavailable)
         assert "Prometheus refuses the query" in found.reason
+
+
+def test_what_services_are_sized_by_is_asked_in_words_of_either_generation(server: Server) -> None:
+    server.pods.texts["sizing"] = (
+        f"tailbound_gateway_envoy_start_time_seconds {STARTED}\n"
+        'envoy_cluster_membership_total{envoy_cluster_name="risk/churn/r1/http"} 3\n'
+        'envoy_cluster_upstream_rq_total{envoy_cluster_name="risk/churn/r1/http"} 7\n'
+    )
+    names = {"namespace": "risk", "service": "churn", "revision": "r1"}
+
+    def answers() -> Mapping[str, float] | None:
+        found: list[Series] = []
+        for expression in (*QUERIES, HISTORY):
+            answer = server.ask(expression)
+            assert not isinstance(answer, Unavailable), (expression, answer)
+            found += answer
+        told = {
+            series.labels["signal"]: series.values[-1].number
+            for series in found
+            if "signal" in series.labels and names.items() <= series.labels.items()
+        }
+        return told if {"replicas", "gateways"} <= told.keys() else None
+
+    told = server.until("what was scraped", answers)
+    assert (told["replicas"], told["fewest replicas"], told["gateways"]) == (3, 3, 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.autoscale.curve import Curve, Fit, learn, seeded
-from tailbound.autoscale.model import BatchSums, GatewayLatency
+from tailbound.autoscale.model import BatchSums
 
 CURVE = Curve(0.2, 0.05)
 NOISE = 0.14
@@ -31,7 +31,7 @@ def sums(sizes: list[int], seconds: Seconds, random: Random | None = None) -> Ba
     )
 
 
-def learned(fit: Fit, *windows: BatchSums | GatewayLatency, limit: int = 16) -> tuple[Fit, Curve]:
+def learned(fit: Fit, *windows: BatchSums, limit: int = 16) -> tuple[Fit, Curve]:
     """After windows that follow one another."""
     for window in windows:
         fit = learn(fit, window, 0.0 if fit.at is None else fit.at + 60.0, limit)
@@ -169,11 +169,3 @@ def test_the_same_window_counts_once() -> None:
     window = sums([1, 8, 16] * 10, CURVE.seconds)
     fit = learn(Fit(), window, 30.0, 16)
     assert learn(fit, window, 30.0, 16) == fit
-
-
-def test_latency_at_the_gateway_gives_a_capacity_on_the_safe_side() -> None:
-    loads = (2.0, 6.0, 10.0, 14.0)
-    _, curve = learned(
-        Fit(), *[GatewayLatency(0.5 * 0.2 + CURVE.seconds(inside), inside) for inside in loads]
-    )
-    assert 0.8 * CURVE.capacity(16) < curve.capacity(16) <= CURVE.capacity(16)

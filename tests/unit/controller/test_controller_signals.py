@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tailbound.autoscale.model import BatchSums, GatewayLatency, Known, Unknown
+from tailbound.autoscale.model import BatchSums, GatewayLoad, Known, Unknown
 from tailbound.controller.signals import QUERIES, SIGNALS, Snapshot, history, take
 from tailbound.reconcile.signals import Signals
 from tailbound.telemetry.prometheus import Fleet, RevisionName, Series, Unavailable, Value
@@ -32,8 +32,8 @@ def snapshot(**answers: Any) -> Snapshot:
     return Snapshot(known | named | {name: answers[name] for name in BATCHES if name in answers}, 2)
 
 
-def signals(taken: Snapshot, **ready: int) -> Signals:
-    return taken.of(KEY, ("r1", "r2"), ready or {"r1": 2}, 0.2)
+def signals(taken: Snapshot) -> Signals:
+    return taken.of(KEY, ("r1", "r2"), 0.2)
 
 
 def test_arrivals_are_those_of_all_revisions_together() -> None:
@@ -85,9 +85,33 @@ def test_batches_of_the_runtime_are_what_is_learned_from() -> None:
     assert isinstance(seen.revisions["r2"].service, Unknown)
 
 
-def test_without_batches_the_gateway_tells_by_littles_law() -> None:
-    seen = signals(snapshot(throughput=fleet(r1=20.0), concurrency=fleet(r1=6.0)), r1=3)
-    assert seen.revisions["r1"].service == Known(GatewayLatency(seconds=0.3, concurrency=2.0), AT)
+LOAD = {
+    "answered": 20.0,
+    "inside": 6.0,
+    "least inside": 1.0,
+    "most inside": 15.0,
+    "replicas": 2.5,
+    "fewest replicas": 2.0,
+}
+
+
+def test_without_batches_the_gateway_tells() -> None:
+    load = {name.replace(" ", "_"): fleet(r1=number) for name, number in LOAD.items()}
+    seen = signals(snapshot(**load)).revisions["r1"].service
+    assert seen == Known(
+        GatewayLoad(
+            answered=20.0,
+            inside=6.0,
+            least_inside=1.0,
+            most_inside=15.0,
+            replicas=2.5,
+            fewest_replicas=2.0,
+        ),
+        AT,
+    )
+    for missing in load:
+        rest = {name: each for name, each in load.items() if name != missing}
+        assert isinstance(signals(snapshot(**rest)).revisions["r1"].service, Unknown)
 
 
 class Prometheus:
@@ -116,7 +140,7 @@ def test_what_was_in_flight_for_a_moment_says_nothing_of_the_speed() -> None:
 def test_few_queries_tell_every_signal_of_every_service() -> None:
     prometheus = Prometheus(judged=100.0, late=1.0, gateways=2.0, arrivals_10=7.0)
     taken = asyncio.run(take(prometheus, 2))
-    seen = [taken.of(("risk", name), ("r1",), {}, 0.2) for name in ("churn", *"abcdefgh")]
+    seen = [taken.of(("risk", name), ("r1",), 0.2) for name in ("churn", *"abcdefgh")]
     assert seen[0].arrivals.over_10s == Known(7.0, AT)
     assert (seen[0].late, seen[1].late) == (0.01, None)
     assert len(prometheus.asked) == len(set(prometheus.asked)) == 4
@@ -126,7 +150,7 @@ def test_few_queries_tell_every_signal_of_every_service() -> None:
 def test_what_batches_are_reckoned_from_is_of_one_moment() -> None:
     """Two queries have a scrape between them: then a pod seems to answer a request in minutes."""
     assert tuple(BATCHES) in QUERIES.values()
-    assert {("judged", "late"), ("throughput", "concurrency")} <= set(QUERIES.values())
+    assert {("judged", "late"), tuple(LOAD)} <= set(QUERIES.values())
 
 
 def test_no_traffic_is_looked_back_at_where_there_is_no_knowing() -> None:
