@@ -12,12 +12,13 @@ from tailbound.reconcile.rollouts import terms_of
 from tailbound.rollout.counters import Classes
 from tailbound.rollout.forecast import Traffic
 
-from tests.unit.reconcile.simulator import Simulator, runtime, service, spec
+from tests.unit.reconcile.objects import model, runtime, service, spec
+from tests.unit.reconcile.simulator import Simulator
 
 SLA = {"latency": {"p99": "100ms"}}
 CANARY = {"strategy": "canary", "steps": [{"weight": 5}, {"weight": 50}], "promotion": "manual"}
 UNKNOWN = Requests(None, "as no requests came within 10s: give --requests-per-second")
-OTHER: dict[str, Any] = {"model": {**spec()["model"], "sha256": "b" * 64}}
+OTHER: dict[str, Any] = {"model": model("b")}
 
 
 def served() -> Simulator:

@@ -24,7 +24,8 @@ from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, PODS
 from tailbound.reconcile.model import Carrier, Scalable
 from tailbound.telemetry.prometheus import Series, Unavailable, Value
 
-from tests.unit.reconcile.simulator import Simulator, service, spec
+from tests.unit.reconcile.objects import model, service
+from tests.unit.reconcile.simulator import Simulator
 from tests.unit.reconcile.sizes import decision
 
 NOW = 1_800_000_000.0
@@ -85,7 +86,7 @@ class Lab:
 
     def add(self, name: str, letter: str = "a") -> str:
         """A service that serves; returns its revision."""
-        body = service(model=spec()["model"] | {"sha256": letter * 64})
+        body = service(model=model(letter))
         body["metadata"] |= {"name": name, "uid": f"uid-of-{name}"}
         simulator = Simulator(service=body)
         simulator.settle()

@@ -4,14 +4,11 @@ from typing import Any
 
 from tailbound.reconcile.model import Delete, Plan, Write
 
-from tests.unit.reconcile.simulator import (
-    Simulator,
-    service,
-    spec,
-)
+from tests.unit.reconcile.objects import model, service
+from tests.unit.reconcile.simulator import Simulator
 
-OTHER_MODEL = spec()["model"] | {"sha256": "b" * 64}
-THIRD_MODEL = spec()["model"] | {"sha256": "c" * 64}
+OTHER_MODEL = model("b")
+THIRD_MODEL = model("c")
 
 
 def settled(**fields: Any) -> Simulator:
@@ -29,8 +26,10 @@ def described(write: Write) -> tuple[str, str, str]:
 
 
 def verbs(plan: Plan) -> list[tuple[str, str]]:
+    """Verb and kind of every write."""
     return [described(write)[:2] for write in plan.writes]
 
 
 def template_of(simulator: Simulator, name: str) -> Any:
+    """The pod template of a Deployment."""
     return simulator.objects["Deployment", name]["spec"]["template"]

@@ -10,7 +10,8 @@ from tailbound.autoscale.model import LearnedCapacity
 from tailbound.reconcile import capacity
 from tailbound.revisions.record import Marks
 
-from tests.unit.reconcile.simulator import Simulator, service, spec
+from tests.unit.reconcile.objects import model, service
+from tests.unit.reconcile.simulator import Simulator
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEARNED = LearnedCapacity(base=0.2, per_row=0.05, correction=1.0, cold_start=20.0)
@@ -67,7 +68,7 @@ def test_it_is_written_after_ten_minutes_and_a_change_of_five_percent(
 
 def record(letter: str = "a", note: str | None = None, **fields: Any) -> dict[str, Any]:
     """The ControllerRevision of a service with this model."""
-    simulator = Simulator(service=service(model=spec()["model"] | {"sha256": letter * 64}, **fields))
+    simulator = Simulator(service=service(model=model(letter), **fields))
     simulator.settle()
     (stored,) = simulator.of("ControllerRevision")
     if note is not None:

@@ -8,7 +8,8 @@ from tailbound.reconcile.decide import decide, wanted_rendering
 from tailbound.reconcile.model import Plan
 from tailbound.revisions.template import expand
 
-from tests.unit.reconcile.simulator import Simulator, spec
+from tests.unit.reconcile.objects import spec
+from tests.unit.reconcile.simulator import Simulator
 
 # Against reading and writing the same objects as JSON, on the same machine. About 2 was measured.
 MOST_TIMES_JSON = 4.0

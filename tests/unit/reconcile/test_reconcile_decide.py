@@ -5,14 +5,10 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Apply, Create, Plan
 
+from tests.unit.reconcile.gateways import Gateway
 from tests.unit.reconcile.lives import OTHER_MODEL, settled, verbs
-from tests.unit.reconcile.simulator import (
-    NAME,
-    UID,
-    Gateway,
-    Simulator,
-    spec,
-)
+from tests.unit.reconcile.objects import NAME, UID, spec
+from tests.unit.reconcile.simulator import Simulator
 
 # First deployment.
 

@@ -8,10 +8,8 @@ from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import Obstacle, Plan
 
 from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, verbs
-from tests.unit.reconcile.simulator import (
-    NAME,
-    Simulator,
-)
+from tests.unit.reconcile.objects import NAME
+from tests.unit.reconcile.simulator import Simulator
 
 
 def test_restart_annotation_and_foreign_fields_stay() -> None:

@@ -6,7 +6,7 @@ from tailbound.api.traffic import AppliedRoute, Observed, RejectedRoute, Service
 from tailbound.reconcile.gateways import Wanted, applied
 from tailbound.reconcile.model import Unread
 
-from tests.unit.reconcile.simulator import START
+from tests.unit.reconcile.gateways import START
 
 WANTED = Wanted("risk/churn", generation=3, traffic_generation=7)
 

@@ -1,15 +1,13 @@
-"""Hands act once per value, also where the status is lost afterwards; a refresh is a rollout as any other."""
+"""Hands win and act once per value, also where the status is lost; a refresh is a rollout as any other."""
 
 from typing import Any
 
 import pytest
 from tailbound.reconcile.model import Plan
 
-from tests.unit.reconcile.simulator import Simulator, runtime, service, spec
-
-
-def model(letter: str) -> dict[str, Any]:
-    return {**spec()["model"], "sha256": letter * 64}
+from tests.unit.reconcile.objects import model, runtime, service
+from tests.unit.reconcile.rollouts import CANARY, around, begun, promoted_and_alone, replicas, state, until
+from tests.unit.reconcile.simulator import Simulator
 
 
 def served(*letters: str, **rollout: Any) -> Simulator:
@@ -172,3 +170,108 @@ def test_a_refresh_takes_up_a_new_runtime_through_a_rollout_and_returns_exactly(
     simulator.annotate(rollback_to=number_of(simulator, "r1"))
     simulator.settle()
     assert simulator.objects["Deployment", number_of(simulator, "r1")]["spec"]["template"] == before
+
+
+def test_a_retry_tries_again_once() -> None:
+    simulator = begun()
+    until(simulator, state("RolledBack"), r2=0.1)
+    new = simulator.names("ControllerRevision")[1]
+    simulator.annotate(retry=new)
+    until(simulator, state("Analysing"))
+    until(simulator, state("RolledBack"), r2=0.1)
+    del simulator.service["status"]
+    for _ in range(5):
+        around(simulator)
+    assert simulator.weights() == {"r1": 100}, "the same value asks for one try"
+    simulator.annotate(retry=f"{new}/again")
+    simulator.settle()
+    assert simulator.rollout["state"] != "RolledBack"
+
+
+def test_abort_wins_over_everything() -> None:
+    simulator = begun(CANARY | {"promotion": "manual"})
+    until(simulator, lambda rollout: rollout["weight"] == 10)
+    new = simulator.rollout["revision"]
+    simulator.annotate(promote=new, pause=new, abort=new)
+    around(simulator)
+    assert simulator.weights() == {"r1": 100}
+    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "AbortedByHand")
+    simulator.settle()
+    assert replicas(simulator) == {"r1": 4}
+
+
+def test_promote_goes_straight_to_everything_once_its_endpoints_are_ready() -> None:
+    simulator = begun(CANARY | {"promotion": "manual"})
+    until(simulator, lambda rollout: rollout["weight"] == 10)
+    simulator.annotate(promote=simulator.rollout["revision"], hands_by="ada")
+    simulator.reconcile()
+    assert simulator.weights() == {"r1": 90, "r2": 10}, "one pod cannot carry everything"
+    simulator.settle()
+    assert simulator.weights() == {"r2": 100}
+    assert simulator.condition("Promoted") == ("True", "PromotedByHand")
+    new = simulator.names("ControllerRevision")[1]
+    assert (
+        simulator.objects["ControllerRevision", new]["metadata"]["annotations"]["tailbound.dev/promoted-by"]
+        == "ada"
+    )
+    assert simulator.plan() == Plan()
+
+
+def test_manual_promotion_waits_and_verdicts_act_meanwhile() -> None:
+    simulator = begun(CANARY | {"promotion": "manual"})
+    until(simulator, lambda rollout: rollout["reason"] == "AwaitingPromotion")
+    for _ in range(20):
+        around(simulator)
+    assert (simulator.weights(), simulator.rollout["state"]) == ({"r1": 50, "r2": 50}, "Paused")
+    until(simulator, state("RolledBack"), r2=0.3)
+    assert simulator.weights() == {"r1": 100}
+
+
+def test_manual_blue_green_waits_with_all_pods_and_no_weight() -> None:
+    simulator = begun({"promotion": "manual"})
+    until(simulator, lambda rollout: rollout["reason"] == "AwaitingPromotion")
+    assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 4, "r2": 4})
+    simulator.annotate(promote=simulator.rollout["revision"])
+    simulator.settle()
+    assert simulator.weights() == {"r2": 100}
+
+
+def test_pause_keeps_the_weight_until_it_is_gone() -> None:
+    simulator = begun()
+    until(simulator, lambda rollout: rollout["weight"] == 10)
+    simulator.annotate(pause=simulator.rollout["revision"])
+    for _ in range(40):
+        around(simulator)
+    assert (simulator.weights(), simulator.rollout["state"]) == ({"r1": 90, "r2": 10}, "Paused")
+    del simulator.service["metadata"]["annotations"]["tailbound.dev/pause"]
+    until(simulator, state("Promoted"))
+
+
+def test_rollback_to_scales_up_then_moves_the_weight_then_shrinks() -> None:
+    simulator = promoted_and_alone()
+    old, new = simulator.names("ControllerRevision")
+    simulator.annotate(rollback_to=old)
+    simulator.reconcile()
+    assert (simulator.weights(), replicas(simulator)) == ({"r2": 100}, {"r1": 4, "r2": 4})
+    simulator.settle()
+    assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 4})
+    marks = simulator.objects["ControllerRevision", new]["metadata"]["annotations"]
+    assert marks["tailbound.dev/rejected-reason"] == "RolledBackByHand"
+    assert simulator.rollout["state"] == "RolledBack"
+    assert simulator.plan() == Plan()
+    simulator.annotate(retry=new)
+    simulator.settle()
+    assert simulator.weights() == {"r2": 100}, "the old request was acted on"
+
+
+@pytest.mark.parametrize("named", ["churn-r9-nobody", ""])
+def test_hands_that_name_nothing_do_nothing(named: str) -> None:
+    simulator = promoted_and_alone()
+    before = (simulator.weights(), replicas(simulator), simulator.rollout)
+    simulator.annotate(rollback_to=named, promote=named, abort=named, retry=named, pause=named)
+    plan = simulator.reconcile()
+    assert plan.writes == ()
+    assert [event.reason for event in plan.events] == ["HandRefused"]
+    assert simulator.condition("HandRefused") == ("True", "HandRefused")
+    assert simulator.plan() == Plan()
+    assert (simulator.weights(), replicas(simulator), simulator.rollout) == before

@@ -8,7 +8,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.reconcile.pods import report
 
-from tests.unit.reconcile.simulator import ready_status
+from tests.unit.reconcile.objects import ready_status
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reconcile.simulator import NAME, Simulator, service
-from tests.unit.reconcile.test_reconcile_rollouts import around, model
+from tests.unit.reconcile.objects import NAME, model, service
+from tests.unit.reconcile.rollouts import around
+from tests.unit.reconcile.simulator import Simulator
 
 PREVIEW = f"{NAME}-preview"
 MANUAL = {"promotion": "manual"}

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tailbound.telemetry.prometheus import Series, Unavailable, Value
 
-from tests.unit.reconcile.simulator import START, Simulator
-from tests.unit.reconcile.test_reconcile_rollouts import CANARY, SLA, around, begun, state, until
+from tests.unit.reconcile.gateways import START
+from tests.unit.reconcile.rollouts import CANARY, SLA, around, begun, state, until
+from tests.unit.reconcile.simulator import Simulator
 
 DOWN = Unavailable("Prometheus is not reached (ConnectionError)")
 ACCURACY = {"name": "accuracy", "query": "accuracy{r='$revision'}", "min": 0.9, "interval": "2s"}

@@ -6,10 +6,7 @@ from datetime import timedelta
 from tailbound.reconcile.model import Delete
 
 from tests.unit.reconcile.lives import OTHER_MODEL, THIRD_MODEL, described, settled, template_of, verbs
-from tests.unit.reconcile.simulator import (
-    runtime,
-    spec,
-)
+from tests.unit.reconcile.objects import runtime, spec
 
 
 def test_an_edit_rolls_over_in_order() -> None:

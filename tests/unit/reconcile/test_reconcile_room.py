@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reconcile.simulator import Simulator, hardware_class, service
-from tests.unit.reconcile.test_reconcile_rollouts import CANARY, SLA, around, model, replicas, state, until
+from tests.unit.reconcile.objects import hardware_class, model, service
+from tests.unit.reconcile.rollouts import CANARY, SLA, around, replicas, state, until
+from tests.unit.reconcile.simulator import Simulator
 
 GPU: dict[str, Any] = {"resources": [{"name": "nvidia.com/gpu", "count": 1}]}
 

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.unit.reconcile.simulator import Simulator, service, spec
+from tests.unit.reconcile.objects import service, spec
+from tests.unit.reconcile.simulator import Simulator
 
 IN_PLACE: tuple[dict[str, Any], ...] = tuple(
     {"capacity": capacity, **more}

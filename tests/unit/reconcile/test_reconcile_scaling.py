@@ -7,9 +7,10 @@ from tailbound.api.conditions import ConditionType
 from tailbound.autoscale.model import Limit, Objective
 from tailbound.reconcile.model import Plan, Scalable, Sized, Sizes
 
-from tests.unit.reconcile.simulator import Simulator, service
+from tests.unit.reconcile.objects import model, service
+from tests.unit.reconcile.rollouts import CANARY, SLA, around, replicas, state, until
+from tests.unit.reconcile.simulator import Simulator
 from tests.unit.reconcile.sizes import decision
-from tests.unit.reconcile.test_reconcile_rollouts import CANARY, SLA, around, model, replicas, state, until
 
 BOUNDS = {"min": 2, "max": 20}
 

@@ -6,12 +6,8 @@ from typing import Any
 import pytest
 
 from tests.unit.reconcile.lives import settled
-from tests.unit.reconcile.simulator import (
-    Simulator,
-    hardware_class,
-    runtime,
-    service,
-)
+from tests.unit.reconcile.objects import hardware_class, runtime, service
+from tests.unit.reconcile.simulator import Simulator
 
 
 def test_runtime_changes_are_told_by_one_condition_and_touch_nothing() -> None:

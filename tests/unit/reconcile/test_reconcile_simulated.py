@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.unit.reconcile.simulator import Gateway, Simulator, runtime, spec
+from tests.unit.reconcile.gateways import Gateway
+from tests.unit.reconcile.objects import runtime, spec
+from tests.unit.reconcile.simulator import Simulator
 
 IMAGES = ("a", "b", "c")
 ROLLOUTS: tuple[dict[str, Any], ...] = (

@@ -9,13 +9,8 @@ import pytest
 from tailbound.reconcile.model import Plan
 
 from tests.unit.reconcile.lives import OTHER_MODEL, settled
-from tests.unit.reconcile.simulator import (
-    Simulator,
-    hardware_class,
-    runtime,
-    service,
-    spec,
-)
+from tests.unit.reconcile.objects import hardware_class, runtime, service, spec
+from tests.unit.reconcile.simulator import Simulator
 
 # Bad input.
 

@@ -1,0 +1,297 @@
+"""A small pure model of the cluster around one service: API server, controllers, kubelet and gateways.
+
+It is strict where the real ones are: a create fails on an existing object, an apply or a delete on another
+uid or an older resourceVersion. It checks at every write what must never happen (`Unsafe`).
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailbound.api.names import REVISION_LABEL
+from tailbound.reconcile.model import Apply, Create, Delete, Object, Write
+
+from tests.unit.reconcile.gateways import Gateway
+from tests.unit.reconcile.objects import NAME, NO_NODE, as_stored, ready_status, service
+
+FRONTS = {NAME, f"{NAME}-preview"}
+"""Services without pods of their own."""
+
+
+class Unsafe(AssertionError):  # noqa: N818 - what a test fails with
+    """Something happened that would have cost requests."""
+
+
+@dataclass
+class Cluster:
+    """One service and its surroundings."""
+
+    service: dict[str, Any] = field(default_factory=service)
+    objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    gateways: dict[str, Gateway] = field(
+        default_factory=lambda: {"gateway-a": Gateway(), "gateway-b": Gateway()}
+    )
+    versions: int = 1
+    pod_count: int = 0
+    devices: int = 1000
+    """Places for pods on the nodes."""
+    placed: set[str] = field(default_factory=set)
+    """Pods that have one."""
+
+    # The API server.
+
+    def of(self, kind: str) -> tuple[dict[str, Any], ...]:
+        """The stored objects of a kind."""
+        return tuple(stored for (stored_kind, _), stored in self.objects.items() if stored_kind == kind)
+
+    def names(self, kind: str) -> list[str]:
+        """Names of the stored objects of a kind, oldest first."""
+        return [name for stored_kind, name in self.objects if stored_kind == kind]
+
+    def touch(self, stored: dict[str, Any]) -> None:
+        """A new version of an object."""
+        self.versions += 1
+        stored["metadata"]["resourceVersion"] = str(self.versions)
+
+    def write(self, write: Write) -> None:
+        """One write, as strict as the real server."""
+        if isinstance(write, Create):
+            key = (write.body["kind"], write.body["metadata"]["name"])
+            assert key not in self.objects, f"{key} exists"
+            stored = as_stored(write.body)
+            stored["metadata"]["uid"] = f"uid-{self.versions}"
+            self.objects[key] = stored
+            self.touch(stored)
+        elif isinstance(write, Apply):
+            self._apply(write.body)
+        else:
+            self._delete(write)
+
+    def _apply(self, body: Object) -> None:
+        key = (body["kind"], body["metadata"]["name"])
+        old = self.objects[key]
+        for guard in ("uid", "resourceVersion"):
+            assert body["metadata"][guard] == old["metadata"][guard], f"{key}: {guard} does not match"
+        stored = as_stored(body)
+        if key[0] == "ControllerRevision":
+            assert (stored["data"], stored["revision"]) == (old["data"], old["revision"]), "data is immutable"
+        if key[0] == "Deployment":
+            assert stored["spec"]["selector"] == old["spec"]["selector"]
+            self.check_stable(key[1], stored["spec"]["replicas"], old["spec"]["replicas"])
+            if stored["spec"]["replicas"] < old["spec"]["replicas"] and stored["spec"]["replicas"] == 0:
+                self.check_last(key[1])
+        if "status" in old:
+            stored["status"] = old["status"]
+        self.objects[key] = stored
+        self.touch(stored)
+
+    def _delete(self, write: Delete) -> None:
+        stored = self.objects[write.kind, write.name]
+        assert (write.uid, write.resource_version) == (
+            stored["metadata"]["uid"],
+            stored["metadata"]["resourceVersion"],
+        )
+        if write.kind in ("Deployment", "Service"):
+            self.check_unused(write.name)
+        if write.kind == "Deployment":
+            self.check_stable(write.name, 0, stored["spec"]["replicas"])
+            stored["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            self.touch(stored)
+        else:
+            del self.objects[write.kind, write.name]
+
+    def edit(self, **fields: Any) -> None:
+        """The user edits the spec."""
+        self.service["spec"].update(fields)
+        self.service["metadata"]["generation"] += 1
+        self.touch(self.service)
+
+    def annotate(self, **values: str) -> None:
+        """Somebody sets an annotation: `rollback_to` stands for tailbound.dev/rollback-to."""
+        annotations = self.service["metadata"].setdefault("annotations", {})
+        annotations |= {f"tailbound.dev/{name.replace('_', '-')}": value for name, value in values.items()}
+        self.touch(self.service)
+
+    # Controllers, kubelet, gateways.
+
+    def run_controllers(self) -> None:
+        """Deployments get their pods, and deleted ones go with theirs."""
+        for (kind, name), stored in list(self.objects.items()):
+            if kind != "Deployment":
+                continue
+            leaving = "deletionTimestamp" in stored["metadata"]
+            wanted = 0 if leaving else stored["spec"]["replicas"]
+            mine = [
+                pod for pod, body in self.pods.items() if body["metadata"]["labels"][REVISION_LABEL] == name
+            ]
+            for pod in mine[wanted:]:
+                del self.pods[pod]
+            for _ in range(wanted - len(mine)):
+                self._add_pod(name, stored["spec"]["template"])
+            if leaving:
+                del self.objects[kind, name]
+            else:
+                self.update_deployment_status(name)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        self.placed &= set(self.pods)
+        for name in self.pods:
+            if name in self.placed:
+                continue
+            if len(self.placed) < self.devices:
+                self.placed.add(name)
+            else:
+                self.pods[name] = {**self.pods[name], "status": NO_NODE}
+
+    def _add_pod(self, revision: str, template: Mapping[str, Any]) -> None:
+        self.pod_count += 1
+        name = f"{revision}-{self.pod_count}"
+        self.pods[name] = {
+            "metadata": {"name": name, "labels": dict(template["metadata"]["labels"])},
+            "status": {"phase": "Pending", "conditions": []},
+        }
+
+    def make_ready(self, pod: str, ready: bool = True) -> None:
+        """The pod becomes ready, or is no longer; one without a place cannot."""
+        if pod not in self.placed:
+            return
+        body = copy.deepcopy(self.pods[pod])
+        body["status"] = ready_status() if ready else {**ready_status(), "phase": "Running"}
+        body["status"]["ready"] = ready
+        self.pods[pod] = body
+        self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
+
+    def crash(self, pod: str, restarts: int) -> None:
+        """The pod's server has ended again, and waits for another try."""
+        if pod not in self.placed:
+            return
+        ended = {"terminated": {"exitCode": 1, "message": "no such operator"}}
+        server = {"name": "server", "ready": False, "restartCount": restarts, "state": {}, "lastState": ended}
+        body = copy.deepcopy(self.pods[pod])
+        body["status"] = {"phase": "Running", "containerStatuses": [server], "ready": False}
+        self.pods[pod] = body
+        self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
+
+    def update_deployment_status(self, revision: str) -> None:
+        """status.replicas and readyReplicas, as the Deployment controller counts."""
+        stored = self.objects.get(("Deployment", revision))
+        if stored is None:
+            return
+        mine = [p for p in self.pods.values() if p["metadata"]["labels"][REVISION_LABEL] == revision]
+        status = {"replicas": len(mine), "readyReplicas": sum(bool(p["status"].get("ready")) for p in mine)}
+        if stored.get("status") != status:
+            stored["status"] = status
+            self.touch(stored)
+
+    def ready_revisions(self) -> set[str]:
+        """Revisions with a ready pod and a Service that selects it."""
+        ready = {
+            p["metadata"]["labels"][REVISION_LABEL] for p in self.pods.values() if p["status"].get("ready")
+        }
+        return {revision for revision in ready if ("Service", revision) in self.objects}
+
+    def endpoint_slices(self) -> tuple[dict[str, Any], ...]:
+        """One slice per revision's Service."""
+        slices = []
+        for revision in sorted({name for kind, name in self.objects if kind == "Service"} - FRONTS):
+            endpoints = [
+                {
+                    "addresses": ["10.0.0.1"],
+                    "conditions": {"ready": bool(pod["status"].get("ready"))},
+                    "targetRef": {"kind": "Pod", "name": pod["metadata"]["name"]},
+                }
+                for pod in self.pods.values()
+                if pod["metadata"]["labels"][REVISION_LABEL] == revision
+            ]
+            slices.append(
+                {
+                    "metadata": {"name": f"{revision}-x", "labels": {REVISION_LABEL: revision}},
+                    "endpoints": endpoints,
+                }
+            )
+        return tuple(slices)
+
+    def traffic(self, requests: int = 1000, **slow: float) -> None:
+        """Every gateway shares out requests; `slow` by the revision's number, as in r2=0.1."""
+        fractions = {
+            name: slow[number]
+            for name in self.names("ControllerRevision")
+            if (number := name.split("-")[1]) in slow
+        }
+        for gateway in self.gateways.values():
+            gateway.serve(requests, fractions, self.ready_revisions())
+
+    def sync(self, name: str) -> None:
+        """A gateway applies what the service says now; without a status it keeps what it has."""
+        traffic = self.service.get("status", {}).get("traffic")
+        if traffic is not None:
+            self.gateways[name].route = copy.deepcopy(traffic)
+            self.gateways[name].generation = self.service["metadata"]["generation"]
+
+    # What must never happen.
+
+    def check_unused(self, revision: str) -> None:
+        """No gateway sends requests to a revision that is taken away."""
+        users = [name for name, gateway in self.gateways.items() if revision in gateway.backends]
+        if users:
+            raise Unsafe(f"{revision} is taken away while {users} send requests to it")
+
+    def check_last(self, revision: str) -> None:
+        """Only a dead pod gives up its place to another revision before its requests have gone."""
+        in_place = self.service["spec"].get("rollout", {}).get("capacity", "surge") != "surge"
+        if not in_place or self.ready_pods(revision):
+            self.check_unused(revision)
+
+    def check_weight(self, status: Object) -> None:
+        """Weight is on ready endpoints unless none is ready anywhere, and no rejected revision gets any."""
+        ready, rejected = self.ready_revisions(), self.marked("rejected-at")
+        recreates = self.service["spec"].get("rollout", {}).get("strategy") == "recreate"
+        before = weights_in(self.service.get("status") or {})
+        for name, weight in weights_in(status).items():
+            others = ready - rejected - {name}
+            if name not in ready and others and not recreates:
+                raise Unsafe(f"weight on {name}, while {others} are ready")
+            if name in rejected and weight > before.get(name, 0) and self.marked("stable") - {name}:
+                raise Unsafe(f"{name} was rejected, and gets {weight} percent")
+
+    def check_stable(self, name: str, replicas: int, before: int) -> None:
+        """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up.
+
+        In place it gives up ready pods one at a time, never the last, and only where all others are ready;
+        and those that are not ready.
+        """
+        wanted = self.service["spec"]
+        rollout, least = wanted.get("rollout", {}), wanted.get("scaling", {}).get("min", 1)
+        gives_up = wanted.get("stopped") or rollout.get("strategy") == "recreate"
+        if name not in self.marked("stable") or replicas >= least or gives_up:
+            return
+        in_place = rollout.get("capacity", "surge") != "surge"
+        gone = max(min(before, self.ready_pods(name)) - replicas, 0)
+        if not in_place or (gone and (replicas == 0 or gone > 1 or self.ready_pods() - gone < least - 1)):
+            raise Unsafe(f"stable {name} is to have {replicas} pods")
+
+    def ready_pods(self, revision: str | None = None) -> int:
+        """Ready pods of a revision, or of all."""
+        return sum(
+            bool(pod["status"].get("ready"))
+            for pod in self.pods.values()
+            if revision in (None, pod["metadata"]["labels"][REVISION_LABEL])
+        )
+
+    def marked(self, mark: str) -> set[str]:
+        """Revisions with this mark."""
+        return {
+            stored["metadata"]["name"]
+            for stored in self.of("ControllerRevision")
+            if f"tailbound.dev/{mark}" in stored["metadata"].get("annotations", {})
+        }
+
+
+def weights_in(status: Object) -> dict[str, int]:
+    """status.traffic by revision; nothing where somebody broke it."""
+    traffic = status.get("traffic")
+    backends = traffic.get("backends", []) if isinstance(traffic, dict) else []
+    return {backend["revision"]: backend["weight"] for backend in backends}

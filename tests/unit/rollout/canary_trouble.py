@@ -1,0 +1,143 @@
+"""Rows of a canary in trouble: slow, failing, dead, late or without room."""
+
+from tailbound.api.conditions import Reason
+from tailbound.rollout.situation import Trouble
+from tailbound.rollout.verdict import Measure
+
+from tests.unit.rollout.canaries import (
+    ABORT,
+    ALL,
+    AT_5,
+    NO_NODE,
+    NO_QUOTA,
+    OLD,
+    PAUSE,
+    PROMOTE,
+    SECOND,
+    STARTED,
+    WAIT,
+    Row,
+    against,
+    canary,
+)
+from tests.unit.rollout.situations import ago, rollout, to
+
+TROUBLE: dict[str, Row] = {
+    "slow": (canary(), against(Measure.LATENCY), ("RolledBack", "Slow", 0, OLD)),
+    "failing": (canary(), against(Measure.ERRORS), ("RolledBack", "Failing", 0, OLD)),
+    "slow while paused": (
+        canary(annotations=PAUSE),
+        against(Measure.LATENCY),
+        ("RolledBack", "Slow", 0, OLD),
+    ),
+    "slow with all requests": (
+        canary(ALL, ready=2, traffic=to("new")),
+        against(Measure.LATENCY),
+        ("RolledBack", "Slow", 2, OLD),
+    ),
+    "dead with all requests": (
+        canary(ALL, ready=0, traffic=to("new")),
+        WAIT,
+        ("RolledBack", "Lost", 2, OLD),
+    ),
+    "crash loop": (canary(new={"restarts": 3}), WAIT, ("RolledBack", "CrashLoop", 0, OLD)),
+    "out of memory": (
+        canary(new={"restarts": 3, "trouble": Trouble("OutOfMemory", "too much")}),  # type: ignore[arg-type]
+        WAIT,
+        ("RolledBack", "OutOfMemory", 0, OLD),
+    ),
+    "few restarts": (canary(new={"restarts": 2}), WAIT, ("Analysing", "Analysing", 0, AT_5)),
+    "not ready in time": (
+        canary(rollout("Starting", progress_at=ago(600)), ready=0, traffic=to("old")),
+        WAIT,
+        ("RolledBack", "DeadlineExceeded", 0, OLD),
+    ),
+    "one more pod got ready just in time": (
+        canary(rollout("Starting", progress_at=ago(600)), ready=2, traffic=to("old"), replicas=60, old=60),
+        WAIT,
+        ("Starting", "Starting", 0, OLD),
+    ),
+    "the same pod as before is no progress": (
+        canary(
+            rollout("Starting", progress_at=ago(600), high_water=2),
+            ready=2,
+            traffic=to("old"),
+            replicas=60,
+            old=60,
+        ),
+        WAIT,
+        ("RolledBack", "DeadlineExceeded", 0, OLD),
+    ),
+    "no room": (
+        canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}),
+        WAIT,
+        ("Starting", "Unschedulable", 0, OLD),
+    ),
+    "no room for far too long": (
+        canary(
+            rollout("Starting", progress_at=ago(9000)),
+            ready=0,
+            traffic=to("old"),
+            new={"trouble": NO_QUOTA},
+        ),
+        WAIT,
+        ("Starting", "QuotaExceeded", 0, OLD),
+    ),
+    "no room, and it hangs besides": (
+        canary(
+            rollout("Starting", progress_at=ago(9000)),
+            ready=0,
+            traffic=to("old"),
+            new={"trouble": Trouble(Reason.CRASH_LOOP, "it ended")},
+        ),
+        WAIT,
+        ("RolledBack", "CrashLoop", 0, OLD),
+    ),
+    "room came late: it has its time to start": (
+        canary(
+            rollout("Starting", progress_at=ago(9000), no_room_since=ago(8990)), ready=0, traffic=to("old")
+        ),
+        WAIT,
+        ("Starting", "Starting", 0, OLD),
+    ),
+    "room came, and then it took too long": (
+        canary(rollout("Starting", progress_at=ago(600)), ready=0, traffic=to("old")),
+        WAIT,
+        ("RolledBack", "DeadlineExceeded", 0, OLD),
+    ),
+    "no room for the next step's pods": (
+        canary(
+            SECOND.model_copy(update={"progress_at": ago(9000)}),
+            ready=1,
+            replicas=4,
+            new={"trouble": NO_NODE},
+        ),
+        WAIT,
+        ("Analysing", "Unschedulable", 1, AT_5),
+    ),
+    "no room for a pod that it can do without": (
+        canary(rollout(weight=5, step_started_at=ago(60)), new={"trouble": NO_NODE}),
+        WAIT,
+        ("Analysing", "Analysing", 0, AT_5),
+    ),
+    "no room, and it is paused": (
+        canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=PAUSE),
+        WAIT,
+        ("Paused", "Paused", 0, OLD),
+    ),
+    "no room, and somebody promotes it": (
+        canary(annotations=PROMOTE, new={"trouble": NO_NODE}),
+        WAIT,
+        ("Promoting", "PromotedByHand", 2, AT_5),
+    ),
+    "no room, and somebody aborts it": (
+        canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=ABORT),
+        WAIT,
+        ("RolledBack", "AbortedByHand", 0, OLD),
+    ),
+    "slow to start, but it has its weight": (
+        canary(rollout(weight=5, progress_at=ago(9000), step_started_at=ago(40))),
+        WAIT,
+        ("Analysing", "Analysing", 0, AT_5),
+    ),
+}
