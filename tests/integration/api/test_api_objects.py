@@ -12,7 +12,7 @@ from tailbound.api.schema import VALIDATIONS
 
 from e2e.cluster import ControlPlane
 from e2e.cluster.processes import wait_for
-from tests.api_cases import CLUSTER_RUNTIME, HARDWARE_CLASS, RUNTIME, SERVICE, changed
+from tests.api_cases.objects import CLUSTER_RUNTIME, HARDWARE_CLASS, RUNTIME, SERVICE, changed
 from tests.integration.api.conftest import Api, all_crds, path_of
 
 Create = Callable[[Mapping[str, Any]], Any]

@@ -9,15 +9,9 @@ from tailbound.api.schema import VALIDATIONS
 
 from e2e.cluster import ControlPlane
 from e2e.cluster.processes import ProcessError
-from tests.api_cases import (
-    CLUSTER_RUNTIME,
-    HARDWARE_CLASS,
-    REFUSALS,
-    RUNTIME,
-    SERVICE,
-    Refusal,
-    changed,
-)
+from tests.api_cases import REFUSALS
+from tests.api_cases.objects import CLUSTER_RUNTIME, HARDWARE_CLASS, RUNTIME, SERVICE, changed
+from tests.api_cases.refusal import Refusal
 from tests.integration.api.conftest import Api
 
 

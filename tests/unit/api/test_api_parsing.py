@@ -11,15 +11,9 @@ from tailbound.api.quantities import Duration, Quantity
 from tailbound.api.schema import Model
 from tailbound.api.servingruntime import ClusterServingRuntime, ServingRuntime
 
-from tests.api_cases import (
-    CLUSTER_RUNTIME,
-    HARDWARE_CLASS,
-    REFUSALS,
-    RUNTIME,
-    SERVICE,
-    Refusal,
-    changed,
-)
+from tests.api_cases import REFUSALS
+from tests.api_cases.objects import CLUSTER_RUNTIME, HARDWARE_CLASS, RUNTIME, SERVICE, changed
+from tests.api_cases.refusal import Refusal
 
 KINDS: dict[str, type[Model]] = {
     kind.__name__: kind for kind in (InferenceService, HardwareClass, ServingRuntime, ClusterServingRuntime)

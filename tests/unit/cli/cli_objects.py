@@ -15,7 +15,7 @@ from tailbound.api.names import (
 )
 from tailbound.cli.subject import Subject, subject_of
 
-from tests.api_cases import SERVICE, changed
+from tests.api_cases.objects import SERVICE, changed
 
 R1, R2, R3 = "churn-r1-a", "churn-r2-b", "churn-r3-c"
 FINDING: dict[str, Any] = {

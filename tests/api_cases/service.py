@@ -1,84 +1,21 @@
-"""What the API refuses, for the unit tests and for the tests against the real API server: both must agree."""
+"""What is refused in an InferenceService."""
 
-import copy
-from dataclasses import dataclass
 from typing import Any
 
-SHA256 = "9f0c" * 16
-SERVICE: dict[str, Any] = {
-    "apiVersion": "tailbound.dev/v1alpha1",
-    "kind": "InferenceService",
-    "metadata": {"name": "churn", "namespace": "default"},
-    "spec": {"model": {"uri": "https://models.example.com/churn.onnx", "format": "onnx", "sha256": SHA256}},
-}
-HARDWARE_CLASS: dict[str, Any] = {
-    "apiVersion": "tailbound.dev/v1alpha1",
-    "kind": "HardwareClass",
-    "metadata": {"name": "gpu-l4"},
-    "spec": {"resources": [{"name": "nvidia.com/gpu", "count": 1}]},
-}
-RUNTIME: dict[str, Any] = {
-    "apiVersion": "tailbound.dev/v1alpha1",
-    "kind": "ServingRuntime",
-    "metadata": {"name": "onnx", "namespace": "default"},
-    "spec": {
-        "formats": [{"name": "onnx"}],
-        "server": {"image": "server:1", "ports": [{"name": "http", "containerPort": 8000}]},
-    },
-}
-CLUSTER_RUNTIME: dict[str, Any] = {
-    **RUNTIME,
-    "kind": "ClusterServingRuntime",
-    "metadata": {"name": "onnx"},
-}
-
-
-def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of `base` with `value` at the dotted path; None removes the field."""
-    result = copy.deepcopy(base)
-    *parents, last = path.split(".")
-    node: Any = result
-    for name in parents:
-        node = node[int(name)] if isinstance(node, list) else node.setdefault(name, {})
-    if value is None:
-        del node[last]
-    else:
-        node[last] = value
-    return result
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """One change that makes a good object a bad one, and the sentence that says so."""
-
-    name: str
-    base: dict[str, Any]
-    path: str
-    value: Any
-    field: str
-    message: str
-
-    @property
-    def object(self) -> dict[str, Any]:
-        """The refused object."""
-        return changed(self.base, self.path, self.value)
-
+from tests.api_cases.objects import SERVICE, SHA256
+from tests.api_cases.refusal import (
+    DURATION,
+    ENV_RESERVED,
+    FORMAT,
+    KEY_MALFORMED,
+    LABEL_VALUE,
+    OBJECT_NAME,
+    Refusal,
+)
 
 _KEY_RESERVED = (
     "is reserved: app.kubernetes.io/managed-by and keys of tailbound.dev are set by Tailbound, "
     "choose another key"
-)
-_KEY_MALFORMED = (
-    "is not a valid key: write NAME or DOMAIN/NAME, where NAME has at most 63 letters, digits, '-', "
-    "'_' and '.'"
-)
-_LABEL_VALUE = (
-    "is not a label value: write at most 63 letters, digits, '-', '_' and '.', with a letter or a digit at "
-    "both ends"
-)
-_OBJECT_NAME = (
-    "is not an object name: write lower-case letters, digits, dashes and dots, with a letter or a digit at "
-    "both ends"
 )
 _URL = (
     "is not the URL of a file: write a scheme, a host and a path without blanks, for example "
@@ -98,9 +35,6 @@ _HOST = (
 _CLUSTER_HOST = (
     "is the name of a Service of the cluster, and Tailbound answers to this service's own ones without being "
     "told: remove it"
-)
-_DURATION = (
-    "is not a duration: write a whole number and one of the units ms, s, m, h, for example 100ms, 2s or 5m"
 )
 _TIMEOUT = "is out of range: write a duration from 1ms to 1h, which the gateway gives to one request"
 _P99 = "is out of range: write a duration from 1ms to 1h, within which 99 of 100 requests must be answered"
@@ -161,12 +95,10 @@ _NAME = (
     "cannot be used, because a Kubernetes Service of this name is made: write at most 63 lower-case letters, "
     "digits and dashes, with a letter in front and no dash at the end"
 )
-_FORMAT = "is not a model format: write lower-case letters, digits and dashes, for example onnx"
 _ENV_NAME = (
     "is not the name of an environment variable: write letters, digits, '_', '-' and '.', beginning "
     "with no digit"
 )
-_ENV_RESERVED = "is reserved: variables that begin with TAILBOUND_ are set by Tailbound, choose another name"
 
 
 def _service(name: str, path: str, value: Any, message: str, field: str = "") -> Refusal:
@@ -229,8 +161,8 @@ SERVICE_REFUSALS = (
     _quoted("uri with a blank", "spec.model.uri", "https://example.com/my model", _URL),
     _quoted("uri with a word for a port", "spec.model.uri", "https://example.com:http/m", _URL),
     _quoted("uri with a fragment", "spec.model.uri", "https://example.com/m#v1", _URL),
-    _quoted("format with a dot", "spec.model.format", "model.onnx", _FORMAT),
-    _quoted("format in capitals", "spec.model.format", "ONNX", _FORMAT),
+    _quoted("format with a dot", "spec.model.format", "model.onnx", FORMAT),
+    _quoted("format in capitals", "spec.model.format", "ONNX", FORMAT),
     _service(
         "no sha256",
         "spec.model.sha256",
@@ -251,14 +183,14 @@ SERVICE_REFUSALS = (
         f"sha256:{SHA256}",
         "is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE prints them",
     ),
-    _quoted("runtime name", "spec.runtime.name", "Onnx_Runtime", _OBJECT_NAME),
+    _quoted("runtime name", "spec.runtime.name", "Onnx_Runtime", OBJECT_NAME),
     _service(
         "two hardware classes",
         "spec.hardware.class",
         ["gpu", "cpu"],
         "class lists 2 hardware classes, and only one can serve now: keep one",
     ),
-    _service("class name", "spec.hardware.class", ["GPU"], f"'GPU' {_OBJECT_NAME}", "spec.hardware.class[0]"),
+    _service("class name", "spec.hardware.class", ["GPU"], f"'GPU' {OBJECT_NAME}", "spec.hardware.class[0]"),
     _service("no CPU", "spec.resources.cpu", 0, f"'0' {_CPU}"),
     _quoted("negative CPU", "spec.resources.cpu", "-1", _CPU),
     _quoted("too many CPUs", "spec.resources.cpu", "2k", _CPU),
@@ -266,9 +198,9 @@ SERVICE_REFUSALS = (
     _quoted("CPU in words", "spec.resources.cpu", "two", _QUANTITY),
     _quoted("memory in small letters", "spec.resources.memory", "4gi", _QUANTITY),
     _quoted("no memory", "spec.resources.memory", "0Gi", _MEMORY),
-    _quoted("timeout without a unit", "spec.timeout", "30", _DURATION),
-    _quoted("timeout with a fraction", "spec.timeout", "1.5s", _DURATION),
-    _quoted("timeout in words", "spec.timeout", "2 s", _DURATION),
+    _quoted("timeout without a unit", "spec.timeout", "30", DURATION),
+    _quoted("timeout with a fraction", "spec.timeout", "1.5s", DURATION),
+    _quoted("timeout in words", "spec.timeout", "2 s", DURATION),
     _quoted("no timeout", "spec.timeout", "0s", _TIMEOUT),
     _quoted("long timeout", "spec.timeout", "61m", _TIMEOUT),
     _host("wildcard host", "*.example.com", "is a wildcard, which would take requests that belong to other "
@@ -282,7 +214,7 @@ SERVICE_REFUSALS = (
     _host("host with a final dot", "churn.example.com.", _HOST),
     _host("host with an empty label", "churn..com", _HOST),
     _host("host with a long label", f"{'a' * 64}.com", _HOST),
-    _quoted("P99 without a unit", "spec.sla.latency.p99", "100", _DURATION),
+    _quoted("P99 without a unit", "spec.sla.latency.p99", "100", DURATION),
     _quoted("P99 of nothing", "spec.sla.latency.p99", "0ms", _P99),
     _quoted("P99 of a day", "spec.sla.latency.p99", "24h", _P99),
     _quoted("error rate without percent sign", "spec.sla.errorRate", "0.1", _PERCENTAGE),
@@ -309,9 +241,9 @@ SERVICE_REFUSALS = (
     _quoted("short minimum of a step", "spec.rollout.minStepTime", "999ms", _LEAST_STEP),
     _service("long minimum of a step", "spec.rollout", {"minStepTime": "25h", "maxStepTime": "26h"},
              f"'25h' {_LEAST_STEP}", "spec.rollout.minStepTime"),
-    _quoted("minimum of a step in words", "spec.rollout.minStepTime", "soon", _DURATION),
+    _quoted("minimum of a step in words", "spec.rollout.minStepTime", "soon", DURATION),
     _quoted("long maximum of a step", "spec.rollout.maxStepTime", "169h", _LONGEST_STEP),
-    _quoted("maximum of a step in words", "spec.rollout.maxStepTime", "never", _DURATION),
+    _quoted("maximum of a step in words", "spec.rollout.maxStepTime", "never", DURATION),
     _quoted("short deadline", "spec.rollout.progressDeadline", "9s", _DEADLINE),
     _quoted("long deadline", "spec.rollout.progressDeadline", "25h", _DEADLINE),
     _quoted("long delay", "spec.rollout.scaleDownDelay", "25h", _DELAY),
@@ -390,7 +322,7 @@ SERVICE_REFUSALS = (
         "reserved variable",
         "spec.env",
         [{"name": "TAILBOUND_MODEL_PATH", "value": "x"}],
-        f"'TAILBOUND_MODEL_PATH' {_ENV_RESERVED}",
+        f"'TAILBOUND_MODEL_PATH' {ENV_RESERVED}",
         "spec.env[0].name",
     ),
     _service("variable's name", "spec.env", [{"name": "1A"}], f"'1A' {_ENV_NAME}", "spec.env[0].name"),
@@ -400,110 +332,13 @@ SERVICE_REFUSALS = (
              f"'a.tailbound.dev/b' {_KEY_RESERVED}"),
     _service("managed-by label", "spec.labels", {"app.kubernetes.io/managed-by": "me"},
              f"'app.kubernetes.io/managed-by' {_KEY_RESERVED}"),
-    _service("malformed label", "spec.labels", {"a/b/c": "x"}, f"'a/b/c' {_KEY_MALFORMED}"),
-    _service("label's value", "spec.labels", {"team": "-risk"}, f"'-risk' {_LABEL_VALUE}",
+    _service("malformed label", "spec.labels", {"a/b/c": "x"}, f"'a/b/c' {KEY_MALFORMED}"),
+    _service("label's value", "spec.labels", {"team": "-risk"}, f"'-risk' {LABEL_VALUE}",
              "spec.labels[team]"),
     _service("reserved annotation", "spec.annotations", {"tailbound.dev/x": "y"},
              f"'tailbound.dev/x' {_KEY_RESERVED}"),
-    _service("malformed annotation", "spec.annotations", {"Ä": "y"}, f"'Ä' {_KEY_MALFORMED}"),
-    _quoted("ServiceAccount", "spec.serviceAccountName", "Reader", _OBJECT_NAME),
-    _service("pull secret", "spec.imagePullSecrets", [{"name": "a_b"}], f"'a_b' {_OBJECT_NAME}",
+    _service("malformed annotation", "spec.annotations", {"Ä": "y"}, f"'Ä' {KEY_MALFORMED}"),
+    _quoted("ServiceAccount", "spec.serviceAccountName", "Reader", OBJECT_NAME),
+    _service("pull secret", "spec.imagePullSecrets", [{"name": "a_b"}], f"'a_b' {OBJECT_NAME}",
              "spec.imagePullSecrets[0].name"),
 )  # fmt: skip
-
-
-def _hardware(name: str, path: str, value: Any, message: str, field: str = "") -> Refusal:
-    return Refusal(name, HARDWARE_CLASS, path, value, field or path, message)
-
-
-def _device(name: str, value: str, message: str) -> Refusal:
-    resources = [{"name": value, "count": 1}]
-    return _hardware(name, "spec.resources", resources, f"'{value}' {message}", "spec.resources[0].name")
-
-
-def _toleration(name: str, value: dict[str, Any], message: str) -> Refusal:
-    return _hardware(name, "spec.tolerations", [value], message, "spec.tolerations[0]")
-
-
-_DEVICE = (
-    "is not the name of a device resource: write DOMAIN/NAME, for example nvidia.com/gpu; cpu and memory "
-    "belong to spec.resources of the InferenceService"
-)
-_KUBERNETES_DEVICE = (
-    "is a name of Kubernetes itself: name the resource that a device plugin offers, for example "
-    "nvidia.com/gpu"
-)
-
-HARDWARE_REFUSALS = (
-    _device("CPU as a device", "cpu", _DEVICE),
-    _device("domain without a dot", "nvidia/gpu", _DEVICE),
-    _device("device without a name", "nvidia.com/", _DEVICE),
-    _device("resource of Kubernetes", "node.kubernetes.io/gpu", _KUBERNETES_DEVICE),
-    _device("quota's name", "requests.nvidia.com/gpu", _KUBERNETES_DEVICE),
-    _hardware("node label's key", "spec.nodeSelector", {"/a": "b"}, f"'/a' {_KEY_MALFORMED}"),
-    _hardware("node label's value", "spec.nodeSelector", {"a": "b c"}, f"'b c' {_LABEL_VALUE}",
-              "spec.nodeSelector[a]"),
-    _toleration("value with Exists", {"key": "a", "operator": "Exists", "value": "b"},
-                "value 'b' has no meaning with operator Exists: remove it, or write operator Equal"),
-    _toleration("Equal without a key", {"operator": "Equal", "value": "b"},
-                "operator Equal needs a key: write the key of the taint, or operator Exists to tolerate "
-                "every taint"),
-    _toleration("seconds without NoExecute", {"key": "a", "operator": "Exists", "tolerationSeconds": 5},
-                "tolerationSeconds needs effect NoExecute: remove it, or set the effect"),
-    _hardware("RuntimeClass", "spec.runtimeClassName", "NVIDIA", f"'NVIDIA' {_OBJECT_NAME}"),
-    _hardware("PriorityClass", "spec.priorityClassName", "a b", f"'a b' {_OBJECT_NAME}"),
-    _hardware("namespace with a dot", "spec.allowedNamespaces", ["a.b"],
-              "'a.b' is not a namespace: write lower-case letters, digits and dashes",
-              "spec.allowedNamespaces[0]"),
-)  # fmt: skip
-
-
-def _runtime(name: str, path: str, value: Any, message: str, field: str = "") -> Refusal:
-    return Refusal(name, RUNTIME, path, value, field or path, message)
-
-
-def _probe(name: str, kind: str, value: dict[str, Any], message: str, field: str = "") -> Refusal:
-    path = f"spec.server.{kind}"
-    return _runtime(name, path, value, message, field or path)
-
-
-_DRAIN = (
-    "is out of range: write a duration from 1s to 10m, as long as gateways and slow requests need after a "
-    "pod begins to stop"
-)
-_IMAGE = "is not an image: write a reference without blanks, for example registry.example.com/server:1.2.3"
-_PORT = "is not a port: write the name of one of the ports, or a number from 1 to 65535"
-_HTTP = {"port": "http"}
-
-RUNTIME_REFUSALS = (
-    _runtime("format", "spec.formats", [{"name": "a/b"}], f"'a/b' {_FORMAT}", "spec.formats[0].name"),
-    _runtime("no drain", "spec.drain", "0s", f"'0s' {_DRAIN}"),
-    _runtime("long drain", "spec.drain", "601s", f"'601s' {_DRAIN}"),
-    _runtime("drain in words", "spec.drain", "long", f"'long' {_DURATION}"),
-    _runtime("no image", "spec.server.image", "", f"'' {_IMAGE}"),
-    _runtime("image with a blank", "spec.server.image", "a b", f"'a b' {_IMAGE}"),
-    _runtime("reserved variable", "spec.server.env", [{"name": "TAILBOUND_X"}],
-             f"'TAILBOUND_X' {_ENV_RESERVED}", "spec.server.env[0].name"),
-    _runtime("no port named http", "spec.server.ports", [{"name": "web", "containerPort": 80}],
-             "none of the ports is named http: give this name to the one that serves the Open Inference "
-             "Protocol over HTTP", "spec.server"),
-    _runtime("port's name", "spec.server.ports",
-             [{"name": "http", "containerPort": 80}, {"name": "a--b", "containerPort": 81}],
-             "'a--b' is not a port name: write lower-case letters, digits and single dashes, with at least "
-             "one letter", "spec.server.ports[1].name"),
-    _probe("probe without a way", "readinessProbe", {"periodSeconds": 5},
-           "this probe has 0 of httpGet, grpc, tcpSocket and exec: write exactly one"),
-    _probe("probe with two ways", "startupProbe", {"httpGet": _HTTP, "tcpSocket": _HTTP},
-           "this probe has 2 of httpGet, grpc, tcpSocket and exec: write exactly one"),
-    _probe("probe of port 0", "livenessProbe", {"tcpSocket": {"port": 0}}, f"'0' {_PORT}",
-           "spec.server.livenessProbe.tcpSocket.port"),
-    _probe("probe of a malformed port", "livenessProbe", {"httpGet": {"port": "HTTP"}}, f"'HTTP' {_PORT}",
-           "spec.server.livenessProbe.httpGet.port"),
-    _probe("two successes of liveness", "livenessProbe", {"tcpSocket": _HTTP, "successThreshold": 2},
-           "livenessProbe.successThreshold is 2, and Kubernetes allows only 1 here: remove it",
-           "spec.server"),
-    _probe("two successes of startup", "startupProbe", {"tcpSocket": _HTTP, "successThreshold": 2},
-           "startupProbe.successThreshold is 2, and Kubernetes allows only 1 here: remove it", "spec.server"),
-)  # fmt: skip
-
-REFUSALS = SERVICE_REFUSALS + HARDWARE_REFUSALS + RUNTIME_REFUSALS
