@@ -18,7 +18,7 @@ from tailbound.api.names import ABORT_ANNOTATION
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.recreate import exchange
-from tailbound.rollout.returns import in_turn
+from tailbound.rollout.returns import Turn, in_turn, interrupted, with_requests
 from tailbound.rollout.roles import Return, Roles, before
 from tailbound.rollout.situation import Marking, Situation, Step
 from tailbound.rollout.sizing import ALL
@@ -36,13 +36,16 @@ def without(now: Situation, base: str | None, rejected: Collection[str] = (), *,
         return Step(clearing[0], None, base, None, clearing[1], shrink=False)
     turn = in_turn(now, base, rejected, lost=lost) if base is not None else None
     if turn is not None:
-        other = next(name for name in turn[1] if name != base)
-        return Step(turn[0], None, base, None, turn[1], shrink=False, makes_way=other)
+        return _exchanging(turn, base)
     where = flow(now, base, None, 0, rejected)
     fleet = {base: now.pods(base)} if base is not None else {}
     step = Step(where, None, base, None, fleet, shrink=False)
     unmarked = _serves(now, step, base) and now.stable != base and now.of(base).restorable
     return replace(step, marking=Marking(base if unmarked else None))
+
+
+def _exchanging(turn: Turn, base: str | None) -> Step:
+    return Step(turn.flow, None, base, None, turn.fleet, shrink=False, makes_way=turn.makes_way)
 
 
 def _serves(now: Situation, step: Step, name: str | None) -> bool:
@@ -137,8 +140,11 @@ def returning(now: Situation, back: Return) -> Step:
 
     Without room beside it takes the places of what serves, or of what is dead.
     """
-    rejection = back.rejection
-    step = without(now, back.to, lost=rejection.reason == Reason.LOST)
+    rejection, stable = back.rejection, interrupted(now, back.to)
+    if stable is not None:
+        step = _taking_back(now, stable, back.to)
+    else:
+        step = without(now, back.to, lost=rejection.reason == Reason.LOST)
     if _serves(now, step, back.to):
         ended = RolloutStatus(
             state=RolloutState.ROLLED_BACK, revision=rejection.revision, from_revision=back.to
@@ -164,9 +170,28 @@ def returning(now: Situation, back: Return) -> Step:
     return replace(step, rollout=returns, marking=Marking(), stable=now.stable, candidate=back.to)
 
 
+def _taking_back(now: Situation, stable: str, back: str) -> Step:
+    """What is on its way ends: the stable one has the requests until `back` is there, and keeps its pods.
+
+    Where places change hands it gets its own before anybody else. Beside what has most of the requests it
+    takes them as soon as it has as many pods ready.
+    """
+    others = with_requests(now, {stable, back})
+    rejected = {name for name in others if now.of(name).rejection is not None}
+    turn = in_turn(now, stable, rejected, lost=False)
+    if turn is not None:
+        return _exchanging(turn, stable)
+    enough = min(now.pods(stable), *(now.ready(name) for name in others))
+    where = flow(now, stable, None, 0, rejected, enough=enough)
+    fleet = {stable: now.pods(stable), back: now.pods(back)}
+    return Step(where, None, stable, None, fleet, shrink=False)
+
+
 def _room(now: Situation, name: str, step: Step) -> str:
     """Where a revision that comes back finds room, and what to do where it finds none."""
     trouble = now.of(name).trouble
+    if step.makes_way is not None and name not in step.fleet:
+        return words.takes_back(now.stable or "", step.makes_way)
     if step.makes_way is not None:
         return words.takes_places(step.makes_way)
     if trouble is None or not trouble.lacks_room:

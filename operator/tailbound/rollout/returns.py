@@ -13,21 +13,34 @@ First row that fits; "other" is the revision with most of the weight beside the 
 
 In its places it gets weight as its pods get ready: what they carry, and all once they have every place but
 the last. Dead pods give up theirs at once; one stays, unless it holds the only place: it may recover.
+
+What was on its way when somebody asked for the return ends first: the stable revision, which is the way back
+until the older one serves, takes its requests and places back in the same manner, and keeps its pods.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
-from tailbound.api.rollout import Capacity
+from tailbound.api.rollout import Capacity, Strategy
 from tailbound.rollout.places import gives_places, handed_over, most_in_place
 from tailbound.rollout.situation import Flow, Situation
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import flow, weight_of
 
 
-def in_turn(
-    now: Situation, back: str, rejected: Collection[str], *, lost: bool
-) -> tuple[Flow, dict[str, int]] | None:
-    """Weights, and pods of both; None where no place changes hands. `lost`: the other is given up as dead."""
+@dataclass(frozen=True)
+class Turn:
+    """One look at places that change hands."""
+
+    flow: Flow
+    fleet: Mapping[str, int]
+    """Pods of both."""
+    makes_way: str
+    """The one that gives up its places."""
+
+
+def in_turn(now: Situation, back: str, rejected: Collection[str], *, lost: bool) -> Turn | None:
+    """What each gets now; None where no place changes hands. `lost`: the other is given up as dead."""
     other = _other(now, back)
     if other is None or not _changes_hands(now, back, other, lost=lost):
         return None
@@ -41,18 +54,38 @@ def in_turn(
         if sole
         else flow(now, other, back, _share(now, back, pods, most), rejected, enough=1)
     )
-    return where, handed_over(now, other, back, pods, lost=lost)
+    return Turn(where, handed_over(now, other, back, pods, lost=lost), other)
+
+
+def interrupted(now: Situation, back: str) -> str | None:
+    """The stable revision, where a third has requests that it can take back before `back` is there.
+
+    One whose own pods fail might keep everybody waiting: it takes nothing back.
+    """
+    stable = now.stable
+    if stable is None or stable == back or now.spec.strategy is Strategy.RECREATE:
+        return None
+    trouble = now.of(stable).trouble
+    able = now.ready(stable) > 0 and (trouble is None or trouble.lacks_room)
+    over = now.ready(back) >= now.pods(back)
+    return stable if able and not over and with_requests(now, {stable, back}) else None
+
+
+def with_requests(now: Situation, but: Collection[str]) -> list[str]:
+    """Deployed revisions that have some of the requests, most of them first; not these."""
+    backends = now.traffic.backends if now.traffic is not None else ()
+    shares = [
+        (backend.weight, backend.revision)
+        for backend in backends
+        if backend.weight and backend.revision not in but and now.of(backend.revision).deployed
+    ]
+    return [name for _, name in sorted(shares, reverse=True)]
 
 
 def _other(now: Situation, back: str) -> str | None:
-    """What else has requests, most of them first."""
-    backends = now.traffic.backends if now.traffic is not None else ()
-    others = [
-        (backend.weight, backend.revision)
-        for backend in backends
-        if backend.weight and backend.revision != back and now.of(backend.revision).deployed
-    ]
-    return max(others)[1] if others and now.ready(back) < now.pods(back) else None
+    """What else has most of the requests, while pods of this one are missing."""
+    others = with_requests(now, {back})
+    return others[0] if others and now.ready(back) < now.pods(back) else None
 
 
 def _changes_hands(now: Situation, back: str, other: str, *, lost: bool) -> bool:

@@ -130,6 +130,11 @@ def takes_places(other: str) -> str:
     return f". Its pods take the places of those of {other}"
 
 
+def takes_back(stable: str, other: str) -> str:
+    """The return waits for what was under way to be over."""
+    return f". First {stable} takes its places back from {other}"
+
+
 def waits_for_room(trouble: Trouble, capacity: Capacity, other: str | None) -> str:
     """Nobody gives up a place to one that comes back; `other` is what has the requests meanwhile."""
     waits = f". It waits for room: {trouble.message}. Add or free what a pod needs"

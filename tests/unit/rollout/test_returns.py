@@ -1,10 +1,11 @@
 """How a revision that comes back gets its places: every row of the table, from `new` back to `old`."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
-from tailbound.rollout.returns import in_turn
+from tailbound.rollout.returns import in_turn, interrupted
 from tailbound.rollout.situation import RevisionState, Situation, Trouble
 
 from tests.unit.rollout.situations import rollout, situation, state, step_of, to
@@ -93,10 +94,10 @@ def test_places_change_hands(
     now = coming_back(capacity, whole, old, new, weight)
     turn = in_turn(now, "old", {"new"} if new.rejection else (), lost=False)
     assert turn is not None
-    where, fleet = turn
-    assert where.traffic is not None
-    weights = {backend.revision: backend.weight for backend in where.traffic.backends}
-    assert (fleet["old"], fleet["new"], weights.get("old", 0)) == expected
+    assert turn.flow.traffic is not None
+    weights = {backend.revision: backend.weight for backend in turn.flow.traffic.backends}
+    assert (turn.fleet["old"], turn.fleet["new"], weights.get("old", 0)) == expected
+    assert turn.makes_way == "new"
 
 
 @pytest.mark.parametrize(("whole", "kept"), [(1, 0), (2, 1), (4, 1)])
@@ -104,7 +105,64 @@ def test_pods_of_a_lost_revision_are_dead_whatever_they_say(whole: int, kept: in
     now = coming_back("inPlace", whole, waiting(0, whole), pods(0, whole), 0)
     turn = in_turn(now, "old", (), lost=True)
     assert turn is not None
-    assert turn[1] == {"old": 0, "new": kept}
+    assert turn.fleet == {"old": 0, "new": kept}
+
+
+def asked(
+    oldest: RevisionState, old: RevisionState, new: RevisionState, weights: dict[str, int], **spec: str
+) -> Situation:
+    """Somebody asks for a return to `oldest` from `old`, which is stable, while `new` is on its way."""
+    return situation(
+        {"oldest": oldest, "old": old, "new": replace(new, promoted_at=None)},
+        to(**weights),
+        spec=spec,
+        replicas=4,
+        acknowledged=True,
+        annotations={"rollback-to": "oldest"},
+    )
+
+
+HALF = {"old": 50, "new": 50}
+INTERRUPTED: dict[str, tuple[Situation, str | None]] = {
+    "a third has some": (asked(pods(0), pods(4), pods(2), HALF), "old"),
+    "a third has all": (asked(pods(0), pods(1), pods(3), {"new": 100}), "old"),
+    "its own pods find no room": (asked(pods(0), waiting(1), pods(3), {"new": 100}), "old"),
+    "no third has any": (asked(pods(0), pods(4), pods(4), {"old": 100}), None),
+    "the one that comes back has the others": (
+        asked(pods(2), pods(2), pods(0), {"oldest": 50, "old": 50}),
+        None,
+    ),
+    "the one that comes back has all its pods": (asked(pods(4), pods(4), pods(4), {"new": 100}), None),
+    "none of its pods is ready": (asked(pods(0), pods(0, 4), pods(4), {"new": 100}), None),
+    "pods of it fail": (asked(pods(0), pods(3, 4, trouble=CRASHES), pods(2), HALF), None),
+    "whatever else there is ends first": (
+        asked(pods(0), pods(4), pods(2), HALF, strategy="recreate"),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("now", "expected"), INTERRUPTED.values(), ids=INTERRUPTED)
+def test_when_the_stable_revision_takes_back_what_a_third_has(now: Situation, expected: str | None) -> None:
+    assert interrupted(now, "oldest") == expected
+
+
+# Ready pods of the stable one and of the third, whose weight it is; then who has the requests meanwhile.
+BESIDE_A_THIRD: dict[str, tuple[int, int, int, str]] = {
+    "it has all its pods": (4, 4, 100, "old"),
+    "it has as many as the third": (3, 3, 75, "old"),
+    "it has fewer": (2, 3, 75, "new"),
+    "it has fewer, and as many requests": (2, 3, 50, "old"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "weight", "target"), BESIDE_A_THIRD.values(), ids=BESIDE_A_THIRD)
+def test_the_stable_revision_keeps_its_pods_until_the_older_one_serves(
+    old: int, new: int, weight: int, target: str
+) -> None:
+    step = step_of(asked(pods(0), pods(old, 4), pods(new), {"old": 100 - weight, "new": weight}))
+    assert (step.flow.target, step.fleet["old"], step.fleet["oldest"]) == (target, 4, 4)
+    assert ("new" in step.fleet) is (target == "new")
 
 
 TOLD: dict[str, tuple[str, RevisionState, RevisionState, str]] = {
