@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.reconcile.objects import model
+from tests.unit.reconcile.rollouts import around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.test_reconcile_rollouts import around, model, replicas, state, until
 from tests.unit.reconcile.test_reconcile_room import around_one, full
 
 PODS = 4
