@@ -5,13 +5,14 @@ from dataclasses import replace
 from onnx import TensorProto, helper
 
 from e2e.scenarios.library import models
-from e2e.scenarios.library.api import Object
+from e2e.scenarios.library.api import Object, conditions
 from e2e.scenarios.library.manifests import hardware_class, serving_runtime
 from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import Scene, serving
 from e2e.scenarios.library.waiting import Unmet, stays
 
 QUARTER_GIGABYTE_OF_FLOATS = 1 << 26
+RESTARTS_SECONDS = 180.0
 
 
 def hungry(name: str) -> Model:
@@ -89,6 +90,26 @@ def test_corrupt_file_is_named_and_a_good_one_serves(scene: Scene) -> None:
     scene.apply("corrupt", good)
     scene.ready("corrupt")
     scene.predicts("corrupt", good)
+
+
+def test_model_that_fails_on_everything_is_started_anew_and_named(scene: Scene) -> None:
+    broken = scene.world.store.put(models.exhausted(f"{scene.namespace}-exhausted"))
+    scene.serve("exhausted", broken)
+
+    def asked_again_and_again() -> bool | Unmet:
+        """Each start serves until the first request."""
+        scene.world.client.infer(scene.namespace, "exhausted")
+        found = conditions(scene.service("exhausted"))["Ready"]
+        said = found["reason"] == "ModelBroken" and "fails even on zeros now" in found["message"]
+        return said or Unmet(f"{found}")
+
+    scene.wait("the failure in the conditions", asked_again_and_again, RESTARTS_SECONDS)
+    (pod,) = scene.pods("exhausted")
+    assert sum(state["restartCount"] for state in pod["status"]["containerStatuses"]) >= 1
+    good = scene.model(slope=4.0)
+    scene.apply("exhausted", good)
+    scene.ready("exhausted")
+    scene.predicts("exhausted", good)
 
 
 def test_too_little_memory_is_named_and_more_of_it_serves(scene: Scene) -> None:

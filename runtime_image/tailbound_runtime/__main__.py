@@ -9,7 +9,7 @@ import uvloop
 
 from tailbound_runtime import config, logs, server
 from tailbound_runtime.contract import TerminationReason, write_termination
-from tailbound_runtime.errors import ModelLoadError
+from tailbound_runtime.errors import ModelBrokenError, ModelLoadError
 
 
 def main() -> int:
@@ -22,6 +22,10 @@ def main() -> int:
     except (config.ConfigError, ModelLoadError) as error:
         structlog.get_logger(__name__).error("cannot serve", error=str(error))
         write_termination(config.termination_log(os.environ), TerminationReason.MODEL_LOAD_FAILED, str(error))
+        return 1
+    except ModelBrokenError as error:
+        structlog.get_logger(__name__).error("model broken", error=str(error))
+        write_termination(config.termination_log(os.environ), TerminationReason.MODEL_BROKEN, str(error))
         return 1
     return 0
 

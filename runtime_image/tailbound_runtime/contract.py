@@ -33,6 +33,7 @@ class TerminationReason(StrEnum):
     """Why this container ended, where a person must know."""
 
     MODEL_LOAD_FAILED = "ModelLoadFailed"
+    MODEL_BROKEN = "ModelBroken"
 
 
 def termination(reason: TerminationReason, message: str) -> bytes:

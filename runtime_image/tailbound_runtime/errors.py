@@ -19,6 +19,10 @@ class ModelLoadError(Exception):
     """The model cannot be served at all. The text is one sentence for a person."""
 
 
+class ModelBrokenError(Exception):
+    """The model was served, and fails on everything now. The text is one sentence for a person."""
+
+
 class ModelInputError(Exception):
     """The model refused this request's tensors: the client's fault."""
 

@@ -23,7 +23,7 @@ from tailbound_runtime.app import App, Phase
 from tailbound_runtime.batch import Batching
 from tailbound_runtime.batchable import check_answers, check_shapes
 from tailbound_runtime.config import ConfigError, Option, Settings
-from tailbound_runtime.errors import ModelFailedError, ModelInputError
+from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.protocol import Signature
 from tailbound_runtime.session import Session, available_providers, choose_providers, nvidia_device_visible
@@ -94,9 +94,10 @@ def _warm_up(session: Session, batching: Batching) -> None:
 
 
 async def serve(settings: Settings, listener: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT, and drain. Raises ModelLoadError."""
+    """Serve until SIGTERM or SIGINT, and drain. Raises ModelLoadError and ModelBrokenError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    broken: asyncio.Future[ModelBrokenError] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     metrics = Metrics()
@@ -112,16 +113,28 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         batching = settings.batching
         inputs = batching.accepts(session.inputs)
         signature = Signature(settings.model_name, inputs, session.outputs, batching)
-        app.open(signature, InferenceThread(session, batching, settings.queue_limit, metrics))
+        app.open(signature, _thread(session, settings, metrics, broken))
         log.info("ready")
-        await stop.wait()
+        error = await _unless(stop, broken)
         app.phase = Phase.DRAINING
+        if error is not None:
+            raise error
         log.info("draining", seconds=settings.drain_seconds)
         await asyncio.sleep(settings.drain_seconds)
     finally:
         server.should_exit = True
         await serving
     log.info("stopped")
+
+
+def _thread(
+    session: Session, settings: Settings, metrics: Metrics, broken: asyncio.Future[ModelBrokenError]
+) -> InferenceThread:
+    def tell(error: ModelBrokenError) -> None:
+        if not broken.done():
+            broken.set_result(error)
+
+    return InferenceThread(session, settings.batching, settings.queue_limit, metrics, tell)
 
 
 def _server(app: App, settings: Settings) -> _Server:

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from tailbound_runtime.errors import ModelFailedError, ModelInputError, ModelLoadError
+from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError, ModelLoadError
 from tailbound_runtime.tensors import BY_ONNX_TYPE, Array, Datatype
 
 CPU: Final = "CPUExecutionProvider"
@@ -49,6 +49,11 @@ class Run:
     def options(self) -> Any:
         return self._options
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to stop."""
+        return bool(self._options.terminate)
+
     def stop(self) -> None:
         """Make the running inference return soon, with an error. It stops between two nodes of the graph."""
         self._options.terminate = True
@@ -62,6 +67,7 @@ class Session:
         self.inputs: Mapping[str, TensorSpec] = _specs("input", session.get_inputs())
         self.outputs: Mapping[str, TensorSpec] = _specs("output", session.get_outputs())
         self.provider: str = session.get_providers()[0]
+        self._proven: int | None = None
 
     @classmethod
     def load(cls, path: Path, cpu_limit: int, providers: Sequence[str]) -> Self:
@@ -110,8 +116,28 @@ class Session:
 
         Raises ModelInputError or ModelFailedError.
         """
+        answer = [self._on_zeros(rows) for _ in range(WARM_UP_RUNS)][-1]
+        self._proven = rows
+        return answer
+
+    def check(self) -> None:
+        """Raises ModelBrokenError if it fails on what it was warmed up with: then it will on everything.
+
+        CUDA, for one, does not get over an error that a kernel had, whoever's it was.
+        """
+        if self._proven is None:
+            return
+        try:
+            self._on_zeros(self._proven)
+        except (ModelInputError, ModelFailedError) as error:
+            raise ModelBrokenError(
+                f"the model ran on {self.provider}, and fails even on zeros now, so that this container ends "
+                f"to be started anew; if that comes again, look at the device and its driver: {error}"
+            ) from error
+
+    def _on_zeros(self, rows: int) -> list[Array]:
         inputs = {spec.name: _zeros(spec, rows) for spec in self.inputs.values()}
-        return [self.run(list(self.outputs), inputs, Run()) for _ in range(WARM_UP_RUNS)][-1]
+        return self.run(list(self.outputs), inputs, Run())
 
 
 def choose_providers(available: Sequence[str], device_visible: bool) -> list[str]:

@@ -11,6 +11,9 @@ What becomes of a request:
 | running, others in the same run | the run goes on for them |
 | running, no other left in the run | the run is stopped, so that the next one can start |
 | done | nothing |
+
+A run of one request that fails, though its tensors agree with the model's signature, casts a doubt on the
+model: it has to show that it still does what it did when it was warmed up.
 """
 
 import asyncio
@@ -19,13 +22,17 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
 from tailbound_runtime.batch import Batching, join, split
+from tailbound_runtime.errors import ModelBrokenError, ModelFailedError
 from tailbound_runtime.metrics import Metrics, Stage
 from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.session import Run, Session
 from tailbound_runtime.tensors import Array
+
+CHECK_SECONDS: Final = 1.0
 
 
 class QueueFullError(Exception):
@@ -39,8 +46,18 @@ class QueueFullError(Exception):
 class InferenceThread:
     """Runs a session for callers on one event loop, whose thread all public methods belong to."""
 
-    def __init__(self, session: Session, batching: Batching, queue_limit: int, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        session: Session,
+        batching: Batching,
+        queue_limit: int,
+        metrics: Metrics,
+        broken: Callable[[ModelBrokenError], None],
+    ) -> None:
+        """`broken` is called on the loop, each time that the model was found to fail on everything."""
         self._session = session
+        self._broken = broken
+        self._checked = -CHECK_SECONDS
         self._batching = batching
         self._queue_limit = queue_limit
         self._metrics = metrics
@@ -114,10 +131,22 @@ class InferenceThread:
         except Exception as error:  # belongs to these requests alone, whatever it is
             if len(jobs) == 1:
                 self._settle([partial(_fail, jobs[0], error)])
+                if isinstance(error, ModelFailedError) and not self._run.stopped:
+                    self._check(time.monotonic())
             else:
                 self._one_by_one(jobs)
         else:
             self._settle([partial(_answer, job, arrays) for job, arrays in zip(jobs, answers, strict=True)])
+
+    def _check(self, now: float) -> None:
+        """Now and then: a model that fails on some tensors only must not have twice the work of it."""
+        if now - self._checked < CHECK_SECONDS:
+            return
+        self._checked = now
+        try:
+            self._session.check()
+        except ModelBrokenError as error:
+            self._settle([partial(self._broken, error)])
 
     def _one_by_one(self, jobs: Sequence[Job]) -> None:
         """Each job gets its own result, unless nobody waits for it any more."""

@@ -69,6 +69,16 @@ def scaled(path: Path) -> Path:
     )
 
 
+def reshaping(path: Path) -> Path:
+    """y = x in the shape `wanted`, where a 0 stands for the size that x has there."""
+    return save(
+        path,
+        [helper.make_node("Reshape", ["x", "wanted"], ["y"])],
+        [tensor("x", TensorProto.FLOAT, ["n", 2]), tensor("wanted", TensorProto.INT64, [2])],
+        [tensor("y", TensorProto.FLOAT, ["a", "b"])],
+    )
+
+
 def lookup(path: Path) -> Path:
     """y = rows of a table of three by index; an index beyond it makes ONNX Runtime refuse the input."""
     table = helper.make_tensor("table", TensorProto.FLOAT, [3], [10.0, 20.0, 30.0])

@@ -76,10 +76,8 @@ class Server:
 
 
 @contextmanager
-def serving(
-    model: Path, wait_for: str = "ready", env: dict[str, str] | None = None, **extra: str
-) -> Iterator[Server]:
-    """A server of `model`, stopped at the end, and then checked to have stopped well."""
+def starting(model: Path, env: dict[str, str] | None = None, **extra: str) -> Iterator[Server]:
+    """A server of `model` that listens, and is killed at the end if it still runs."""
     process = subprocess.Popen(
         COMMAND, env={**environment(model, **extra), **(env or {})}, stdout=subprocess.PIPE, text=True
     )
@@ -87,12 +85,7 @@ def serving(
     try:
         server.url = f"http://127.0.0.1:{server.wait_for('listening')['port']}"
         server.client = httpx.Client(base_url=server.url, timeout=60, verify=False)
-        if wait_for != "listening":
-            server.wait_for(wait_for)
         yield server
-        server.client.close()
-        server.terminate()
-        assert process.wait(30) == 0
     finally:
         server.client.close()
         if process.poll() is None:
@@ -100,6 +93,20 @@ def serving(
         process.wait()
         assert process.stdout is not None
         process.stdout.close()
+
+
+@contextmanager
+def serving(
+    model: Path, wait_for: str = "ready", env: dict[str, str] | None = None, **extra: str
+) -> Iterator[Server]:
+    """A server of `model`, stopped at the end, and then checked to have stopped well."""
+    with starting(model, env, **extra) as server:
+        if wait_for != "listening":
+            server.wait_for(wait_for)
+        yield server
+        server.client.close()
+        server.terminate()
+        assert server.process.wait(30) == 0
 
 
 def eventually(check: Any, seconds: float = 10) -> Any:

@@ -19,8 +19,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from e2e.scenarios.library.models import exhausted
 from tests.runtime import models
-from tests.runtime.process import COMMAND, NAME, Server, environment, eventually, serving
+from tests.runtime.process import COMMAND, NAME, Server, environment, eventually, serving, starting
 
 INFER = f"/v2/models/{NAME}/infer"
 
@@ -165,6 +166,37 @@ def test_onnx_runtime_sends_and_stores_no_usage_data(tmp_path: Path) -> None:
     with serving(models.arithmetic(tmp_path / "m.onnx"), env=paths):
         pass
     assert list(home.rglob("*")) == []
+
+
+def test_a_model_that_fails_on_everything_ends_the_process_and_says_why(tmp_path: Path) -> None:
+    log, model = tmp_path / "termination-log", tmp_path / "m.onnx"
+    log.touch()
+    model.write_bytes(exhausted("m").content)
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
+    with starting(model, termination_log=str(log), drain_seconds="600") as server:
+        server.wait_for("ready")
+        response = server.infer({"inputs": [tensor]})
+        assert response.status_code == 500
+        assert response.json()["error"].startswith("the model failed: ")
+        assert server.process.wait(30) == 1
+        told = server.wait_for("model broken")
+    termination = json.loads(log.read_text())
+    assert termination["reason"] == "ModelBroken"
+    assert told["error"] == termination["message"]
+    assert "fails even on zeros now" in termination["message"]
+    assert "while running Reshape node" in termination["message"]
+
+
+def test_a_model_that_fails_on_some_tensors_only_serves_on(tmp_path: Path) -> None:
+    model = models.reshaping(tmp_path / "m.onnx")
+
+    def ask(rows: int) -> int:
+        x = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
+        wanted = {"name": "wanted", "datatype": "INT64", "shape": [2], "data": [rows, 2]}
+        return server.infer({"inputs": [x, wanted]}).status_code
+
+    with serving(model) as server:
+        assert [ask(rows) for rows in (1, 7, 7, 7, 1)] == [200, 500, 500, 500, 200]
 
 
 # --- deadlines and queue

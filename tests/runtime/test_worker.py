@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tailbound_runtime.batch import Batching, Mode
-from tailbound_runtime.errors import ModelFailedError, ModelInputError
+from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.session import Run, Session
@@ -30,12 +30,16 @@ class Doubling:
     sizes: rows of each run
     begun: set when a run begins
     free: while cleared, runs hang until they are stopped
+    dead: whether it fails on everything
+    checks: how often it was asked whether it does
     """
 
     pause_seconds: float = 0.0
     sizes: list[int] = field(default_factory=list)
     begun: threading.Event = field(default_factory=threading.Event)
     free: threading.Event = field(default_factory=threading.Event)
+    dead: bool = False
+    checks: int = 0
 
     def __post_init__(self) -> None:
         self.free.set()
@@ -50,13 +54,28 @@ class Doubling:
         time.sleep(self.pause_seconds)
         if (x == REFUSED).any():
             raise ModelInputError("refused")
-        if (x == BROKEN).any():
+        if self.dead or (x == BROKEN).any():
             raise ModelFailedError("broken")
         return [2 * x if name == "y" else x for name in outputs]
 
+    def check(self) -> None:
+        self.checks += 1
+        if self.dead:
+            raise ModelBrokenError("dead")
 
-def thread_of(model: Doubling, batching: Batching, queue_limit: int = 1000) -> InferenceThread:
-    return InferenceThread(cast(Session, model), batching, queue_limit, Metrics())
+
+def unbroken(error: ModelBrokenError) -> None:
+    """A model that fails on some tensors only is not given up."""
+    raise AssertionError(error)
+
+
+def thread_of(
+    model: Doubling,
+    batching: Batching,
+    queue_limit: int = 1000,
+    broken: Callable[[ModelBrokenError], None] = unbroken,
+) -> InferenceThread:
+    return InferenceThread(cast(Session, model), batching, queue_limit, Metrics(), broken)
 
 
 def request(values: Sequence[float], width: int = 1, outputs: tuple[str, ...] = ("y",)) -> InferRequest:
@@ -261,3 +280,30 @@ async def test_a_static_batch_waits_for_its_rows_and_is_filled_up_when_it_has_wa
     impatient = thread_of(model, Batching(Mode.STATIC, 3, (), 0))
     assert (await impatient.run(request([5]), later()))[0].tolist() == [[10]]
     assert model.sizes == [3, 3]
+
+
+async def test_a_model_that_fails_on_everything_is_told_and_is_asked_now_and_then_only() -> None:
+    told: list[ModelBrokenError] = []
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.NONE, 1, (), 0), broken=told.append)
+    assert (await thread.run(request([1]), later()))[0].tolist() == [[2]]
+    model.dead = True
+    for _ in range(3):
+        with pytest.raises(ModelFailedError):
+            await thread.run(request([1]), later())
+    model.dead = False
+    await thread.run(request([1]), later())
+    assert (len(told), model.checks) == (1, 1)
+
+
+async def test_neither_what_the_model_refuses_nor_a_run_that_is_stopped_casts_a_doubt_on_it() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.NONE, 1, (), 0))
+    with pytest.raises(ModelInputError):
+        await thread.run(request([REFUSED]), later())
+    model.free.clear()
+    with pytest.raises(TimeoutError):
+        await thread.run(request([1]), later(0.05))
+    model.free.set()
+    await thread.run(request([1]), later())
+    assert model.checks == 0

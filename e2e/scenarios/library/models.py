@@ -57,6 +57,32 @@ def corrupt(name: str) -> Model:
     return Model(name=f"{name}.onnx", content=b"this is no model\n" * 64)
 
 
+def exhausted(name: str) -> Model:
+    """A model that does y = x for three runs, as many as it is warmed up with; the next dozen fail.
+
+    Where a number that it draws for each run is large, it asks for a shape that is none. The generator is
+    seeded, and what it draws is the same each time that the model is loaded.
+    """
+    most = helper.make_tensor("most", TensorProto.FLOAT, [1], [0.3])
+    graph = helper.make_graph(
+        nodes=[
+            helper.make_node("RandomUniform", [], ["drawn"], shape=[1], seed=867.0),
+            helper.make_node("Constant", [], ["most"], value=most),
+            helper.make_node("Greater", ["drawn", "most"], ["too_large"]),
+            helper.make_node("Cast", ["too_large"], ["more"], to=TensorProto.INT64),
+            helper.make_node("Shape", [INPUT], ["right"]),
+            helper.make_node("Add", ["right", "more"], ["shape"]),
+            helper.make_node("Reshape", [INPUT, "shape"], [OUTPUT]),
+        ],
+        name="exhausted",
+        inputs=[helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", "width"])],
+        outputs=[helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", "width"])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.checker.check_model(model)
+    return Model(name=f"{name}.onnx", content=model.SerializeToString(deterministic=True))
+
+
 def infer_body(values: Sequence[float]) -> dict[str, object]:
     """An Open Inference Protocol v2 request for one row."""
     return {

@@ -93,6 +93,7 @@ class Reason(StrEnum):
     CRASH_LOOP = "CrashLoop"
     OUT_OF_MEMORY = "OutOfMemory"
     MODEL_LOAD_FAILED = "ModelLoadFailed"  # the runtime refused the file: corrupt, or not of this format
+    MODEL_BROKEN = "ModelBroken"  # it was served, and then failed on everything: mostly its device did
     NOT_READY = "NotReady"  # promoted, but no endpoint is ready now
     QUOTA_EXCEEDED = "QuotaExceeded"  # the API server refuses pods: quota or admission; the message quotes it
     DIGEST_MISMATCH = "DigestMismatch"

@@ -58,6 +58,7 @@ class TerminationReason(StrEnum):
     ADDRESS_DENIED = "AddressDenied"
     INSUFFICIENT_STORAGE = "InsufficientStorage"
     MODEL_LOAD_FAILED = "ModelLoadFailed"
+    MODEL_BROKEN = "ModelBroken"
     FETCHED = "Fetched"  # success: the message says how many bytes
 
 

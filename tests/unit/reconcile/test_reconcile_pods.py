@@ -72,6 +72,11 @@ FINDINGS: dict[str, tuple[dict[str, Any], Reason | None, str]] = {
         Reason.MODEL_LOAD_FAILED,
         "digest",
     ),
+    "server whose device failed": (
+        server(RUNNING, ended(said("ModelBroken"))),
+        Reason.MODEL_BROKEN,
+        "pod p1",
+    ),
     "server out of memory": (
         server(BACK_OFF, ended("", 137, "OOMKilled")),
         Reason.OUT_OF_MEMORY,
