@@ -182,8 +182,10 @@ def _ready_rules(facts: Facts) -> Iterator[Verdict]:
         yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, rollout.message)
     obstacle = facts.pods.obstacle
     comes = f"; {facts.coming_back}" if facts.coming_back is not None else ""
+    waits = rollout is not None and rollout.no_room_since is not None and rollout.revision == facts.name
     if obstacle is not None and not facts.on_target:
-        yield Verdict(_FALSE, obstacle.reason, obstacle.message + still + comes)
+        why = rollout.message if rollout is not None and waits else obstacle.message + still + comes
+        yield Verdict(_FALSE, obstacle.reason, why)
     if facts.on_target and applied is not None:
         status = _UNKNOWN if applied.reason is Reason.WAITING_FOR_GATEWAY else _FALSE
         yield Verdict(status, applied.reason, applied.message)

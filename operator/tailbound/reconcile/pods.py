@@ -56,6 +56,8 @@ class PodsReport:
     """Pods that are Ready."""
     stuck: int
     """Pods that are stuck at something, and not Ready."""
+    refused: int
+    """Pods that do not exist, as the API server does not admit them."""
     fetched: bool
     """At least one pod has verified the model."""
     fetching: bool
@@ -94,12 +96,15 @@ def report(pods: Sequence[Object], deployment: Object | None) -> PodsReport:
     """Read the pods of one revision, in order of their names, and the conditions of its Deployment."""
     active = [pod for pod in pods if pod.get("status", {}).get("phase") not in FINISHED]
     unready = [pod for pod in active if _condition(pod, "Ready").get("status") != "True"]
-    findings = [*(finding for pod in active for finding in _findings(pod)), *_refused_pods(deployment)]
+    refusals = tuple(_refused_pods(deployment))
+    findings = [*(finding for pod in active for finding in _findings(pod)), *refusals]
+    wanted = int(deployment["spec"].get("replicas", 0)) if deployment is not None and refusals else 0
     return PodsReport(
         count=len(active),
         scheduled=sum(_condition(pod, "PodScheduled").get("status") == "True" for pod in active),
         ready=len(active) - len(unready),
         stuck=sum(next(_findings(pod), None) is not None for pod in unready),
+        refused=max(wanted - len(active), 0),
         fetched=any(_succeeded(_fetch_status(pod)) for pod in active),
         fetching=any(_is_fetching(_fetch_status(pod)) for pod in active),
         findings=tuple(sorted(findings, key=lambda finding: _MOST_TELLING.index(finding.reason))),

@@ -114,12 +114,7 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     base, candidate = rollout.from_revision, rollout.revision
     without = rest.without(now, base)
     if not now.of(candidate).deployed and _others_linger(now, rollout, without.flow):
-        waiting = words.told(
-            rollout,
-            RolloutState.PENDING,
-            steps.unless_by_hand(rollout, Reason.PENDING),
-            words.pending(rollout),
-        )
+        waiting = steps.pending(now, rollout)
         return Step(without.flow, waiting, base, candidate, without.fleet, shrink=False)
     rollout = steps.pods_counted(now, rollout)
     wanted, carries = steps.wanted(now, rollout)

@@ -26,7 +26,7 @@ the promotion, as the one to return to. Only a dead one goes before, where it ho
 """
 
 from tailbound.api.rollout import Capacity, RolloutStatus
-from tailbound.rollout.situation import Situation
+from tailbound.rollout.situation import Lack, Situation
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import weight_of
 
@@ -56,6 +56,16 @@ def _full(now: Situation, rollout: RolloutStatus) -> bool:
     own = {rollout.revision, rollout.from_revision}
     others = any(state.pods for name, state in now.revisions.items() if name not in own)
     return rollout.no_room_since is not None and not others
+
+
+def lack_of_room(now: Situation, *names: str) -> Lack | None:
+    """Of the first of these revisions some of whose pods find no room, if there is any."""
+    for name in names:
+        state = now.of(name)
+        if state.trouble is not None and state.trouble.lacks_room:
+            missing = max(state.replicas - state.ready, 0)
+            return Lack(name, missing, state.replicas, state.trouble.reason, state.trouble.message)
+    return None
 
 
 def needed(now: Situation, rollout: RolloutStatus, weight: int, carries: int) -> int:

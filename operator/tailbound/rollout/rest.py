@@ -17,6 +17,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.names import ABORT_ANNOTATION
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
+from tailbound.rollout.places import lack_of_room
 from tailbound.rollout.recreate import exchange
 from tailbound.rollout.returns import Turn, in_turn, interrupted, with_requests
 from tailbound.rollout.roles import Return, Roles, before
@@ -190,11 +191,17 @@ def _taking_back(now: Situation, stable: str, back: str) -> Step:
 def _room(now: Situation, name: str, step: Step) -> str:
     """Where a revision that comes back finds room, and what to do where it finds none."""
     trouble = now.of(name).trouble
-    if step.makes_way is not None and name not in step.fleet:
-        return words.takes_back(now.stable or "", step.makes_way)
     if step.makes_way is not None:
-        return words.takes_places(step.makes_way)
+        return _place(now, name, step, step.makes_way)
     if trouble is None or not trouble.lacks_room:
         return ""
     target = step.flow.target
     return words.waits_for_room(trouble, now.spec.capacity, target if target != name else None)
+
+
+def _place(now: Situation, name: str, step: Step, other: str) -> str:
+    """Whose places it takes, and who has to have them before; what is missing where there are too few."""
+    first = now.stable if name not in step.fleet else None
+    told = words.takes_places(other) if first is None else words.takes_back(first, other)
+    lack = lack_of_room(now, first or name, other)
+    return told if lack is None else f"{told}; {words.missing(lack)}{words.ask_for_fewer()}"

@@ -52,10 +52,22 @@ class RevisionState:
     restarts: int = 0
     """Most of any container of any pod."""
     stuck: int = 0
-    """Pods that are not ready, and say what they are stuck at."""
+    """Pods that are not ready, and say what they are stuck at, and those that the API server refuses."""
     trouble: Trouble | None = None
     promoted_at: str | None = None
     rejection: Rejection | None = None
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Pods of a revision that find no room."""
+
+    revision: str
+    missing: int
+    pods: int
+    """As many as its Deployment asks for."""
+    reason: Reason
+    message: str
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tailbound.api.conditions import Reason
-from tailbound.api.rollout import OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
+from tailbound.api.rollout import Capacity, OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.analysis import Verdict
-from tailbound.rollout.places import awaits_place, climbing, needed, settled_on
+from tailbound.rollout.places import awaits_place, climbing, gives_places, lack_of_room, needed, settled_on
 from tailbound.rollout.situation import Marking, Situation, Step
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Outcome
@@ -213,14 +213,34 @@ def _without_data(now: Situation, verdict: Verdict) -> bool:
 
 def _without_room(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     """It waits for as long as it takes: only the cluster, or a pod that gives up its place, can make room."""
-    trouble = now.of(rollout.revision).trouble
-    full = trouble is not None and trouble.lacks_room
-    reason = trouble.reason if trouble is not None and full else Reason.ROLLING_OUT
-    message = words.no_room(rollout, trouble) if trouble is not None and full else words.in_place(rollout)
+    lack = lack_of_room(now, rollout.revision, rollout.from_revision)
+    if lack is None:
+        reason, message = Reason.ROLLING_OUT, words.in_place(rollout)
+    else:
+        reason, message = lack.reason, words.no_room(rollout, lack) + _remedy(now, rollout)
     begun = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
     beside = RolloutState.ANALYSING if rollout.weight else RolloutState.STARTING
     state = RolloutState.PROMOTING if begun else beside
     return _told(step, state, unless_by_hand(rollout, reason), message)
+
+
+def _remedy(now: Situation, rollout: RolloutStatus) -> str:
+    """What to do where there is no room for the pods of both."""
+    base = rollout.from_revision
+    if rollout.in_place:
+        return words.fewer_together(rollout, now.pods(base))
+    if not gives_places(now, base):
+        return words.only_pod(base)
+    return words.let_give_up_places(base) if now.spec.capacity is Capacity.SURGE else ""
+
+
+def pending(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
+    """It waits for an earlier canary to end, which the base may find no room to take everything back from."""
+    base, reason, message = rollout.from_revision, Reason.PENDING, words.pending(rollout)
+    lack = lack_of_room(now, base)
+    if lack is not None:
+        reason, message = lack.reason, f"{message}; {words.missing(lack)}{words.ask_for_fewer()}"
+    return words.told(rollout, RolloutState.PENDING, unless_by_hand(rollout, reason), message)
 
 
 def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:

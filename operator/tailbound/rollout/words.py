@@ -5,7 +5,7 @@ from tailbound.api.rollout import Capacity, RolloutSpec, RolloutState, RolloutSt
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import MetricFinding
-from tailbound.rollout.situation import Rejection, Trouble
+from tailbound.rollout.situation import Lack, Rejection, Trouble
 from tailbound.rollout.verdict import Finding, Measure, Numbers, Outcome, Thresholds
 
 _BAD = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
@@ -33,9 +33,36 @@ def starting(rollout: RolloutStatus) -> str:
     return f"{rollout.revision} is starting; {rollout.from_revision} still serves"
 
 
-def no_room(rollout: RolloutStatus, trouble: Trouble) -> str:
-    """No node, or no quota, for its pods."""
-    return f"{rollout.revision} waits for room, and {rollout.from_revision} serves: {trouble.message}"
+def no_room(rollout: RolloutStatus, lack: Lack) -> str:
+    """No node, or no quota, for pods of one of the two; what else helps are words of their own."""
+    return f"{rollout.revision} waits for room, and {rollout.from_revision} serves; {missing(lack)}"
+
+
+def missing(lack: Lack) -> str:
+    """Pods that find no room, why, and what they need."""
+    short = f"{lack.missing} of {lack.pods} pods of {lack.revision} are missing"
+    return f"{short}: {lack.message}. Add or free what a pod needs"
+
+
+def ask_for_fewer() -> str:
+    """Places only change hands, and there are not enough of them."""
+    return ", or ask for fewer pods in spec.scaling"
+
+
+def fewer_together(rollout: RolloutStatus, pods: int) -> str:
+    """The same, of two that share the places of one."""
+    both = f"{rollout.from_revision} and {rollout.revision}"
+    return f"{ask_for_fewer()}: {both} are to have {pods} together"
+
+
+def let_give_up_places(name: str) -> str:
+    """Another capacity needs no room beside."""
+    return f", or let {name} give up places: spec.rollout.capacity auto"
+
+
+def only_pod(name: str) -> str:
+    """No capacity helps."""
+    return f": {name} does not give up its only pod while that may serve"
 
 
 def in_place(rollout: RolloutStatus) -> str:
@@ -140,9 +167,7 @@ def waits_for_room(trouble: Trouble, capacity: Capacity, other: str | None) -> s
     waits = f". It waits for room: {trouble.message}. Add or free what a pod needs"
     if other is None:
         return waits
-    if capacity is Capacity.SURGE:
-        return f"{waits}, or let {other} give up places: spec.rollout.capacity auto"
-    return f"{waits}: {other} does not give up its only pod while that may serve"
+    return waits + (let_give_up_places(other) if capacity is Capacity.SURGE else only_pod(other))
 
 
 def aborted(by: str | None) -> str:

@@ -13,7 +13,7 @@ from tailbound.api.names import REVISION_LABEL
 from tailbound.reconcile.model import Apply, Create, Delete, Object, Write
 
 from tests.unit.reconcile.gateways import Gateway
-from tests.unit.reconcile.objects import NAME, NO_NODE, as_stored, ready_status, service
+from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, as_stored, ready_status, service
 
 FRONTS = {NAME, f"{NAME}-preview"}
 """Services without pods of their own."""
@@ -39,6 +39,10 @@ class Cluster:
     """Places for pods on the nodes."""
     placed: set[str] = field(default_factory=set)
     """Pods that have one."""
+    quota: int = 1000
+    """Pods that the API server admits."""
+    refused: set[str] = field(default_factory=set)
+    """Deployments of which it refuses some."""
 
     # The API server.
 
@@ -128,8 +132,11 @@ class Cluster:
             ]
             for pod in mine[wanted:]:
                 del self.pods[pod]
-            for _ in range(wanted - len(mine)):
+            missing = max(wanted - len(mine), 0)
+            admitted = min(missing, max(self.quota - len(self.pods), 0))
+            for _ in range(admitted):
                 self._add_pod(name, stored["spec"]["template"])
+            self.refused = self.refused - {name} | ({name} if admitted < missing else set())
             if leaving:
                 del self.objects[kind, name]
             else:
@@ -176,12 +183,15 @@ class Cluster:
         self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
 
     def update_deployment_status(self, revision: str) -> None:
-        """status.replicas and readyReplicas, as the Deployment controller counts."""
+        """status.replicas and readyReplicas, as the Deployment controller counts, and what was refused."""
         stored = self.objects.get(("Deployment", revision))
         if stored is None:
             return
         mine = [p for p in self.pods.values() if p["metadata"]["labels"][REVISION_LABEL] == revision]
-        status = {"replicas": len(mine), "readyReplicas": sum(bool(p["status"].get("ready")) for p in mine)}
+        ready = sum(bool(p["status"].get("ready")) for p in mine)
+        status: dict[str, Any] = {"replicas": len(mine), "readyReplicas": ready}
+        if revision in self.refused:
+            status["conditions"] = [OVER_QUOTA]
         if stored.get("status") != status:
             stored["status"] = status
             self.touch(stored)

@@ -17,6 +17,11 @@ NO_NODE: dict[str, Any] = {
         }
     ],
 }
+OVER_QUOTA: dict[str, Any] = {
+    "type": "ReplicaFailure",
+    "status": "True",
+    "message": "pods are forbidden: exceeded quota: devices, requested: requests.nvidia.com/gpu=1",
+}
 
 
 def spec(**fields: Any) -> dict[str, Any]:

@@ -156,13 +156,16 @@ def test_refused_pods_are_told_by_the_deployment() -> None:
         "reason": "FailedCreate",
         "message": "exceeded quota: gpu",
     }
-    obstacle = report([], {"status": {"conditions": [condition]}}).obstacle
-    assert obstacle is not None
-    assert (obstacle.reason, obstacle.message) == (
+    wanted = {"spec": {"replicas": 3}}
+    seen = report([pod(**ready_status())], {**wanted, "status": {"conditions": [condition]}})
+    assert seen.obstacle is not None
+    assert (seen.obstacle.reason, seen.obstacle.message, seen.refused) == (
         Reason.QUOTA_EXCEEDED,
         "the API server refuses pods: exceeded quota: gpu",
+        2,
     )
-    assert report([], {"status": {"conditions": [condition | {"status": "False"}]}}).obstacle is None
+    admitted = report([], {**wanted, "status": {"conditions": [condition | {"status": "False"}]}})
+    assert (admitted.obstacle, admitted.refused) == (None, 0)
 
 
 def test_counts_of_a_mixed_fleet() -> None:
