@@ -231,51 +231,53 @@ def test_a_rollout_that_cannot_be_read_takes_no_traffic_away(rollout: Any) -> No
     assert status.rollout is None
 
 
+ROLLOUT: dict[str, Any] = {
+    "state": "Analysing",
+    "revision": "churn-r2-b",
+    "from": "churn-r1-a",
+    "step": 1,
+    "weight": 25,
+    "reason": "Analysing",
+    "message": "",
+    "startedAt": "2026-01-02T03:04:05Z",
+    "inPlace": True,
+    "highWater": 1,
+    "findings": [
+        {
+            "measure": "latency",
+            "outcome": "Wait",
+            "allowed": 0.01,
+            "unacceptable": 0.02,
+            "requests": 412.0,
+            "bad": 9.0,
+            "absolute": {"value": 1.5, "threshold": 5.3},
+            "late": {"value": 0.5, "threshold": 6.7},
+            "relative": {"value": -0.2, "threshold": 5.3},
+            "passing": {"value": 0.1, "threshold": 3.0},
+            "improvesBreach": False,
+        }
+    ],
+    "metrics": [
+        {
+            "name": "accuracy",
+            "outcome": "Wait",
+            "samples": 12.0,
+            "mean": 0.93,
+            "bound": 0.9,
+            "against": {"value": -0.5, "threshold": 5.7},
+            "relative": {"value": -0.5, "threshold": 5.3},
+            "passing": {"value": 1.1, "threshold": 3.0},
+            "improvesBreach": False,
+        }
+    ],
+    "evidence": {"readings": {"byPod": {}}},
+}
+
+
 def test_a_rollout_is_read_as_it_is_written() -> None:
-    rollout = {
-        "state": "Analysing",
-        "revision": "churn-r2-b",
-        "from": "churn-r1-a",
-        "step": 1,
-        "weight": 25,
-        "reason": "Analysing",
-        "message": "",
-        "startedAt": "2026-01-02T03:04:05Z",
-        "inPlace": True,
-        "highWater": 1,
-        "findings": [
-            {
-                "measure": "latency",
-                "outcome": "Wait",
-                "allowed": 0.01,
-                "unacceptable": 0.02,
-                "requests": 412.0,
-                "bad": 9.0,
-                "absolute": {"value": 1.5, "threshold": 5.3},
-                "late": {"value": 0.5, "threshold": 6.7},
-                "relative": {"value": -0.2, "threshold": 5.3},
-                "passing": {"value": 0.1, "threshold": 3.0},
-                "improvesBreach": False,
-            }
-        ],
-        "metrics": [
-            {
-                "name": "accuracy",
-                "outcome": "Wait",
-                "samples": 12.0,
-                "mean": 0.93,
-                "bound": 0.9,
-                "against": {"value": -0.5, "threshold": 5.7},
-                "relative": {"value": -0.5, "threshold": 5.3},
-                "passing": {"value": 1.1, "threshold": 3.0},
-                "improvesBreach": False,
-            }
-        ],
-        "evidence": {"readings": {"byPod": {}}},
-    }
-    status = service("status", {"rollout": rollout}).status
+    status = service("status", {"rollout": ROLLOUT}).status
     assert status.rollout is not None
-    assert status.rollout.model_dump(mode="json", by_alias=True, exclude_none=True) == rollout
+    assert status.rollout.model_dump(mode="json", by_alias=True, exclude_none=True) == ROLLOUT
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from tailbound.reconcile.model import Delete
 
 from tests.unit.reconcile.lives import OTHER_MODEL, THIRD_MODEL, described, settled, template_of, verbs
 from tests.unit.reconcile.objects import runtime, spec
+from tests.unit.reconcile.simulator import Simulator
 
 
-def test_an_edit_rolls_over_in_order() -> None:
-    simulator = settled(scaling={"min": 2})
+def edited(simulator: Simulator) -> tuple[str, str]:
+    """The model was changed, and the new revision starts; the old one and the new one."""
     (old,) = simulator.names("Deployment")
     simulator.edit(model=OTHER_MODEL)
     assert ("Create", "Deployment") in verbs(simulator.reconcile())
@@ -21,7 +22,12 @@ def test_an_edit_rolls_over_in_order() -> None:
         simulator.service["status"]["stable"]["revision"],
         simulator.service["status"]["canary"]["revision"],
     ) == (old, new)
+    return old, new
 
+
+def test_an_edit_rolls_over_in_order() -> None:
+    simulator = settled(scaling={"min": 2})
+    old, new = edited(simulator)
     simulator.run_controllers()
     first, second = (pod for pod in simulator.pods if pod.startswith(new))
     simulator.make_ready(first)

@@ -147,10 +147,49 @@ class Fleet:
     served: Classes = field(default_factory=Classes)
     lost: Classes = field(default_factory=Classes)
     """At most this much may be missing: what a process had counted when it ended."""
+    started: int = 0
+    """Processes so far."""
 
     def answer(self, name: str) -> Reading:
         pod = self.pods[name]
         return Reading(f"t{pod.generation}", {"canary": pod.counted})
+
+    def at(self, slot: str) -> str:
+        """The pod whose name begins so; a new one where there is none."""
+        names = sorted(name for name in self.pods if name.startswith(slot))
+        if names:
+            return names[0]
+        self.started += 1
+        name = f"{slot}{self.started}"
+        self.pods[name] = Pod(generation=self.started)
+        return name
+
+    def serve(self, name: str, amount: Classes) -> None:
+        self.pods[name].counted += amount
+        self.served += amount
+
+    def end(self, name: str, last: Reading | None, *, restarts: bool) -> None:
+        """A process ends, and with it what it counted since its last reading."""
+        gone = increment(last, self.answer(name), "canary")
+        assert isinstance(gone, Classes)
+        self.lost += gone
+        self.started += 1
+        if restarts:
+            self.pods[name] = Pod(generation=self.started)
+        else:
+            del self.pods[name]
+
+    def answers(self, action: str, name: str) -> dict[str, Reading | Unknown]:
+        """What the poll of an action gets to know."""
+        answers: dict[str, Reading | Unknown] = {each: self.answer(each) for each in self.pods}
+        pod = self.pods[name]
+        if action == "unread":
+            answers[name] = UNREAD
+        if action == "stale" and pod.counted.good > 0:
+            answers[name] = Reading(f"t{pod.generation}", {"canary": pod.counted - Classes(1)})
+        if action == "unasked":
+            del answers[name]
+        return answers
 
 
 ACTIONS = st.lists(
@@ -167,39 +206,17 @@ ACTIONS = st.lists(
 @given(ACTIONS)
 def test_no_interleaving_counts_a_request_twice(actions: list[tuple[str, str, Classes]]) -> None:
     fleet = Fleet()
-    serial = 0
     readings = Readings({})
     judged_so_far = Classes()
     for action, slot, amount in actions:
-        names = sorted(name for name in fleet.pods if name.startswith(slot))
-        if not names:
-            serial += 1
-            names = [f"{slot}{serial}"]
-            fleet.pods[names[0]] = Pod(generation=serial)
-        name, pod = names[0], fleet.pods[names[0]]
-        answers: dict[str, Reading | Unknown] = {each: fleet.answer(each) for each in fleet.pods}
+        name = fleet.at(slot)
         if action == "serve":
-            pod.counted += amount
-            fleet.served += amount
+            fleet.serve(name, amount)
             continue
         if action in ("restart", "vanish"):
-            last = readings.by_pod.get(name)
-            gone = increment(last, fleet.answer(name), "canary")
-            assert isinstance(gone, Classes)
-            fleet.lost += gone
-            serial += 1
-            if action == "vanish":
-                del fleet.pods[name]
-            else:
-                fleet.pods[name] = Pod(generation=serial)
+            fleet.end(name, readings.by_pod.get(name), restarts=action == "restart")
             continue
-        if action == "unread":
-            answers[name] = UNREAD
-        if action == "stale" and pod.counted.good > 0:
-            answers[name] = Reading(f"t{pod.generation}", {"canary": pod.counted - Classes(1)})
-        if action == "unasked":
-            del answers[name]
-        found = poll(readings, answers, set(fleet.pods), "canary", "stable")
+        found = poll(readings, fleet.answers(action, name), set(fleet.pods), "canary", "stable")
         if action == "crash" or isinstance(found, Frozen):
             continue
         readings = found.readings
