@@ -5,7 +5,7 @@ pauses, time limits) is the state machine's.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import log
 from typing import Final, Protocol
@@ -106,11 +106,11 @@ class Evidence:
 
     warmed: float = 0.0
     """Requests of the canary that were spent on its warm-up."""
-    canary: Tally = Tally()  # noqa: RUF009 - frozen
+    canary: Tally = field(default_factory=Tally)
     step_starts: tuple[Tally, ...] = (Tally(),)
     """The canary's cumulative counts from which on each step is judged."""
-    relative: Relative = Relative(RELATIVE_RATIO)  # noqa: RUF009 - frozen
-    improves: Relative = Relative(1.0)  # noqa: RUF009 - frozen
+    relative: Relative = field(default_factory=lambda: Relative(RELATIVE_RATIO))
+    improves: Relative = field(default_factory=lambda: Relative(1.0))
     """The relative test with the arms exchanged: evidence that stable is the worse one."""
 
     def after(self, canary: Tally, stable: Tally, *, warmup: int = 0) -> "Evidence":
