@@ -160,8 +160,14 @@ class Evidence:
         """As a step begins: the proof for passing starts again, what speaks against the canary stays."""
         return replace(self, step_starts=(*self.step_starts, self.canary))
 
-    def numbers(self, allowed: float, unacceptable: float) -> "Numbers":
-        """What it says about a bound on the fraction of bad requests."""
+    def numbers(self, allowed: float, unacceptable: float, polls: Against | None = None) -> "Numbers":
+        """What it says about a bound on the fraction of bad requests.
+
+        It is deflated for bursts already, or else `polls` bound what it says against the canary.
+        """
+        if polls is not None:
+            deflated = self.deflated(LARGEST).numbers(allowed, unacceptable)
+            return self.numbers(allowed, unacceptable).at_most(polls, deflated)
         return Numbers(
             absolute=absolute(self.canary, allowed),
             late=late_onset(self.canary, self.step_starts, allowed),
@@ -290,10 +296,7 @@ def judge(
 
     `evidence` is deflated for bursts already, or else `polls` bound what it says against the canary.
     """
-    numbers = evidence.numbers(objective.allowed, objective.unacceptable)
-    if polls is not None:
-        deflated = evidence.deflated(LARGEST).numbers(objective.allowed, objective.unacceptable)
-        numbers = numbers.at_most(polls, deflated)
+    numbers = evidence.numbers(objective.allowed, objective.unacceptable, polls)
     outcome = decide(numbers, policy, limits, stable_serves=stable_serves)
     return Finding(objective, outcome, numbers, limits)
 

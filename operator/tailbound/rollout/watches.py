@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.histograms import split
@@ -60,6 +61,8 @@ class Events:
 
     expression: str
     """What was asked for: another question begins anew."""
+    polls: Against
+    """What the candidate's rounds say as one value each, which is what counts until bursts are measured."""
     candidate: Counter = Counter()
     stable: Counter = Counter()
     gathered: tuple[Tally, Tally] = (Tally(), Tally())
@@ -75,13 +78,15 @@ class Events:
     def next_step(self, warmup: int) -> "Events":
         """As a step begins: what was gathered belongs to the one before."""
         known = self.taken(warmup)
-        return replace(known, evidence=known.evidence.next_step())
+        return replace(known, evidence=known.evidence.next_step(), polls=known.polls.next_step())
 
     def taken(self, warmup: int) -> "Events":
         """With all that was gathered as evidence; the candidate's first `warmup` events are not judged."""
         candidate, stable = self.gathered
+        warm = self.evidence.warmed >= warmup
         return replace(
             self,
+            polls=self.polls.after_poll(candidate) if warm else self.polls,
             gathered=(Tally(), Tally()),
             evidence=self.evidence.after(candidate, stable, warmup=warmup),
             compared=self.compared + stable.judged,
@@ -132,7 +137,7 @@ def taken_in(
 
     Counters that are not compared need no `interval`. `now` is Unix time.
     """
-    known = watch if watch is not None and _fits(metric, watch) else _begun(metric)
+    known = _known(metric, watch)
     answer = answers.get(metric.expression, Unavailable("it has not been asked for yet"))
     if isinstance(answer, Unavailable):
         return Taken(known, answer.reason)
@@ -141,15 +146,19 @@ def taken_in(
     return _sampled(metric, known, answer, answers.get(metric.stable_expression, ()))
 
 
-def _fits(metric: Metric, watch: Watch) -> bool:
-    """Whether it is about the same question; bets are about one bound besides."""
-    same_bound = isinstance(watch, Events) or watch.means.against.bets.null == metric.allowed
-    return watch.expression == metric.expression and same_bound
+def _known(metric: Metric, watch: Watch | None) -> Watch:
+    """What is known about the same question. Bets are about one bound: another one begins them anew."""
+    begun = _begun(metric)
+    if watch is None or watch.expression != metric.expression:
+        return begun
+    if isinstance(watch, Events) and isinstance(begun, Events):
+        return watch if watch.polls.bets.null == metric.allowed else replace(watch, polls=begun.polls)
+    return watch if isinstance(watch, Values) and watch.means.against.bets.null == metric.allowed else begun
 
 
 def _begun(metric: Metric) -> Watch:
     if metric.counted:
-        return Events(metric.expression)
+        return Events(metric.expression, Against(that_polls_are_above(metric.allowed)))
     return Values(metric.expression, means_about(metric.allowed, metric.unacceptable))
 
 
@@ -233,12 +242,13 @@ def judge(
     What cannot be asked of both revisions is judged by its bound alone, and so is what stable has shown
     nothing of: there is nothing that a breach could be blamed on.
     """
-    known = watch if watch is not None else _begun(metric)
+    known = _known(metric, watch)
     policy = policy if metric.compared else Policy.ABSOLUTE
     if isinstance(known, Events):
         factor = known.dispersion.factor()
         evidence = known.evidence.deflated(factor.value)
-        numbers = evidence.numbers(metric.allowed, metric.unacceptable)
+        polls = None if factor.measured else known.polls
+        numbers = evidence.numbers(metric.allowed, metric.unacceptable, polls)
         judged, bad, compared = evidence.canary.judged, evidence.canary.bad, known.compared > 0
         limits = thresholds(metric.allowed, tests, policy, independent=factor.independent)
     else:

@@ -8,6 +8,9 @@ import pytest
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.means import Means, means_about
 from tailbound.rollout.verdict import Evidence, Outcome, Policy, decide, thresholds
+from tailbound.rollout.watches import judge, taken_in
+
+from tests.unit.rollout.metric_answers import COUNTED, counters, metric
 
 BOUND, TESTS = 0.1, 1
 RUNS = 300
@@ -151,3 +154,36 @@ def test_events_of_healthy_revisions_hardly_ever_roll_back(
         for policy in over:
             alarms[policy] += 1
     assert max(alarms.values()) <= MOST_FALSE_ALARMS, alarms
+
+
+def rounds(random: Random, fraction: float, burst: int, events: int = 20) -> Iterator[tuple[int, int]]:
+    """Counters of events that are bad so many at a time, and the bad ones of them, as they rise."""
+    total = bad = 0
+    while True:
+        yield total, bad
+        total += events
+        bad += burst * sum(random.random() < fraction for _ in range(events // burst))
+
+
+def rolled_back_in(seed: int, fraction: float, burst: int, most: int) -> int | None:
+    """The round in which a counted metric of which nothing was known before rolls back, if it does."""
+    made, known = metric(**COUNTED), None
+    for number, (total, bad) in zip(range(most), rounds(Random(seed), fraction, burst), strict=False):
+        answers = {made.expression: counters(total_a=total, bad_a=bad)}
+        known = taken_in(made, known, answers, warmup=10, now=30.0 * number).watch
+        if judge(made, known, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.ROLL_BACK:
+            return number
+    return None
+
+
+def test_events_that_are_bad_in_bursts_roll_back_nobody_at_the_bound() -> None:
+    alarms = sum(rolled_back_in(seed, BOUND, 10, 40) is not None for seed in range(RUNS))
+    assert alarms <= MOST_FALSE_ALARMS
+
+
+@pytest.mark.parametrize(("fraction", "most"), [(0.2, 20), (0.3, 12), (0.5, 8)])
+def test_events_beyond_the_bound_are_found_within_so_many_rounds(fraction: float, most: int) -> None:
+    found = [rolled_back_in(seed, fraction, 1, 100) for seed in range(41)]
+    needed = sorted(number for number in found if number is not None)
+    assert len(needed) == len(found)
+    assert needed[len(needed) // 2] <= most

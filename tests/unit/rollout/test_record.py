@@ -25,15 +25,17 @@ RECORD = Record(
     {Measure.LATENCY: Against(that_polls_are_above(0.01)).after_poll(Tally(10, 1))},
 )
 VALUES = Values("up", means_about(0.1, 0.2).after(0.3, 0.1).next_step().after(0.2, None), 1.5)
+BETS = Against(that_polls_are_above(0.1))
 EVENTS = Events(
     "up",
+    BETS.after_poll(Tally(10, 1)).next_step(),
     Counter({"total{}": 3.0}, 2.5),
     gathered=(Tally(3, 1), Tally(2, 0)),
     since=1.5,
     evidence=Evidence().after(Tally(10, 1), Tally(90, 2)).next_step(),
     dispersion=Dispersion().after(Tally(90, 2)),
 )
-WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Events("up")}
+WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Events("up", BETS)}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

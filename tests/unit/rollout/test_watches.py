@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.evidence import Tally
+from tailbound.rollout.metrics import Metric
 from tailbound.rollout.verdict import Outcome, Policy
 from tailbound.rollout.watches import LOOKBACK_SECONDS, Answer, Events, Values, Watch, judge
 from tailbound.telemetry.prometheus import Series, Unavailable, Value
@@ -178,6 +180,37 @@ def test_the_first_events_are_not_judged() -> None:
     assert events(taken.watch) == Tally(20, 0)
 
 
+def bets(known: Watch) -> Against:
+    """What the rounds say as one value each."""
+    assert isinstance(known, Events)
+    return known.polls
+
+
+def test_a_round_counts_as_one_value_once_the_warm_up_is_over() -> None:
+    made = metric(**COUNTED)
+    known = took(made, watched(made, counters(total_a=0)), counters(total_a=30, bad_a=30), warmup=10).watch
+    assert bets(known) == Against(that_polls_are_above(0.1))
+    known = took(made, known, counters(total_a=130, bad_a=80), warmup=10).watch
+    assert bets(known) == Against(that_polls_are_above(0.1)).after(0.5)
+
+
+def test_bets_begin_anew_about_another_bound_and_the_events_stay() -> None:
+    known = in_ten_rounds(metric(**COUNTED), total_a=200, bad_a=100)
+    other = metric(**{**COUNTED, "max": 0.2})
+    moved = took(other, known, counters(total_a=200, bad_a=100)).watch
+    assert events(moved) == events(known) == Tally(200, 100)
+    assert bets(moved) == Against(that_polls_are_above(0.2))
+    assert judge(other, known, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.WAIT
+
+
+def test_one_burst_condemns_nobody_and_many_do() -> None:
+    made = metric(**COUNTED)
+    burst = watched(made, counters(total_a=0, bad_a=0), counters(total_a=200, bad_a=100))
+    assert judge(made, burst, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.WAIT
+    bursts = in_ten_rounds(made, total_a=200, bad_a=100)
+    assert judge(made, bursts, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.ROLL_BACK
+
+
 GOOD, POOR = 0.99, 0.5
 
 
@@ -193,12 +226,16 @@ def sampled(candidate: float, stable: float | None, number: int = 40) -> Values:
 
 
 def counted(candidate: Tally, stable: Tally) -> Watch:
-    """Events of both revisions."""
-    made = metric(**OF_BOTH, interval="1s")
-    nothing = counters(total_a=0, bad_a=0, stable_total_a=0, stable_bad_a=0)
+    """Events of both revisions, in ten rounds."""
     numbers = {"total_a": candidate.judged, "bad_a": candidate.bad}
     of_stable = {"stable_total_a": stable.judged, "stable_bad_a": stable.bad}
-    return watched(made, nothing, counters(**numbers, **of_stable))
+    return in_ten_rounds(metric(**OF_BOTH, interval="1s"), **numbers, **of_stable)
+
+
+def in_ten_rounds(made: Metric, **numbers: float) -> Watch:
+    """Counters that rise from zero to these numbers, as much in each round."""
+    rounds = ({name: number * done / 10 for name, number in numbers.items()} for done in range(11))
+    return watched(made, *(counters(**each) for each in rounds))
 
 
 FINE, WORSE, BAD = Tally(2000, 20), Tally(2000, 120), Tally(200, 100)
@@ -250,7 +287,7 @@ def test_nobody_else_is_blamed_once_stable_gets_no_requests(known: Watch) -> Non
 @pytest.mark.parametrize("policy", list(Policy))
 def test_what_cannot_be_asked_of_both_is_judged_by_its_bound_alone(policy: Policy) -> None:
     made = metric(**COUNTED)
-    bad = watched(made, (), counters(total_a=50, bad_a=25))
+    bad = in_ten_rounds(made, total_a=50, bad_a=25)
     assert judge(made, bad, policy, 2, stable_serves=True).outcome is Outcome.ROLL_BACK
     good = watched(made, (), counters(total_a=200, bad_a=0))
     assert judge(made, good, policy, 2, stable_serves=True).outcome is Outcome.PASS
