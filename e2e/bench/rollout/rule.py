@@ -73,7 +73,11 @@ def signals(traffic: Traffic, objective: Objective, policy: Policy, objectives: 
     late = np.where(measured_rows, late, np.minimum(late, unmeasured))
     enough = bad.cumsum(axis=1) >= AT_LEAST_BAD
     beyond = (against_sla >= np.array([[limit.absolute] for limit in limits])) | (late >= limits[0].late)
-    worse = relative(canary, bad, stable, stable_bad, RELATIVE_RATIO) >= limits[0].relative
+    against_stable = relative(canary, bad, stable, stable_bad, RELATIVE_RATIO)
+    if policy is Policy.RELATIVE:
+        unmeasured = relative(bursts, bad_bursts, stable / LARGEST, stable_bad / LARGEST, RELATIVE_RATIO)
+        against_stable = np.where(measured_rows, against_stable, np.minimum(against_stable, unmeasured))
+    worse = against_stable >= limits[0].relative
     better = relative(stable, stable_bad, canary, bad, 1.0) >= limits[0].relative
     return Signals(enough & beyond, enough & worse, better)
 

@@ -160,14 +160,8 @@ class Evidence:
         """As a step begins: the proof for passing starts again, what speaks against the canary stays."""
         return replace(self, step_starts=(*self.step_starts, self.canary))
 
-    def numbers(self, allowed: float, unacceptable: float, polls: Against | None = None) -> "Numbers":
-        """What it says about a bound on the fraction of bad requests.
-
-        It is deflated for bursts already, or else `polls` bound what it says against the canary.
-        """
-        if polls is not None:
-            deflated = self.deflated(LARGEST).numbers(allowed, unacceptable)
-            return self.numbers(allowed, unacceptable).at_most(polls, deflated)
+    def numbers(self, allowed: float, unacceptable: float) -> "Numbers":
+        """What it says about a bound on the fraction of bad requests."""
         return Numbers(
             absolute=absolute(self.canary, allowed),
             late=late_onset(self.canary, self.step_starts, allowed),
@@ -220,16 +214,19 @@ class Numbers:
     enough: bool
     """So much was bad that it may condemn somebody."""
 
-    def at_most(self, polls: Against, deflated: "Numbers") -> "Numbers":
+    def at_most(self, polls: Against, deflated: "Numbers", policy: Policy) -> "Numbers":
         """No more against the canary than its polls say as one value each, or its counts in large bursts.
 
         Both are evidence whatever bursts there are, or are up to a size, and so is their mean. So bursts that
-        nobody has measured condemn nobody, at the price of some polls.
+        nobody has measured condemn nobody, at the price of some polls. Where to be worse than stable condemns
+        by itself, only the counts in large bursts say so: as values, rare bursts of stable's tell too little.
         """
+        alone = policy is Policy.RELATIVE
         return replace(
             self,
             absolute=min(self.absolute, log_mean_exp([polls.absolute, deflated.absolute])),
             late=min(self.late, log_mean_exp([polls.late, deflated.late])),
+            relative=min(self.relative, deflated.relative) if alone else self.relative,
         )
 
     def beyond(self, limits: Thresholds) -> bool:
@@ -283,6 +280,19 @@ class Finding:
         return self.outcome is Outcome.PASS and self.numbers.beyond(self.limits)
 
 
+def numbers_of(
+    evidence: Evidence, bound: tuple[float, float], policy: Policy, polls: Against | None
+) -> Numbers:
+    """What the evidence says about a bound, of which `bound` is what is allowed and what is unacceptable.
+
+    It is deflated for bursts already, or else `polls` bound what it says against the canary.
+    """
+    numbers = evidence.numbers(*bound)
+    if polls is None:
+        return numbers
+    return numbers.at_most(polls, evidence.deflated(LARGEST).numbers(*bound), policy)
+
+
 def judge(
     objective: Objective,
     evidence: Evidence,
@@ -292,11 +302,8 @@ def judge(
     stable_serves: bool,
     polls: Against | None = None,
 ) -> Finding:
-    """One objective at one poll, as `decide` says.
-
-    `evidence` is deflated for bursts already, or else `polls` bound what it says against the canary.
-    """
-    numbers = evidence.numbers(objective.allowed, objective.unacceptable, polls)
+    """One objective at one poll, as `decide` says; `polls` as `numbers_of` takes them."""
+    numbers = numbers_of(evidence, (objective.allowed, objective.unacceptable), policy, polls)
     outcome = decide(numbers, policy, limits, stable_serves=stable_serves)
     return Finding(objective, outcome, numbers, limits)
 

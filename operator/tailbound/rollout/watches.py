@@ -10,7 +10,7 @@ from tailbound.rollout.evidence import Tally
 from tailbound.rollout.histograms import split
 from tailbound.rollout.means import Means, means_about
 from tailbound.rollout.metrics import PART, STABLE, Metric, MetricFinding
-from tailbound.rollout.verdict import Evidence, Policy, decide, thresholds
+from tailbound.rollout.verdict import Evidence, Policy, decide, numbers_of, thresholds
 from tailbound.telemetry.prometheus import Series, Unavailable
 
 Answer = tuple[Series, ...] | Unavailable
@@ -248,7 +248,7 @@ def judge(
         factor = known.dispersion.factor()
         evidence = known.evidence.deflated(factor.value)
         polls = None if factor.measured else known.polls
-        numbers = evidence.numbers(metric.allowed, metric.unacceptable, polls)
+        numbers = numbers_of(evidence, (metric.allowed, metric.unacceptable), policy, polls)
         judged, bad, compared = evidence.canary.judged, evidence.canary.bad, known.compared > 0
         limits = thresholds(metric.allowed, tests, policy, independent=factor.independent)
     else:

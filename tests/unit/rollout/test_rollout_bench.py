@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tailbound.rollout.betting import Against, that_polls_are_above
+from tailbound.rollout.bursts import Dispersion
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.forecast import Traffic as Arrivals
 from tailbound.rollout.verdict import (
@@ -61,6 +62,7 @@ def judged(traffic: Traffic, run: int, policy: Policy) -> tuple[int, int]:
         ("both 1 %, one request per poll", Policy.RELATIVE, True),
         ("canary 5 %, stable .5 %", Policy.BOTH, True),
         ("canary 5 %, stable .5 %", Policy.BOTH, False),
+        ("canary 5 %, stable .5 %", Policy.RELATIVE, False),
         ("canary 5 % from step 3 on, stable .5 %", Policy.BOTH, True),
         ("canary 5 % from step 3 on, stable .5 %", Policy.BOTH, False),
     ],
@@ -84,7 +86,7 @@ def without_history(traffic: Traffic) -> Traffic:
     return replace(traffic, history=traffic.stable[:, :0], history_bad=traffic.stable_bad[:, :0])
 
 
-@pytest.mark.parametrize("policy", [Policy.BOTH, Policy.ABSOLUTE])
+@pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize("scenario", [each for each in HEALTHY if each.batch > 1], ids=lambda each: each.name)
 def test_bursts_that_were_never_measured_roll_nobody_back(scenario: Scenario, policy: Policy) -> None:
     found = rule.verdicts(without_history(scenario.traffic(300)), P99, policy, 2)
@@ -106,6 +108,36 @@ def test_bad_canaries_are_found_without_a_history_within_so_many_polls(
     found = rule.verdicts(without_history(scenario.traffic(200)), P99, Policy.BOTH, 2).rolled_back
     assert (found != rule.NEVER).mean() >= 0.99
     assert np.median(found) + 1 <= polls
+
+
+def polls_until(traffic: Traffic, run: int, policy: Policy) -> int:
+    """Polls to a rollback where bursts are measured while the rollout goes on; `NEVER` if there is none."""
+    evidence, polls, dispersion = Evidence(), Against(that_polls_are_above(P99.allowed)), Dispersion()
+    for number in range(traffic.canary.shape[1]):
+        canary = Tally(int(traffic.canary[run, number]), int(traffic.canary_bad[run, number]))
+        stable = Tally(int(traffic.stable[run, number]), int(traffic.stable_bad[run, number]))
+        if not dispersion.factor().measured:
+            dispersion = dispersion.after(stable)
+        factor = dispersion.factor()
+        evidence, polls = evidence.after(canary, stable), polls.after_poll(canary)
+        finding = judge(
+            P99,
+            evidence.deflated(factor.value),
+            policy,
+            thresholds(P99.allowed, 2, policy, independent=factor.independent),
+            stable_serves=True,
+            polls=None if factor.measured else polls,
+        )
+        if finding.outcome is Outcome.ROLL_BACK:
+            return number + 1
+    return rule.NEVER
+
+
+def test_a_canary_worse_than_stable_is_found_at_the_latest_when_stable_has_shown_its_bursts() -> None:
+    traffic = UNHEALTHY[1].traffic(25)
+    needed = [polls_until(traffic, run, Policy.RELATIVE) for run in range(25)]
+    assert rule.NEVER not in needed
+    assert np.median(needed) <= 60
 
 
 def test_absolute_verdict_alone_keeps_alpha_at_the_edge() -> None:

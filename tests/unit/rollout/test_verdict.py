@@ -5,6 +5,7 @@ from math import exp, log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.counters import Classes
 from tailbound.rollout.evidence import GRID, OVERSHOOT_CREDIT, Relative, Tally, absolute, late_onset, passing
 from tailbound.rollout.verdict import (
@@ -244,3 +245,18 @@ def test_measures_judge_the_requests_that_they_are_about() -> None:
     classes = Classes(good=100, slow=10, timed_out=5, failed=3, abandoned=50)
     assert Measure.LATENCY.tally(classes) == Tally(115, 15)
     assert Measure.ERRORS.tally(classes) == Tally(118, 8)
+
+
+@pytest.mark.parametrize(("policy", "bounded"), [(Policy.RELATIVE, True), (Policy.BOTH, False)])
+def test_where_worse_condemns_alone_a_burst_that_may_be_one_is_not_worse(
+    policy: Policy, bounded: bool
+) -> None:
+    canary, stable = Tally(100, 12), Tally(900, 0)
+    evidence = Evidence().after(canary, stable)
+    polls = Against(that_polls_are_above(P99.allowed)).after_poll(canary)
+    limits = thresholds(P99.allowed, 1, policy, independent=False)
+    measured = judge(P99, evidence, policy, limits, stable_serves=True)
+    found = judge(P99, evidence, policy, limits, stable_serves=True, polls=polls)
+    assert measured.outcome is Outcome.ROLL_BACK
+    assert found.outcome is Outcome.WAIT
+    assert (found.numbers.relative < limits.relative) is bounded
