@@ -111,6 +111,8 @@ class FakeGateway:
         # By a revision's number, the requests that it gets with each weight that this gateway applies.
         self.answers: dict[str, dict[str, int]] = {}
         self.counters: dict[str, dict[str, dict[str, int]]] = {}
+        # Of two reads at once, the one with the older listing must not be the later one to apply it.
+        self._applying = asyncio.Lock()
 
     def _apply(self, service: Object) -> dict[str, Any]:
         """Take over what the service says now, and let requests come with every change of the weights."""
@@ -141,8 +143,9 @@ class FakeGateway:
     async def _observed(self, request: web.Request) -> web.Response:
         self.reads += 1
         if self.acknowledges:
-            listing = await self.cluster.list(INFERENCE_SERVICES)
-            self.frozen = {"/".join(key_of(service)): self._apply(service) for service in listing.items}
+            async with self._applying:
+                listing = await self.cluster.list(INFERENCE_SERVICES)
+                self.frozen = {"/".join(key_of(service)): self._apply(service) for service in listing.items}
         asked = request.query.getall("service", [])
         services = {name: seen for name, seen in self.frozen.items() if not asked or name in asked}
         return web.json_response(
@@ -385,7 +388,8 @@ async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator
     async def run() -> None:
         while True:
             cluster, namespace = environment.cluster, environment.namespace
-            deployments = (await cluster.list(DEPLOYMENTS, namespace)).items
+            # One whose label was taken off belongs to nobody until it has it back.
+            deployments = (await cluster.list(DEPLOYMENTS, namespace, SERVICE_LABEL)).items
             found = (await cluster.list(ENDPOINT_SLICES, namespace)).items
             slices = {each["metadata"]["name"]: each for each in found}
             for deployment, pods in _placed(deployments, room.places):
