@@ -60,7 +60,7 @@ async def environment(api: ControlPlane) -> AsyncIterator[Environment]:
     made = Environment(api, cluster, *names, port=port)
     runners = []
     for index in (2, 3):
-        gateway = await made.gateway(f"gateway-{index}", f"127.0.0.{index}")
+        gateway = made.gateway(f"gateway-{index}", f"127.0.0.{index}")
         runners.append(await gateway.serve(port))
         await gateway.appear()
     yield made

@@ -2,19 +2,17 @@
 
 import asyncio
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tailbound.api.names import PROMOTED_AT_ANNOTATION, STABLE_ANNOTATION
-from tailbound.kube.protocol import Cluster, Object
-from tailbound.kube.resources import (
-    CONTROLLER_REVISIONS,
-    DEPLOYMENTS,
-    DISRUPTION_BUDGETS,
-    SERVICES,
-)
+from tailbound.kube.protocol import Object
+from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, DISRUPTION_BUDGETS, SERVICES
 
-from tests.integration.controller.environment import Cut, Environment, is_ready, kubelet
+from tests.integration.controller.environment import Environment
+from tests.integration.controller.kills import dies
+from tests.integration.controller.nodes import kubelet
+from tests.integration.controller.services import is_ready
 
 MOST_WRITES = 40
 EDIT = {"env": [{"name": "LEVEL", "value": "2"}]}
@@ -94,22 +92,6 @@ async def is_finished(environment: Environment, name: str) -> bool:
     return is_ready(service) and [each["metadata"]["name"] for each in deployments] == [stable]
 
 
-async def run_until_cut(environment: Environment, name: str, writes: int) -> bool:
-    """Run an operator that dies after so many writes. True if it died before it was finished."""
-    cuts: list[Cut] = []
-
-    def wrap(inner: Cluster) -> Cluster:
-        cuts.append(Cut(inner, writes))
-        return cast(Cluster, cuts[-1])
-
-    async def over() -> bool:
-        return any(cut.dead.is_set() for cut in cuts) or await is_finished(environment, name)
-
-    async with environment.killed(environment.operator(wrap=wrap)):
-        await environment.until(f"the end after {writes} writes", over)
-    return any(cut.dead.is_set() for cut in cuts)
-
-
 async def finish(environment: Environment, name: str, wanted: dict[str, Any]) -> None:
     """Let an operator that nobody kills bring the service to this end."""
     last: dict[str, Any] = {}
@@ -135,7 +117,7 @@ async def test_every_kill_ends_where_no_kill_ends(environment: Environment, phas
             if phase == "rollover":
                 await finish(environment, name, ENDS["creation"])
                 await environment.edit(name, **EDIT)
-            died = await run_until_cut(environment, name, writes)
+            died = await dies(environment, writes, partial(is_finished, environment, name))
             await finish(environment, name, ENDS[phase])
             if not died:
                 break

@@ -7,7 +7,9 @@ import pytest
 from tailbound.controller import laggards
 from tailbound.kube.resources import EVENTS, PODS
 
-from tests.integration.controller.environment import Environment, condition, is_ready, kubelet
+from tests.integration.controller.environment import Environment
+from tests.integration.controller.nodes import kubelet
+from tests.integration.controller.services import condition, is_ready
 
 
 @dataclass

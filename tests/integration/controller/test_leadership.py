@@ -13,7 +13,9 @@ from tailbound.kube.errors import Transient
 from tailbound.kube.protocol import Cluster
 from tailbound.kube.resources import DEPLOYMENTS
 
-from tests.integration.controller.environment import Environment, is_ready, kubelet
+from tests.integration.controller.environment import Environment
+from tests.integration.controller.nodes import kubelet
+from tests.integration.controller.services import is_ready
 
 WRITES = {"create", "apply", "apply_status", "delete", "create_event"}
 

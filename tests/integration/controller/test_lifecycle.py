@@ -18,15 +18,10 @@ from tailbound.kube.resources import (
     Resource,
 )
 
-from tests.integration.controller.environment import (
-    Environment,
-    condition,
-    is_ready,
-    kubelet,
-    service_body,
-    settled,
-    writes_since,
-)
+from tests.integration.controller.audit import settled, writes_since
+from tests.integration.controller.environment import Environment
+from tests.integration.controller.nodes import kubelet
+from tests.integration.controller.services import condition, is_ready, service_body
 
 CHILDREN = (CONTROLLER_REVISIONS, DEPLOYMENTS, SERVICES, DISRUPTION_BUDGETS)
 
@@ -348,11 +343,7 @@ async def test_default_objects_are_created_and_an_edited_one_is_left_alone(envir
     )
     edited = await runtime()
     async with environment.running(environment.operator(defaults=(default,))) as operator:
-
-        async def leads() -> bool:
-            return operator.metrics.registry.get_sample_value("tailbound_operator_leader") == 1
-
-        await environment.until("a leader", leads)
+        await environment.until_leading(operator)
         await environment.create("churn")
         await environment.until_service("churn", lambda each: each.get("status"), "a status")
     assert await runtime() == edited

@@ -3,8 +3,9 @@
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.kube.resources import SERVICES
 
-from tests.integration.controller.environment import Environment, condition, is_ready, kubelet
-from tests.integration.controller.test_rollouts import weights_of
+from tests.integration.controller.environment import Environment
+from tests.integration.controller.nodes import kubelet
+from tests.integration.controller.services import condition, is_ready, weights_of
 
 MANUAL = {"promotion": "manual"}
 

@@ -1,41 +1,30 @@
 """Rollouts on the real API server, judged by the counters of two gateways."""
 
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import pytest
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.controller import counters
+from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS
 
-from tests.integration.controller.environment import (
-    SHA256,
-    Cut,
-    Environment,
+from tests.integration.controller.environment import Environment
+from tests.integration.controller.kills import dies
+from tests.integration.controller.nodes import kubelet
+from tests.integration.controller.services import (
+    CANARY,
+    GOOD,
+    NEW_MODEL,
+    SLA,
+    SLOW,
     condition,
     is_ready,
-    kubelet,
-    service_body,
+    rollout_of,
+    weights_of,
 )
 
-SLA = {"latency": {"p99": "10ms"}, "errorRate": "1%"}
-GOOD, SLOW = {"good": 400}, {"good": 300, "slow": 100}
-CANARY: dict[str, Any] = {
-    "strategy": "canary",
-    "steps": [{"weight": 20}, {"weight": 50}],
-    "minStepTime": "1s",
-    "scaleDownDelay": "1s",
-    "analysis": {"warmupRequests": 0},
-}
-NEW_MODEL = {**service_body("", "")["spec"]["model"], "sha256": "b" * len(SHA256)}
 MOST_WRITES = 30
-
-
-def rollout_of(service: Object) -> dict[str, Any]:
-    return dict((service.get("status") or {}).get("rollout") or {})
-
-
-def weights_of(service: Object) -> dict[str, int]:
-    backends = service["status"]["traffic"]["backends"]
-    return {backend["revision"].split("-")[-2]: backend["weight"] for backend in backends}
+BY_HAND = {**CANARY, "steps": [{"weight": 50}], "promotion": "manual"}
 
 
 async def serving(
@@ -143,52 +132,44 @@ async def end_of(environment: Environment, name: str) -> dict[str, Any]:
     }
 
 
+async def finish(environment: Environment, name: str, wanted: dict[str, Any]) -> None:
+    """Let an operator that nobody kills bring the rollout to this end."""
+    last: dict[str, Any] = {}
+
+    async def over() -> bool:
+        last.update(await end_of(environment, name))
+        return last == wanted
+
+    async with environment.running():
+        try:
+            await environment.until(f"the end of {name}", over)
+        finally:
+            assert last == wanted
+    assert await end_of(environment, name) == wanted
+
+
 @pytest.mark.parametrize(
     ("answers", "wanted"),
     [pytest.param(GOOD, PASSED, id="good"), pytest.param(SLOW, CONDEMNED, id="slow")],
 )
 async def test_every_kill_of_a_judged_rollout_counts_every_request_once(
-    environment: Environment, answers: dict[str, int], wanted: dict[str, Any]
+    environment: Environment,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[str, int],
+    wanted: dict[str, Any],
 ) -> None:
-    rollout = {**CANARY, "steps": [{"weight": 50}], "promotion": "manual"}
+    async def over(name: str) -> bool:
+        return await end_of(environment, name) == wanted
 
-    async def run_until_cut(name: str, writes: int) -> bool:
-        """True if the operator died before it was finished."""
-        cuts: list[Cut] = []
-
-        def wrap(inner: Cluster) -> Cluster:
-            cuts.append(Cut(inner, writes))
-            return cast(Cluster, cuts[-1])
-
-        async def over() -> bool:
-            dead = any(cut.dead.is_set() for cut in cuts)
-            return dead or await end_of(environment, name) == wanted
-
-        async with environment.killed(environment.operator(wrap=wrap)):
-            await environment.until(f"the end of {name}", over)
-        return any(cut.dead.is_set() for cut in cuts)
-
-    async def finish(name: str) -> None:
-        last: dict[str, Any] = {}
-
-        async def over() -> bool:
-            last.update(await end_of(environment, name))
-            return last == wanted
-
-        async with environment.running():
-            try:
-                await environment.until(f"the end of {name}", over)
-            finally:
-                assert last == wanted
-
+    # Most of the time would go by until the counters are read again.
+    monkeypatch.setattr(counters, "PERIOD_SECONDS", 0.25)
     async with kubelet(environment):
         for writes in range(MOST_WRITES):
             name = f"churn-{writes}"
-            await serving(environment, name, rollout, r1=GOOD, r2=answers)
+            await serving(environment, name, BY_HAND, r1=GOOD, r2=answers)
             await environment.edit(name, model=NEW_MODEL)
-            died = await run_until_cut(name, writes)
-            await finish(name)
-            assert await end_of(environment, name) == wanted
+            died = await dies(environment, writes, partial(over, name))
+            await finish(environment, name, wanted)
             if not died:
                 break
         else:

@@ -7,8 +7,18 @@ import pytest
 from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, INFERENCE_SERVICES
 
-from tests.integration.controller.environment import Environment, condition, is_ready, kubelet
-from tests.integration.controller.test_rollouts import CANARY, GOOD, NEW_MODEL, SLA, rollout_of, weights_of
+from tests.integration.controller.environment import Environment
+from tests.integration.controller.nodes import kubelet
+from tests.integration.controller.services import (
+    CANARY,
+    GOOD,
+    NEW_MODEL,
+    SLA,
+    condition,
+    is_ready,
+    rollout_of,
+    weights_of,
+)
 
 PODS = 3
 

@@ -5,14 +5,15 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 
 import pytest
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, INFERENCE_SERVICES
 
-from tests.integration.controller.environment import Cut, Environment, beside, condition, kubelet
-from tests.integration.controller.test_rollouts import NEW_MODEL, weights_of
+from tests.integration.controller.environment import Environment, beside
+from tests.integration.controller.kills import dies
+from tests.integration.controller.nodes import kubelet
+from tests.integration.controller.services import NEW_MODEL, condition, weights_of
 
 NAME = "churn"
 # Cuts are tried side by side, each in namespaces of its own.
@@ -88,30 +89,13 @@ class Enumeration:
                 assert writes < MOST_WRITES, f"still writing after {MOST_WRITES} writes"
                 serving = 1 if self.returns else newest
                 await (roll_back if self.returns else change)(environment, newest)
-                if not await self._dies(environment, writes, serving):
+                reached = partial(alone, environment, serving, self.pods)
+                if not await dies(environment, writes, reached, EVERY_SECONDS):
                     self.finished_after.append(writes)
 
     async def _until_alone(self, environment: Environment, number: int) -> None:
         reached = partial(alone, environment, number, self.pods)
         await environment.until(f"r{number} alone", reached, every=EVERY_SECONDS)
-
-    async def _dies(self, environment: Environment, writes: int, number: int) -> bool:
-        """Whether the operator dies before this revision is alone."""
-        cuts: list[Cut] = []
-
-        def wrap(inner: Cluster) -> Cluster:
-            cuts.append(Cut(inner, writes))
-            return cast(Cluster, cuts[-1])
-
-        def dead() -> bool:
-            return any(cut.dead.is_set() for cut in cuts)
-
-        async def dead_or_over() -> bool:
-            return dead() or await alone(environment, number, self.pods)
-
-        async with environment.killed(environment.operator(wrap=wrap)):
-            await environment.until(f"the end after {writes} writes", dead_or_over, every=EVERY_SECONDS)
-        return dead()
 
 
 @pytest.mark.parametrize(("returns", "pods"), [(False, 3), (True, 2)], ids=["a rollout", "a return by hand"])

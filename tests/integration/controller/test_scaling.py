@@ -6,20 +6,14 @@ from typing import Any
 
 import pytest
 from tailbound.controller.operator import Operator
-from tailbound.kube.errors import Conflict
 from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS
 
-from tests.integration.controller.environment import (
-    Environment,
-    condition,
-    is_ready,
-    kubelet,
-    nodes,
-    settled,
-    writes_since,
-)
+from tests.integration.controller.audit import settled, writes_since
+from tests.integration.controller.environment import Environment
 from tests.integration.controller.fake_prometheus import FakePrometheus
+from tests.integration.controller.nodes import kubelet, nodes
+from tests.integration.controller.services import condition, is_ready
 
 SLA = {"latency": {"p99": "500ms"}}
 BOUNDS = {"min": 1, "max": 12}
@@ -86,18 +80,6 @@ async def at_work(environment: Environment, prometheus: FakePrometheus) -> Async
         yield
 
 
-async def rescale(environment: Environment, scaling: dict[str, Any]) -> None:
-    """Change the bounds, beside an operator that writes the status."""
-
-    async def written() -> bool:
-        try:
-            return bool(await environment.edit("churn", scaling=scaling))
-        except Conflict:
-            return False
-
-    await environment.until("the edit", written)
-
-
 async def serve(environment: Environment, prometheus: FakePrometheus, **scaling: Any) -> str:
     """A service that is ready; its revision, which has no traffic yet."""
     await environment.create("churn", sla=SLA, scaling={**BOUNDS, **scaling})
@@ -138,13 +120,13 @@ async def test_nothing_shrinks_while_metrics_are_missing_and_bounds_hold(
         await until_told(environment, "MetricsStale", "True", "MetricsMissing")
         high = await pods(environment)
         prometheus.rates = {revision: 0.0}
-        await rescale(environment, {"min": 1, "max": high - 1})
+        await environment.edit("churn", scaling={"min": 1, "max": high - 1})
         await until_pods(environment, high - 1, high - 1)
-        await rescale(environment, {"min": high, "max": high + 1})
+        await environment.edit("churn", scaling={"min": high, "max": high + 1})
         await until_pods(environment, high, high)
         prometheus.works = True
         await until_told(environment, "MetricsStale", "False", "MetricsFresh")
-        await rescale(environment, BOUNDS)
+        await environment.edit("churn", scaling=BOUNDS)
         await until_pods(environment, 1, high - 1)
 
 
@@ -189,7 +171,7 @@ async def test_what_limits_the_pods_is_told(environment: Environment, prometheus
         prometheus.rates = {revision: BUSY}
         await until_pods(environment, 3, 3)
         await until_told(environment, "ScalingLimited", "True", "AtMaximum")
-        await rescale(environment, BOUNDS)
+        await environment.edit("churn", scaling=BOUNDS)
         await until_told(environment, "ScalingLimited", "False", "NotLimited")
         await until_pods(environment, 4, 12)
 

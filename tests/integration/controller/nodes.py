@@ -1,0 +1,190 @@
+"""Stand-ins for nodes, their kubelets, and the controllers that make and remove pods."""
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from tailbound.api.names import REVISION_LABEL, SERVICE_LABEL
+from tailbound.kube.protocol import Object
+from tailbound.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, PODS
+
+from tests.integration.controller.environment import Environment
+
+
+@dataclass
+class Room:
+    """What the nodes are like, for a test to change."""
+
+    places: int
+    """Pods of each service that find room."""
+    dead: set[str] = field(default_factory=set)
+    """Numbers of revisions whose pods keep their places and are not ready."""
+
+
+@asynccontextmanager
+async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator[Room]:
+    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices."""
+    room = Room(places)
+
+    async def run() -> None:
+        while True:
+            cluster, namespace = environment.cluster, environment.namespace
+            # One whose label was taken off belongs to nobody until it has it back.
+            deployments = (await cluster.list(DEPLOYMENTS, namespace, SERVICE_LABEL)).items
+            found = (await cluster.list(ENDPOINT_SLICES, namespace)).items
+            slices = {each["metadata"]["name"]: each for each in found}
+            for deployment, pods in _placed(deployments, room.places):
+                name = deployment["metadata"]["name"]
+                ready = pods if name.split("-")[-2] not in room.dead else 0
+                with suppress(Exception):
+                    await _serve_deployment(environment, deployment, pods, ready, slices.get(name))
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(run())
+    try:
+        yield room
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _placed(deployments: tuple[Object, ...], places: int) -> list[tuple[Object, int]]:
+    """Each Deployment with its pods that find room: those that are there have theirs."""
+    free: dict[str, int] = defaultdict(lambda: places)
+    for each in deployments:
+        free[each["metadata"]["labels"][SERVICE_LABEL]] -= _held(each)
+    placed = []
+    for deployment in deployments:
+        service = deployment["metadata"]["labels"][SERVICE_LABEL]
+        wanted, held = deployment["spec"]["replicas"], _held(deployment)
+        more = min(max(wanted - held, 0), max(free[service], 0))
+        free[service] -= more
+        placed.append((deployment, min(held + more, wanted)))
+    return placed
+
+
+def _held(deployment: Object) -> int:
+    """Pods that are there."""
+    return int((deployment.get("status") or {}).get("replicas", 0))
+
+
+async def _serve_deployment(
+    environment: Environment, deployment: Object, pods: int, ready: int, found: Object | None
+) -> None:
+    cluster, meta = environment.cluster, deployment["metadata"]
+    if meta.get("deletionTimestamp"):
+        await _bury(environment, deployment, found)
+        return
+    status = deployment.get("status") or {}
+    known = (_held(deployment), status.get("readyReplicas", 0), status.get("observedGeneration"))
+    if known != (pods, ready, meta["generation"]):
+        refused = {
+            "type": "ReplicaFailure",
+            "status": "True",
+            "reason": "FailedCreate",
+            "message": "exceeded quota: devices",
+        }
+        await cluster.apply_status(
+            DEPLOYMENTS,
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion")},
+                "status": {
+                    "observedGeneration": meta["generation"],
+                    "replicas": pods,
+                    "updatedReplicas": pods,
+                    "readyReplicas": ready,
+                    "availableReplicas": ready,
+                    "conditions": [refused] if pods < deployment["spec"]["replicas"] else [],
+                },
+            },
+        )
+    if found is None:
+        await cluster.insert(ENDPOINT_SLICES, _slice(deployment, ready))
+    elif len(found["endpoints"] or ()) != ready:
+        endpoints = _slice(deployment, ready)["endpoints"]
+        await cluster.replace(ENDPOINT_SLICES, {**found, "endpoints": endpoints})
+
+
+async def _bury(environment: Environment, deployment: Object, stale: Object | None) -> None:
+    """What the garbage collector does after a foreground deletion."""
+    meta = {**deployment["metadata"], "finalizers": []}
+    await environment.cluster.replace(DEPLOYMENTS, {**deployment, "metadata": meta})
+    if stale is not None:
+        found = stale["metadata"]
+        await environment.cluster.delete(
+            ENDPOINT_SLICES, meta["namespace"], meta["name"], found["uid"], found["resourceVersion"]
+        )
+
+
+def _slice(deployment: Object, pods: int) -> Object:
+    meta = deployment["metadata"]
+    labels = {key: meta["labels"][key] for key in (SERVICE_LABEL, REVISION_LABEL)}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"namespace": meta["namespace"], "name": meta["name"], "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": [
+            {"addresses": [f"10.244.0.{index + 1}"], "conditions": {"ready": True}} for index in range(pods)
+        ],
+        "ports": [{"name": "http", "port": 8080}],
+    }
+
+
+@asynccontextmanager
+async def nodes(environment: Environment) -> AsyncIterator[None]:
+    """Stands in for ReplicaSets and the kubelet: as many Ready Pods as each Deployment asks for."""
+
+    async def run() -> None:
+        while True:
+            for deployment in (await environment.cluster.list(DEPLOYMENTS, environment.namespace)).items:
+                with suppress(Exception):
+                    await _run_pods(environment, deployment)
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _run_pods(environment: Environment, deployment: Object) -> None:
+    cluster, meta = environment.cluster, deployment["metadata"]
+    revision = meta["labels"][REVISION_LABEL]
+    listing = await cluster.list(PODS, meta["namespace"], f"{REVISION_LABEL}={revision}")
+    found, wanted = list(listing.items), deployment["spec"]["replicas"]
+    for pod in found[wanted:]:
+        about = pod["metadata"]
+        await cluster.delete(
+            PODS, about["namespace"], about["name"], about["uid"], about["resourceVersion"], "Background"
+        )
+    for _ in range(wanted - len(found)):
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "namespace": meta["namespace"],
+                "name": f"{revision}-{uuid.uuid4().hex[:6]}",
+                "labels": {key: meta["labels"][key] for key in (SERVICE_LABEL, REVISION_LABEL)},
+            },
+            "spec": {"containers": [{"name": "server", "image": "runtime"}]},
+        }
+        created = (await cluster.insert(PODS, body))["metadata"]
+        conditions = [
+            {"type": kind, "status": "True", "lastTransitionTime": created["creationTimestamp"]}
+            for kind in ("PodScheduled", "Ready")
+        ]
+        about = {key: created[key] for key in ("namespace", "name", "uid", "resourceVersion")}
+        status = {"phase": "Running", "conditions": conditions}
+        await cluster.apply_status(
+            PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "status": status}
+        )
