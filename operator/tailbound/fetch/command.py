@@ -4,9 +4,9 @@ import argparse
 import os
 import re
 import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from tailbound.api.runtime_contract import Termination, TerminationReason
@@ -21,9 +21,7 @@ TERMINATION_LIMIT_BYTES: Final = 4096
 
 def main(argv: Sequence[str]) -> int:
     """0: the file is there, verified. 1: it is not to be had, and the message says why. 2: wrong usage."""
-    # As process 1 of a container we get no default handlers: without this, a deleted pod would wait for its
-    # grace period. The partial file stays for the next start.
-    signal.signal(signal.SIGTERM, _terminate)
+    _end_at_sigterm()
     arguments = _arguments(argv)
     order = Order(arguments.uri, arguments.sha256, arguments.output)
     try:
@@ -72,5 +70,15 @@ def termination_bytes(reason: TerminationReason, message: str) -> bytes:
     return body
 
 
-def _terminate(number: int, _: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+def _end_at_sigterm() -> None:
+    """As process 1 of a container we get no default handlers: a deleted pod would wait for its grace period.
+
+    The partial file stays for the next start. A handler in Python would come too late where the signal
+    arrives just before a read begins to wait: it runs when the read is over.
+    """
+
+    def wait() -> None:
+        os._exit(128 + signal.sigwait({signal.SIGTERM}))
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=wait, name="sigterm", daemon=True).start()
