@@ -33,8 +33,7 @@ def hungry(name: str) -> Model:
         outputs=[helper.make_tensor_value_info(models.OUTPUT, TensorProto.FLOAT, ["batch", "width"])],
         initializer=[helper.make_tensor("shape", TensorProto.INT64, [1], [QUARTER_GIGABYTE_OF_FLOATS])],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    return Model(name=f"{name}.onnx", content=model.SerializeToString(deterministic=True))
+    return models.file_of(name, graph)
 
 
 def test_wrong_digest_is_named_and_the_right_one_serves(scene: Scene) -> None:

@@ -32,6 +32,13 @@ class Model:
         return [float(value) for value in result[0]]
 
 
+def file_of(name: str, graph: onnx.GraphProto) -> Model:
+    """The file that holds this graph; its bytes depend on nothing else."""
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.checker.check_model(model)
+    return Model(name=f"{name}.onnx", content=model.SerializeToString(deterministic=True))
+
+
 def affine(name: str, slope: float, offset: float = 0.0) -> Model:
     """A model of rows of any length; the bytes depend on nothing but the arguments."""
     graph = helper.make_graph(
@@ -47,9 +54,7 @@ def affine(name: str, slope: float, offset: float = 0.0) -> Model:
             helper.make_tensor("offset", TensorProto.FLOAT, [1], [offset]),
         ],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.checker.check_model(model)
-    return Model(name=f"{name}.onnx", content=model.SerializeToString(deterministic=True))
+    return file_of(name, graph)
 
 
 def corrupt(name: str) -> Model:
@@ -78,9 +83,7 @@ def exhausted(name: str) -> Model:
         inputs=[helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", "width"])],
         outputs=[helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", "width"])],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.checker.check_model(model)
-    return Model(name=f"{name}.onnx", content=model.SerializeToString(deterministic=True))
+    return file_of(name, graph)
 
 
 def infer_body(values: Sequence[float]) -> dict[str, object]:

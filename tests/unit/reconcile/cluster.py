@@ -1,7 +1,7 @@
 """A small pure model of the cluster around one service: API server, controllers, kubelet and gateways.
 
 It is strict where the real ones are: a create fails on an existing object, an apply or a delete on another
-uid or an older resourceVersion. It checks at every write what must never happen (`Unsafe`).
+uid or an older resourceVersion. It checks at every write what must never happen (`UnsafeError`).
 """
 
 import copy
@@ -19,7 +19,7 @@ FRONTS = {NAME, f"{NAME}-preview"}
 """Services without pods of their own."""
 
 
-class Unsafe(AssertionError):  # noqa: N818 - what a test fails with
+class UnsafeError(AssertionError):
     """Something happened that would have cost requests."""
 
 
@@ -247,7 +247,7 @@ class Cluster:
         """No gateway sends requests to a revision that is taken away."""
         users = [name for name, gateway in self.gateways.items() if revision in gateway.backends]
         if users:
-            raise Unsafe(f"{revision} is taken away while {users} send requests to it")
+            raise UnsafeError(f"{revision} is taken away while {users} send requests to it")
 
     def check_last(self, revision: str) -> None:
         """Only a dead pod gives up its place to another revision before its requests have gone."""
@@ -263,9 +263,9 @@ class Cluster:
         for name, weight in weights_in(status).items():
             others = ready - rejected - {name}
             if name not in ready and others and not recreates:
-                raise Unsafe(f"weight on {name}, while {others} are ready")
+                raise UnsafeError(f"weight on {name}, while {others} are ready")
             if name in rejected and weight > before.get(name, 0) and self.marked("stable") - {name}:
-                raise Unsafe(f"{name} was rejected, and gets {weight} percent")
+                raise UnsafeError(f"{name} was rejected, and gets {weight} percent")
 
     def check_stable(self, name: str, replicas: int, before: int) -> None:
         """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up.
@@ -281,7 +281,7 @@ class Cluster:
         in_place = rollout.get("capacity", "surge") != "surge"
         gone = max(min(before, self.ready_pods(name)) - replicas, 0)
         if not in_place or (gone and (replicas == 0 or gone > 1 or self.ready_pods() - gone < least - 1)):
-            raise Unsafe(f"stable {name} is to have {replicas} pods")
+            raise UnsafeError(f"stable {name} is to have {replicas} pods")
 
     def ready_pods(self, revision: str | None = None) -> int:
         """Ready pods of a revision, or of all."""

@@ -19,7 +19,7 @@ NUMBERS = ("r1", "r2", "r3")
 
 
 class FullNodes(RuleBasedStateMachine):
-    """The simulator raises `Unsafe` on its own; here is what drives it, and where it must end."""
+    """The simulator raises `UnsafeError` on its own; here is what drives it, and where it must end."""
 
     @initialize(replicas=st.integers(1, 4), rollout=st.sampled_from(IN_PLACE))
     def start(self, replicas: int, rollout: dict[str, Any]) -> None:

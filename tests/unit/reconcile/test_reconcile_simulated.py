@@ -33,7 +33,7 @@ HANDS = ("promote", "abort", "retry", "rollback_to", "pause")
 
 
 class Rollovers(RuleBasedStateMachine):
-    """The simulator raises `Unsafe` on its own; here is what drives it, and where it must end."""
+    """The simulator raises `UnsafeError` on its own; here is what drives it, and where it must end."""
 
     @initialize(replicas=st.integers(1, 3))
     def start(self, replicas: int) -> None:

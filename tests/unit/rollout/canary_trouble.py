@@ -42,7 +42,7 @@ TROUBLE: dict[str, Row] = {
     ),
     "crash loop": (canary(new={"restarts": 3}), WAIT, ("RolledBack", "CrashLoop", 0, OLD)),
     "out of memory": (
-        canary(new={"restarts": 3, "trouble": Trouble("OutOfMemory", "too much")}),  # type: ignore[arg-type]
+        canary(new={"restarts": 3, "trouble": Trouble(Reason.OUT_OF_MEMORY, "too much")}),
         WAIT,
         ("RolledBack", "OutOfMemory", 0, OLD),
     ),
