@@ -62,9 +62,11 @@ def cluster_resources(route: Route) -> list[Resource]:
 
 
 def _backends(route: Route) -> tuple[RouteBackend, ...]:
-    """Those with a share of the requests, and the one of the preview."""
+    """Those with a share of the requests, and the one of the preview where it is not among them."""
     preview = route.preview.backend if route.preview is not None else None
-    return route.backends if preview is None else (*route.backends, preview)
+    if preview is None or preview.revision in {each.revision for each in route.backends}:
+        return route.backends
+    return (*route.backends, preview)
 
 
 def _ports(backend: RouteBackend) -> list[tuple[str, Iterable[Endpoint]]]:

@@ -1,9 +1,10 @@
 """What Envoy should have: the newest bundle of every service, except where Envoy refused a part of it."""
 
 from collections.abc import Iterable, Mapping, Set
+from itertools import chain
 
 from tailbound.gateway.resources import Bundle, Resource, ResourceId, ResourceType
-from tailbound.gateway.routes import former_bundle, refused_bundle
+from tailbound.gateway.routes import bundle_of, fallbacks
 from tailbound.traffic.model import Route, ServiceKey, Unavailable
 
 
@@ -106,35 +107,33 @@ class Configuration:
         return set(bundle.by_id)
 
     def _choose(self, service: ServiceKey) -> Bundle | None:
-        """Truth table:
+        """Truth table; a name whose scope is refused leads nowhere in any case:
 
-        | newest refused | last good one  | stand-in refused | effective                              |
-        |----------------|----------------|------------------|----------------------------------------|
-        | gone           |                |                  | nothing                                |
-        | no             |                |                  | the newest                             |
-        | yes            | there          |                  | the last good one, for the newest hosts |
-        | yes            | none / refused | no               | a stand-in that answers 503            |
-        | yes            | none / refused | yes              | nothing                                |
+        | the newest state     | effective                                 |
+        |----------------------|-------------------------------------------|
+        | gone                 | nothing                                   |
+        | not refused          | the newest                                |
+        | refused              | the first of `fallbacks` that is not      |
+        | and all of them too  | nothing                                   |
         """
         newest = self._desired.get(service)
         if newest is None:
             return None
-        if not self._refusals(newest.resources):
-            return newest
-        scopes = [
-            resource
-            for resource in newest.resources
-            if resource.type is ResourceType.SCOPE and not self._refusals([resource])
-        ]
         good = self._good.get(service)
-        former = former_bundle(good, newest.route) if good is not None else None
-        fallbacks = (former, refused_bundle(newest.route))
-        for fallback in fallbacks:
-            if fallback is not None:
-                rest = [item for item in fallback.resources if item.type is not ResourceType.SCOPE]
-                if not self._refusals(rest):
-                    return Bundle(fallback.route, (*scopes, *rest))
-        return None
+        former = fallbacks(newest.route, good.route if good is not None else None)
+        offered = chain([newest], (bundle_of(route) for route in former))
+        return next((found for each in offered if (found := self._accepted(each)) is not None), None)
+
+    def _accepted(self, bundle: Bundle) -> Bundle | None:
+        """The bundle without scopes that are refused; None if anything else of it is."""
+        if not self._refusals(bundle.resources):
+            return bundle
+        kept = [
+            item
+            for item in bundle.resources
+            if item.type is not ResourceType.SCOPE or not self._refusals([item])
+        ]
+        return None if self._refusals(kept) else Bundle(bundle.route, tuple(kept))
 
     def _refusals(self, resources: Iterable[Resource]) -> list[str]:
         found = (self._refused.get(item.id, {}).get(item.version) for item in resources)

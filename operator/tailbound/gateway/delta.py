@@ -1,9 +1,8 @@
 """One delta ADS stream, without the stream: requests in, responses out, and what Envoy has acknowledged.
 
-Per service, clusters and endpoints go first; its scopes and its route follow once Envoy has acknowledged
-those, and the scopes of a preview once it has the route that tells them from the others. On the way out the
-scopes go first, and clusters only after no route leads to them. One response per kind is under way at a
-time. A refused one is halved until the resource that is to blame stands alone.
+Per service, clusters and endpoints go first; its scopes and its routes follow once Envoy has acknowledged
+those. On the way out the scopes go first, and clusters only after no route leads to them. One response per
+kind is under way at a time. A refused one is halved until the resource that is to blame stands alone.
 """
 
 from collections import deque
@@ -16,6 +15,7 @@ from envoy.service.discovery.v3.discovery_pb2 import Resource as WireResource
 from tailbound.api.traffic import AppliedRoute
 from tailbound.gateway.configuration import Configuration
 from tailbound.gateway.resources import WILDCARD, Bundle, Resource, ResourceId, ResourceType
+from tailbound.gateway.routes import route_names
 from tailbound.traffic.model import ServiceKey, Unavailable
 
 # Stands for the version of a resource that Envoy may or may not have taken. No digest equals it.
@@ -245,32 +245,20 @@ class DeltaSession:
         if type_ in (ResourceType.SCOPE, ResourceType.ROUTE) and not is_removal:
             owner = self._configuration.owner(type_, name)
             bundle = None if owner is None else self._configuration.effective(owner)
-            if bundle is None or not self._has(bundle, (ResourceType.CLUSTER, ResourceType.ENDPOINTS)):
-                return False
-            return type_ is ResourceType.ROUTE or self._tells_preview(bundle, name)
+            return bundle is not None and self._has(bundle, (ResourceType.CLUSTER, ResourceType.ENDPOINTS))
         return True
 
-    def _tells_preview(self, bundle: Bundle, host: str) -> bool:
-        """Whether the route that Envoy has, if any, knows this host as a preview's where it is one.
-
-        Another would answer it with the revision that serves.
-        """
-        preview = bundle.route.preview
-        if preview is None or host not in preview.hosts:
-            return True
-        has = self._kinds[ResourceType.ROUTE].known.keys() & {str(bundle.service)}
-        return not has or self._has(bundle, (ResourceType.ROUTE,))
-
     def _leads_to(self, cluster: str) -> bool:
-        """Whether the service's route, as Envoy has it, may still lead to this cluster."""
+        """Whether a route of the service, as Envoy has it, may still lead to this cluster."""
         scopes, routes = self._kinds[ResourceType.SCOPE], self._kinds[ResourceType.ROUTE]
         if not scopes.asked or (scopes.known and not routes.asked):
             # After a break Envoy tells kind by kind what it has, clusters first.
             return True
-        route_name = cluster.rsplit("/", 2)[0]
-        version = routes.known.get(route_name)
-        route = self._configuration.get(ResourceType.ROUTE, route_name)
-        return version is not None and (route is None or route.version != version)
+        for name in route_names(cluster.rsplit("/", 2)[0]):
+            version, route = routes.known.get(name), self._configuration.get(ResourceType.ROUTE, name)
+            if version is not None and (route is None or route.version != version):
+                return True
+        return False
 
     # What is applied.
 

@@ -1,4 +1,4 @@
-"""Envoy routes: per service one RouteConfiguration, and per host one scope that leads to it.
+"""Envoy routes: per service one RouteConfiguration, another one for its preview, and a scope for every host.
 
 Truth table of one service's routes, first match wins:
 
@@ -9,19 +9,18 @@ Truth table of one service's routes, first match wins:
 | some     | none                  | yes        | 404 (Unimplemented)   | the http clusters      |
 | some     | none                  | no         | the http clusters, which are empty: 503        |
 
-Requests to the names of a preview come first, and are matched by name: they get the candidate in the same
-way, 421 while none is under way, and 503 while its configuration is refused.
+Scopes alone tell the names of a preview from those of its service, at any length of a name. What its
+RouteConfiguration leads to is the candidate, in the same way; 421 while none is under way; 503 while the
+candidate's configuration is refused.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from envoy.config.core.v3.base_pb2 import DataSource, HeaderValue, HeaderValueOption, Metadata
 from envoy.config.route.v3.route_components_pb2 import (
     DirectResponseAction,
-    HeaderMatcher,
     RetryPolicy,
     RouteAction,
     RouteMatch,
@@ -35,8 +34,6 @@ from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.config.route.v3.scoped_route_pb2 import ScopedRouteConfiguration
 from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import BufferPerRoute
 from envoy.extensions.retry.host.previous_hosts.v3.previous_hosts_pb2 import PreviousHostsPredicate
-from envoy.type.matcher.v3.regex_pb2 import RegexMatcher
-from envoy.type.matcher.v3.string_pb2 import StringMatcher
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -48,7 +45,7 @@ from tailbound.gateway.clusters import METADATA_NAMESPACE, cluster_name, cluster
 from tailbound.gateway.counting import DEADLINE_FIELD, LATENCY_FIELD, NAMESPACE_FIELD, SERVICE_FIELD
 from tailbound.gateway.listener import BUFFER_FILTER, HOST_HEADER, RETRY_AFTER_SECONDS
 from tailbound.gateway.resources import Bundle, Resource, ResourceType, resource
-from tailbound.traffic.model import Preview, Route, RouteBackend, Unavailable
+from tailbound.traffic.model import Preview, Route, RouteBackend, ServiceKey, Unavailable
 
 CONNECT_RETRIES = 3
 # A stream on which nothing moves is cut this long after the request's own timeout, which has an answer.
@@ -71,58 +68,91 @@ _NO_GRPC = "InferenceService {service} offers no gRPC: its runtime has no port n
 
 def bundle_of(route: Route) -> Bundle:
     """Every resource that Envoy needs for one service."""
-    return Bundle(route, (*cluster_resources(route), *scope_resources(route), _route_resource(route)))
+    return Bundle(route, (*cluster_resources(route), *scope_resources(route), *_route_resources(route)))
 
 
-def refused_bundle(route: Route) -> Bundle:
-    """A stand-in for a service whose resources Envoy refused, and refuses still: it says so to callers."""
-    stand_in = Route(
-        service=route.service,
-        created=route.created,
-        generation=route.generation,
-        traffic_generation=route.traffic_generation,
-        hosts=route.hosts,
-        denied_hosts=route.denied_hosts,
-        backends=(),
-        unavailable=Unavailable.REJECTED,
-        timeout=timedelta(seconds=1),
-        latency_target=None,
-    )
-    return bundle_of(stand_in)
+def fallbacks(newest: Route, good: Route | None) -> Iterator[Route]:
+    """What to serve, best first, where Envoy refuses the newest state. `good` is what it took last.
+
+    | requests to the service | requests to its preview |
+    |---|---|
+    | the newest state, if it has a preview | as `_previews` says without an earlier one |
+    | the last good state, with its pods as they are now | as `_previews` says |
+    | the last good state, with its pods as they were then | as `_previews` says |
+    | 503, saying why | as `_previews` says |
+    """
+    if newest.preview is not None:
+        yield from _offered(newest, newest, None)
+    if good is not None:
+        yield from _offered(_with_present_pods(good, newest), newest, good.preview)
+        yield from _offered(good, newest, good.preview)
+    yield from _offered(_stand_in(newest), newest, None)
 
 
-def former_bundle(former: Bundle, newest: Route) -> Bundle:
-    """The last good state of a service whose newest one is refused. Its preview is never another revision:
+def _offered(state: Route, newest: Route, had: Preview | None) -> Iterator[Route]:
+    """This state under the names of the newest one, with each preview that may be: none takes it away."""
+    previewed = newest.preview.hosts if newest.preview is not None else ()
+    for preview in _previews(had, newest.preview):
+        hosts = tuple(host for host in newest.hosts if preview is not None or host not in previewed)
+        yield replace(state, hosts=hosts, denied_hosts=newest.denied_hosts, preview=preview)
 
-    | the newest preview | that of the last good state | preview |
+
+def _previews(had: Preview | None, wanted: Preview | None) -> list[Preview | None]:
+    """The previews to try in turn beside a state that had one of its own. None is of another revision:
+
+    | the newest preview | that of the state | previews |
     |---|---|---|
     | none | any | no name leads there |
-    | of a candidate | of the same one, same names | as it was |
-    | of a candidate | anything else | 503, saying why |
-    | without a candidate | any | 421, saying so |
+    | of a candidate | of the same one, same names | as it was; 503, saying why; no name leads there |
+    | of a candidate | anything else | 503, saying why; no name leads there |
+    | without a candidate | any | 421, saying so; no name leads there |
     """
-    wanted, had = newest.preview, former.route.preview
     if wanted is None:
-        return former
-    if had is not None and had.hosts == wanted.hosts and _candidate(had) == _candidate(wanted) is not None:
-        return former
+        return [None]
+    same = had is not None and had.hosts == wanted.hosts and _candidate(had) == _candidate(wanted) is not None
     nobody = Preview(wanted.hosts, None, refused=wanted.backend is not None)
-    return former if had == nobody else bundle_of(replace(former.route, preview=nobody))
+    return [*([had] if same else []), nobody, None]
 
 
 def _candidate(preview: Preview) -> str | None:
     return preview.backend.revision if preview.backend is not None else None
 
 
+def _with_present_pods(former: Route, newest: Route) -> Route:
+    """An earlier state, with those pods of its revisions that the newest one knows."""
+    preview = newest.preview.backend if newest.preview is not None else None
+    known = {each.revision: each for each in (*newest.backends, *([preview] if preview is not None else []))}
+    backends = tuple(
+        replace(each, http=known[each.revision].http, grpc=known[each.revision].grpc)
+        if each.revision in known
+        else each
+        for each in former.backends
+    )
+    return replace(former, backends=backends)
+
+
+def _stand_in(newest: Route) -> Route:
+    """It tells callers that the service's configuration is refused."""
+    return replace(
+        newest,
+        backends=(),
+        unavailable=Unavailable.REJECTED,
+        timeout=timedelta(seconds=1),
+        latency_target=None,
+    )
+
+
 def scope_resources(route: Route) -> list[Resource]:
     """One scope per host, named after it: when a host changes hands, it never has two owners at once."""
+    own, preview = route_names(route.service)
+    previewed = route.preview.hosts if route.preview is not None else ()
     return [
         resource(
             ResourceType.SCOPE,
             host,
             ScopedRouteConfiguration(
                 name=host,
-                route_configuration_name=str(route.service),
+                route_configuration_name=preview if host in previewed else own,
                 key=ScopedRouteConfiguration.Key(
                     fragments=[ScopedRouteConfiguration.Key.Fragment(string_key=host)]
                 ),
@@ -132,50 +162,55 @@ def scope_resources(route: Route) -> list[Resource]:
     ]
 
 
-def _route_resource(route: Route) -> Resource:
-    name = str(route.service)
+def route_names(service: ServiceKey | str) -> tuple[str, str]:
+    """Names of the RouteConfigurations of a service and of its preview."""
+    return str(service), f"{service}/preview"
+
+
+def _route_resources(route: Route) -> list[Resource]:
+    name, preview = route_names(route.service)
+    made = [_route_resource(name, _routes(route))]
+    if route.preview is not None:
+        made.append(_route_resource(preview, _to_preview(route, route.preview)))
+    return made
+
+
+def _route_resource(name: str, routes: list[EnvoyRoute]) -> Resource:
     configuration = RouteConfiguration(
         name=name,
-        virtual_hosts=[VirtualHost(name=name, domains=["*"], routes=_routes(route))],
+        virtual_hosts=[VirtualHost(name=name, domains=["*"], routes=routes)],
         request_headers_to_remove=[HOST_HEADER, "x-envoy-external-address"],
     )
     return resource(ResourceType.ROUTE, name, configuration)
 
 
 def _routes(route: Route) -> list[EnvoyRoute]:
-    anything = RouteMatch(prefix="/")
     if route.unavailable is not None:
-        main = [_direct(route, anything, 503, _WHY[route.unavailable])]
-    else:
-        main = _to_backends(route, anything, route.backends)
-    return [*_to_preview(route), *main]
+        return [_direct(route, _anything(), 503, _WHY[route.unavailable])]
+    return _to_backends(route, route.backends)
 
 
-def _to_preview(route: Route) -> list[EnvoyRoute]:
-    if route.preview is None:
-        return []
-    names = "|".join(re.escape(host) for host in route.preview.hosts)
-    # As in the scope key, the port does not count.
-    pattern = StringMatcher(safe_regex=RegexMatcher(regex=f"({names})(:.*)?"))
-    host = HeaderMatcher(name=HOST_HEADER, string_match=pattern)
-    match = RouteMatch(prefix="/", headers=[host])
-    if route.preview.refused:
-        routes = [_direct(route, match, 503, _NO_PREVIEW)]
-    elif route.preview.backend is None:
-        routes = [_direct(route, match, 421, _NO_CANDIDATE)]
+def _to_preview(route: Route, preview: Preview) -> list[EnvoyRoute]:
+    if preview.refused:
+        routes = [_direct(route, _anything(), 503, _NO_PREVIEW)]
+    elif preview.backend is None:
+        routes = [_direct(route, _anything(), 421, _NO_CANDIDATE)]
     else:
-        routes = _to_backends(route, match, [route.preview.backend])
+        routes = _to_backends(route, [preview.backend])
     for made in routes:
         # Without it, nothing counts the request.
         made.metadata.filter_metadata[METADATA_NAMESPACE].fields[NAMESPACE_FIELD].string_value = ""
     return routes
 
 
-def _to_backends(route: Route, match: RouteMatch, backends: Sequence[RouteBackend]) -> list[EnvoyRoute]:
-    grpc_only = RouteMatch()
-    grpc_only.CopyFrom(match)
+def _anything() -> RouteMatch:
+    return RouteMatch(prefix="/")
+
+
+def _to_backends(route: Route, backends: Sequence[RouteBackend]) -> list[EnvoyRoute]:
+    grpc_only = _anything()
     grpc_only.grpc.SetInParent()
-    http = _forward(route, match, HTTP_PORT_NAME, backends)
+    http = _forward(route, _anything(), HTTP_PORT_NAME, backends)
     with_grpc = [backend for backend in backends if backend.share and backend.grpc is not None]
     if with_grpc:
         return [_forward(route, grpc_only, GRPC_PORT_NAME, with_grpc), http]

@@ -80,6 +80,25 @@ async def test_a_service_that_is_called_like_a_preview_keeps_its_names(
         assert (await gateway.call(name))[1]["revision"] == "other-r1", name
 
 
+@pytest.mark.parametrize("length", [29, 55], ids=["fifty-eight", "longest"])
+async def test_names_of_any_length_are_told_apart(gateway: Gateway, pods: Pods, length: int) -> None:
+    namespace, name = "n" * (length + 8), "s" * length
+    revisions = [f"{name}-r1", f"{name}-r2"]
+    for number, revision in enumerate(revisions, start=2):
+        await pods.http(revision, f"127.0.0.{number}", HTTP)
+        ready = [(f"127.0.0.{number}", "ready")]
+        gateway.cluster.put(endpoint_slice(namespace, name, revision, ready, {"http": HTTP}))
+    service = dict(inference_service(namespace, name, {revisions[0]: 100}, rollout=PREVIEWED))
+    service["status"]["canary"] = {"revision": revisions[1]}
+    gateway.cluster.put(service)
+    await gateway.until_applied(f"{namespace}/{name}", 1)
+    for host, revision in zip((name, f"{name}-preview"), revisions, strict=True):
+        for form in (f"{host}.{namespace}", f"{host}.{namespace}.svc.cluster.local:8080"):
+            status, body, _ = await gateway.call(form)
+            assert (status, body["revision"]) == (200, revision), form
+    assert (await gateway.observed(f"{namespace}/{name}"))["services"][f"{namespace}/{name}"]["counters"]
+
+
 async def test_a_preview_that_envoy_refuses_is_answered_by_nobody(
     gateway: Gateway, pods: Pods, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
+from envoy.config.route.v3.scoped_route_pb2 import ScopedRouteConfiguration
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryResponse
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,6 +59,8 @@ def route(
 def refuses_poison(type_: ResourceType, name: str, body: bytes) -> bool:
     if type_ is ENDPOINTS:
         return b"\x18\x8f\x4e" in body  # port_value 9999
+    if type_ is ROUTE and name.endswith("/preview") and b"r9" in body:
+        return True
     return type_ is ROUTE and b"13s" in body
 
 
@@ -65,15 +69,16 @@ def applied(envoy: FakeEnvoy, name: str) -> tuple[int, int] | None:
     return None if found is None else (found.generation, found.traffic_generation)
 
 
-def watch_preview(envoy: FakeEnvoy) -> set[bool]:
-    """Whether the route that Envoy has knows the name of churn's preview, whenever the name leads to it."""
-    seen: set[bool] = set()
+def watch_preview(envoy: FakeEnvoy) -> set[str]:
+    """Where the name of churn's preview leads, whenever Envoy has it."""
+    seen: set[str] = set()
     take = envoy.take
 
     def spy(response: DeltaDiscoveryResponse) -> None:
         take(response)
-        if "churn-preview.risk" in envoy.names(SCOPE) and "risk/churn" in envoy.names(ROUTE):
-            seen.add(b"preview" in envoy.has[ROUTE]["risk/churn"][1])
+        if "churn-preview.risk" in envoy.names(SCOPE):
+            scope = ScopedRouteConfiguration.FromString(envoy.has[SCOPE]["churn-preview.risk"][1])
+            seen.add(scope.route_configuration_name)
 
     envoy.take = spy  # type: ignore[method-assign]
     return seen
@@ -127,7 +132,7 @@ def test_the_first_scopes_come_all_at_once() -> None:
 
 
 @pytest.mark.parametrize("restarted", [None, False, True])
-def test_a_preview_has_its_name_once_the_route_tells_it_from_the_service(restarted: bool | None) -> None:
+def test_the_name_of_a_preview_leads_to_its_own_route_only(restarted: bool | None) -> None:
     envoy = FakeEnvoy(Configuration())
     envoy.update(route("churn"), route("fraud"))
     watched = watch_preview(envoy)
@@ -136,7 +141,7 @@ def test_a_preview_has_its_name_once_the_route_tells_it_from_the_service(restart
         envoy.connect(restarted=restarted)
     envoy.settle()
     expect_equal(envoy)
-    assert watched == {True}
+    assert watched == {"risk/churn/preview"}
     assert envoy.session.synced
 
 
@@ -245,16 +250,45 @@ class TestRefusal:
             envoy.update(route("churn", candidate=newest, seconds=POISON_SECONDS, generation=generation))
             expect_equal(envoy)
             assert "churn-preview.risk" in envoy.names(SCOPE)
-            body = envoy.has[ROUTE]["risk/churn"][1]
-            assert answer in body
-            assert b"risk/churn/churn-r1/http" in body
-            assert b"churn-r3" not in body
+            assert answer in envoy.has[ROUTE]["risk/churn/preview"][1]
+            assert b"risk/churn/churn-r1/http" in envoy.has[ROUTE]["risk/churn"][1]
+            assert not any(b"churn-r3" in body for _, body in envoy.has[ROUTE].values())
             assert applied(envoy, "churn") == (1, 1)
-        assert watched == {True}
+        assert watched == {"risk/churn/preview"}
         envoy.update(route("churn", candidate=newest, seconds=3, generation=4))
         expect_equal(envoy)
-        assert b"is refused" not in envoy.has[ROUTE]["risk/churn"][1]
+        assert not any(b"is refused" in body for _, body in envoy.has[ROUTE].values())
         assert applied(envoy, "churn") == (4, 1)
+
+    @pytest.mark.parametrize("served", [True, False], ids=["served-before", "new"])
+    @pytest.mark.parametrize("offered", ["candidate", "answer"])
+    def test_a_preview_that_is_refused_takes_nothing_away(self, served: bool, offered: str) -> None:
+        """The candidate's route is refused, or whatever the preview is answered with."""
+        envoy = FakeEnvoy(
+            Configuration(),
+            lambda type_, name, body: (
+                type_ is ROUTE and name.endswith("/preview") and (offered == "answer" or b"r2" in body)
+            ),
+        )
+        if served:
+            envoy.update(route("churn"))
+        envoy.update(route("churn", candidate="churn-r2", generation=2, traffic_generation=2))
+        expect_equal(envoy)
+        assert b"risk/churn/churn-r1/http" in envoy.has[ROUTE]["risk/churn"][1]
+        assert applied(envoy, "churn") == (2, 2)
+        assert "bad: " in str(envoy.configuration.refusal(ServiceKey("risk", "churn")))
+        assert ("churn-preview.risk" in envoy.names(SCOPE)) is (offered == "candidate")
+
+    def test_pods_are_followed_while_the_newest_state_is_refused(self) -> None:
+        envoy = FakeEnvoy(Configuration(), refuses_poison)
+        envoy.update(route("churn"))
+        for port in (8081, 8082):
+            envoy.update(route("churn", seconds=POISON_SECONDS, port=port, generation=2))
+            expect_equal(envoy)
+            assignment = ClusterLoadAssignment.FromString(envoy.has[ENDPOINTS]["risk/churn/churn-r1/http"][1])
+            (pod,) = assignment.endpoints[0].lb_endpoints
+            assert pod.endpoint.address.socket_address.port_value == port
+            assert applied(envoy, "churn") == (1, 1)
 
     def test_a_preview_whose_candidate_is_refused_may_go(self) -> None:
         envoy = FakeEnvoy(Configuration(), refuses_poison)
@@ -353,6 +387,7 @@ ROUTES = st.builds(
     hosts=st.sampled_from([(), ("a.example.com",)]),
     port=st.sampled_from([8080, 8081, POISON]),
     seconds=st.sampled_from([2, 3, POISON_SECONDS]),
+    candidate=st.sampled_from(["", None, "r2", "r9"]),
 )
 STEPS = st.lists(
     st.one_of(
@@ -370,21 +405,28 @@ def test_any_history_ends_equal_and_is_never_in_a_bad_state(steps: list[Route | 
     envoy = FakeEnvoy(Configuration(), refuses_poison)
     envoy.update()
     owner: str | None = None
+    served: set[ServiceKey] = set()
     for step in steps:
         if isinstance(step, Route):
             wants = "a.example.com" in step.hosts and owner in (None, step.service.name)
             if owner == step.service.name and not wants:
                 owner = None
             owner = step.service.name if wants else owner
-            hosts = step.hosts if wants else step.hosts[:1]
-            envoy.announce(replace(step, hosts=hosts))
+            hosts = [host for host in step.hosts if wants or host != "a.example.com"]
+            envoy.announce(replace(step, hosts=tuple(hosts)))
         elif isinstance(step, ServiceKey):
             owner = None if owner == step.name else owner
             envoy.announce(gone=[step])
+            served.discard(step)
         elif step == "settle":
             envoy.settle()
         else:
             envoy.connect(restarted=step == "restart")
+        served |= envoy.session.applied.keys()
+        stand_ins = {
+            service for service in served if b"is refused" in envoy.has[ROUTE].get(str(service), ("", b""))[1]
+        }
+        assert not stand_ins, "what serves is never taken away"
     envoy.settle()
     expect_equal(envoy)
     for service in envoy.configuration.services():

@@ -9,7 +9,7 @@ from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from tailbound.gateway.resources import ResourceType
 from tailbound.gateway.routes import bundle_of
-from tailbound.traffic.model import Endpoint, Preview, Route, RouteBackend, Unavailable
+from tailbound.traffic.model import Endpoint, Preview, Route, RouteBackend, ServiceKey, Unavailable
 
 from tests.unit.gateway.test_gateway_delta import route
 
@@ -25,9 +25,9 @@ def backend(revision: str, share: int, *, http: Any = HTTP, grpc: Any = None) ->
     return RouteBackend(revision, share, share, http, grpc)
 
 
-def routes_of(made: Route) -> list[tuple[bool, Any]]:
-    """For each route: is it for gRPC only, and its clusters with weights, or its status."""
-    (body,) = [item.body.value for item in bundle_of(made).resources if item.type is ResourceType.ROUTE]
+def routes_of(made: Route, name: str = "risk/churn") -> list[tuple[bool, Any]]:
+    """For each route of a configuration: is it for gRPC only; its clusters with weights, or its status."""
+    (body,) = [item.body.value for item in bundle_of(made).resources if item.id == (ResourceType.ROUTE, name)]
     (host,) = RouteConfiguration.FromString(body).virtual_hosts
     return [
         (
@@ -52,30 +52,6 @@ def routes_of(made: Route) -> list[tuple[bool, Any]]:
                 (False, {"risk/churn/r1/http": 95, "risk/churn/r2/http": 5}),
             ],
             id="both protocols",
-        ),
-        pytest.param(
-            with_backends(
-                backend("r1", 100), preview=Preview(("churn-preview.risk",), backend("r2", 100, grpc=GRPC))
-            ),
-            [
-                (True, {"risk/churn/r2/grpc": 100}),
-                (False, {"risk/churn/r2/http": 100}),
-                (True, 404),
-                (False, {"risk/churn/r1/http": 100}),
-            ],
-            id="a preview comes first",
-        ),
-        pytest.param(
-            with_backends(backend("r1", 100, grpc=GRPC), preview=Preview(("churn-preview.risk",), None)),
-            [(False, 421), (True, {"risk/churn/r1/grpc": 100}), (False, {"risk/churn/r1/http": 100})],
-            id="a preview of nothing",
-        ),
-        pytest.param(
-            with_backends(
-                backend("r1", 100, grpc=GRPC), preview=Preview(("churn-preview.risk",), None, refused=True)
-            ),
-            [(False, 503), (True, {"risk/churn/r1/grpc": 100}), (False, {"risk/churn/r1/http": 100})],
-            id="a preview of what is refused",
         ),
         pytest.param(
             with_backends(backend("r1", 95, grpc=GRPC), backend("r2", 5)),
@@ -104,6 +80,42 @@ def routes_of(made: Route) -> list[tuple[bool, Any]]:
 )
 def test_routes(made: Route, expected: list[tuple[bool, Any]]) -> None:
     assert routes_of(made) == expected
+
+
+@pytest.mark.parametrize(
+    ("preview", "expected"),
+    [
+        pytest.param(
+            Preview(("churn-preview.risk",), backend("r2", 100, grpc=GRPC)),
+            [(True, {"risk/churn/r2/grpc": 100}), (False, {"risk/churn/r2/http": 100})],
+            id="candidate",
+        ),
+        pytest.param(Preview(("churn-preview.risk",), None), [(False, 421)], id="no-candidate"),
+        pytest.param(
+            Preview(("churn-preview.risk",), None, refused=True), [(False, 503)], id="refused-candidate"
+        ),
+    ],
+)
+def test_routes_of_a_preview(preview: Preview, expected: list[tuple[bool, Any]]) -> None:
+    made = with_backends(backend("r1", 100), preview=preview)
+    assert routes_of(made, "risk/churn/preview") == expected
+    assert routes_of(made) == routes_of(replace(made, preview=None))
+
+
+@pytest.mark.parametrize("length", [1, 30, 63])
+def test_no_name_is_part_of_a_pattern(length: int) -> None:
+    """Envoy bounds the size of a regular expression, and the two names together may have 126 characters."""
+    service = ServiceKey("n" * length, "s" * length)
+    hosts = (f"{service.name}.{service.namespace}", f"{service.name}-preview.{service.namespace}")
+    made = with_backends(
+        backend("r1", 100), service=service, hosts=hosts, preview=Preview(hosts[1:], backend("r2", 100))
+    )
+    routes = [item.body.value for item in bundle_of(made).resources if item.type is ResourceType.ROUTE]
+    assert len(routes) == 2
+    for body in routes:
+        (host,) = RouteConfiguration.FromString(body).virtual_hosts
+        assert list(host.domains) == ["*"]
+        assert not any(each.match.headers for each in host.routes)
 
 
 def test_clusters_of_every_revision_and_port() -> None:
