@@ -198,8 +198,8 @@ class RolloutSpec(Model):
     progress_deadline: Annotated[
         Duration, duration_between("10s", "24h", "within which one more pod must get ready")
     ] = Duration(600_000)
-    """Time in which one more pod of the new revision must get ready, or else it is rejected. It does not run
-    while the cluster has no room for the pod."""
+    """Time in which one more pod must be ready than ever before, or else the new revision is rejected. It
+    stands still while no pod is missing, and while those that are find no room in the cluster."""
 
     restart_limit: Annotated[StrictInt, whole_number("restartLimit", 1, 100, "a number of restarts")] = 3
     """So many restarts of one container of the new revision reject it."""
@@ -348,10 +348,13 @@ class RolloutStatus(Model):
     """When every gateway was first seen to apply the present step's weight."""
 
     progress_at: AwareDatetime | None = None
-    """When one more pod last got ready."""
+    """When progressDeadline began, later by the time for which it stood still."""
+
+    still_since: AwareDatetime | None = None
+    """Since when progressDeadline stands still, as no pod is missing that has a place."""
 
     no_room_since: AwareDatetime | None = None
-    """Since when the new revision's pods find no room. Its deadline for getting ready does not run then."""
+    """Since when the new revision's pods find no room."""
 
     in_place: StrictBool = False
     """The new revision's pods take the places of the stable one's."""

@@ -107,6 +107,7 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         ready=world.ready_endpoints.get(name, 0),
         restarts=most_restarts(pods),
         stuck=told.stuck + told.refused if told is not None else 0,
+        running=max(told.scheduled - world.ready_endpoints.get(name, 0), 0) if told is not None else 0,
         trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
         promoted_at=marks.promoted_at if marks is not None else None,
         rejection=Rejection(name, rejected.reason, rejected.message, rejected.by) if rejected else None,

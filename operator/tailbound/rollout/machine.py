@@ -23,7 +23,7 @@ from dataclasses import replace
 from tailbound.api.conditions import Reason
 from tailbound.api.names import ABORT_ANNOTATION, PROMOTE_ANNOTATION, RETRY_ANNOTATION
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import rest, steps, words
+from tailbound.rollout import deadline, rest, steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.places import needed, places
 from tailbound.rollout.recreate import exchange
@@ -121,9 +121,7 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     pods = steps.pods_needed(now, rollout)
     unseen = not counting and rollout.weight == 0 and not steps.by_hand(rollout)
     share = 0 if unseen else steps.share(now, rollout, wanted, pods)
-    lost = share == 0 and rollout.weight > 0
-    progress_at = now.now if lost else rollout.progress_at
-    rollout = rollout.model_copy(update={"weight": share, "progress_at": progress_at})
+    rollout = rollout.model_copy(update={"weight": share})
     where = flow(now, base, candidate, share, (), enough=1 if rollout.in_place else None)
     alone = where.target == candidate and share < ALL
     fleet = places(now, rollout, needed(now, rollout, ALL, ALL) if alone else pods)
@@ -167,6 +165,6 @@ def _roll_back(now: Situation, who: Roles, rollout: RolloutStatus, rejection: Re
     """The candidate's weight goes to the base, and the candidate is not tried again until somebody asks."""
     step = rest.without(now, who.base, frozenset({rollout.revision}))
     ended = words.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
-    ended = ended.model_copy(update={"weight": 0, "progress_at": None, "no_room_since": None})
+    ended = ended.model_copy(update={"weight": 0, **deadline.OVER})
     marking = replace(step.marking, rejection=rejection, handled=now.hands.asked(rollout.revision))
     return replace(step, rollout=ended, marking=marking, rejection=rejection)

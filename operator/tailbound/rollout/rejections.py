@@ -8,7 +8,7 @@
 | the evidence says so | Slow, Failing or MetricBreached |
 | `maxStepTime` is over and `onInconclusive` is rollback | Inconclusive |
 
-The deadline does not run while pods find no room: that says nothing about the revision.
+`deadline.py` says when the deadline runs: pods that find no room say nothing about the revision.
 They hold during pauses and manual waits as well. The hand `abort` comes before all of them.
 """
 
@@ -18,6 +18,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import OnInconclusive, RolloutStatus, Strategy
 from tailbound.rollout import steps, words
 from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.deadline import overdue
 from tailbound.rollout.situation import Rejection, Situation
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Measure, Outcome
@@ -40,15 +41,10 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
     all_of_it = rollout.weight == ALL and rollout.step_started_at is not None
     if all_of_it and not state.ready and spec.strategy is not Strategy.RECREATE:
         yield Rejection(name, Reason.LOST, words.lost())
-    overdue = (
-        rollout.progress_at is not None
-        and rollout.no_room_since is None
-        and now.now >= rollout.progress_at + spec.progress_deadline.timedelta
-        and steps.short(now, rollout)
-    )
-    if overdue:
-        reason = trouble.reason if trouble is not None else Reason.DEADLINE_EXCEEDED
-        yield Rejection(name, reason, words.overdue(spec.progress_deadline, trouble))
+    if overdue(rollout, spec.progress_deadline, now.now):
+        why = trouble if trouble is not None and not (trouble.lacks_room and state.running) else None
+        reason = why.reason if why is not None else Reason.DEADLINE_EXCEEDED
+        yield Rejection(name, reason, words.overdue(spec.progress_deadline, why))
     for finding in verdict.findings:
         if finding.outcome is Outcome.ROLL_BACK:
             message = words.condemned(finding, verdict.counted(finding.objective.measure))

@@ -53,9 +53,16 @@ class RevisionState:
     """Most of any container of any pod."""
     stuck: int = 0
     """Pods that are not ready, and say what they are stuck at, and those that the API server refuses."""
+    running: int = 0
+    """Pods that have a place, and are not ready."""
     trouble: Trouble | None = None
     promoted_at: str | None = None
     rejection: Rejection | None = None
+
+    @property
+    def lacks_room(self) -> bool:
+        """What keeps its missing pods from getting ready is that they have no place, and nothing else."""
+        return self.trouble is not None and self.trouble.lacks_room and not self.running
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from datetime import timedelta
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Capacity, OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import words
+from tailbound.rollout import deadline, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.places import awaits_place, climbing, gives_places, lack_of_room, needed, settled_on
 from tailbound.rollout.situation import Marking, Situation, Step
@@ -79,7 +79,7 @@ def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> Rollout
             "reason": reason,
             "step": len(now.spec.weights),
             "step_started_at": rollout.step_started_at if same else None,
-            "progress_at": now.now,
+            **deadline.begins(now.now),
         }
     )
 
@@ -120,34 +120,27 @@ def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     """With the time of the last progress, with whether there is room, and for whose pods."""
     if rollout.state is RolloutState.PENDING or rollout.progress_at is None:
         ready = now.ready(rollout.revision)
-        begun = {"state": RolloutState.STARTING, "progress_at": now.now, "high_water": ready}
+        begun = {"state": RolloutState.STARTING, "high_water": ready, **deadline.begins(now.now)}
         return settled_on(now, rollout.model_copy(update=begun))
-    return _progressed(now, settled_on(now, _with_room(now, rollout)))
+    rollout = deadline.counted(rollout, _pods(now, rollout), now.spec.progress_deadline, now.now)
+    waits = now.spec.strategy is not Strategy.RECREATE and _lacks_room(now, rollout) and short(now, rollout)
+    since = (rollout.no_room_since or now.now) if waits else None
+    return settled_on(now, rollout.model_copy(update={"no_room_since": since}))
 
 
-def _with_room(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
-    """With the time since which there is no room."""
-    since = (rollout.no_room_since or now.now) if _lacks_room(now, rollout) else None
-    came = rollout.no_room_since is not None and since is None
-    progress_at = now.now if came else rollout.progress_at
-    return rollout.model_copy(update={"no_room_since": since, "progress_at": progress_at})
-
-
-def _progressed(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
-    """With the time at which more pods were ready than ever."""
+def _pods(now: Situation, rollout: RolloutStatus) -> deadline.Pods:
+    """Its pods. A weight that it has already may be carried by fewer than it is to have; they are missing."""
     ready = now.ready(rollout.revision)
-    if ready <= rollout.high_water:
-        return rollout
-    return rollout.model_copy(update={"progress_at": now.now, "high_water": ready})
+    missing = ready < pods_needed(now, rollout)
+    return deadline.Pods(ready, missing, lacks_room=_lacks_room(now, rollout))
 
 
 def _lacks_room(now: Situation, rollout: RolloutStatus) -> bool:
-    """Pods are missing for want of nothing but a place. With `recreate` the old ones left theirs."""
-    if now.spec.strategy is Strategy.RECREATE or not short(now, rollout):
-        return False
-    trouble = now.of(rollout.revision).trouble
-    full = trouble is not None and trouble.lacks_room
-    return full or awaits_place(now, rollout, pods_needed(now, rollout))
+    """What is missing is a place. With `recreate` the old pods left theirs, so that the first one has one."""
+    state = now.of(rollout.revision)
+    if now.spec.strategy is Strategy.RECREATE:
+        return state.lacks_room and state.ready > 0
+    return state.lacks_room or awaits_place(now, rollout, pods_needed(now, rollout))
 
 
 def pods_needed(now: Situation, rollout: RolloutStatus) -> int:
@@ -268,7 +261,7 @@ def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
 
 def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     following = rollout.model_copy(
-        update={"step": rollout.step + 1, "step_started_at": None, "progress_at": now.now}
+        update={"step": rollout.step + 1, "step_started_at": None, **deadline.begins(now.now)}
     )
     state, reason = RolloutState.ANALYSING, Reason.ROLLING_OUT
     message = words.passed(rollout, level(now, following))
@@ -300,7 +293,7 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     by = now.hands.by if by_hand(rollout) else None
     return replace(
         step,
-        rollout=done.model_copy(update={"progress_at": None}),
+        rollout=done.model_copy(update=deadline.OVER),
         stable=rollout.revision,
         candidate=None,
         fleet={rollout.revision: now.pods(rollout.revision)},
@@ -321,8 +314,9 @@ def wake(now: Situation, step: Step, verdict: Verdict) -> timedelta | None:
     if rollout is None or rollout.state in (RolloutState.PENDING, RolloutState.PROMOTED):
         return None
     limits = []
-    if rollout.progress_at is not None and rollout.no_room_since is None and short(now, rollout):
-        limits.append(rollout.progress_at + spec.progress_deadline.timedelta)
+    overdue_at = deadline.ends_at(rollout, spec.progress_deadline)
+    if overdue_at is not None:
+        limits.append(overdue_at)
     began = rollout.step_started_at
     if began is not None and is_last(now, rollout):
         limits.append(began + spec.scale_down_delay.timedelta)

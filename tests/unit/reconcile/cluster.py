@@ -13,7 +13,7 @@ from tailbound.api.names import REVISION_LABEL
 from tailbound.reconcile.model import Apply, Create, Delete, Object, Write
 
 from tests.unit.reconcile.gateways import Gateway
-from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, as_stored, ready_status, service
+from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as_stored, ready_status, service
 
 FRONTS = {NAME, f"{NAME}-preview"}
 """Services without pods of their own."""
@@ -150,6 +150,7 @@ class Cluster:
                 continue
             if len(self.placed) < self.devices:
                 self.placed.add(name)
+                self.pods[name] = {**self.pods[name], "status": STARTING}
             else:
                 self.pods[name] = {**self.pods[name], "status": NO_NODE}
 
@@ -178,7 +179,7 @@ class Cluster:
         ended = {"terminated": {"exitCode": 1, "message": "no such operator"}}
         server = {"name": "server", "ready": False, "restartCount": restarts, "state": {}, "lastState": ended}
         body = copy.deepcopy(self.pods[pod])
-        body["status"] = {"phase": "Running", "containerStatuses": [server], "ready": False}
+        body["status"] = {**STARTING, "phase": "Running", "containerStatuses": [server], "ready": False}
         self.pods[pod] = body
         self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
 

@@ -17,6 +17,10 @@ NO_NODE: dict[str, Any] = {
         }
     ],
 }
+STARTING: dict[str, Any] = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "True"}],
+}
 OVER_QUOTA: dict[str, Any] = {
     "type": "ReplicaFailure",
     "status": "True",

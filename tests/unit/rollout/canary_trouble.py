@@ -14,6 +14,7 @@ from tests.unit.rollout.canaries import (
     PAUSE,
     PROMOTE,
     SECOND,
+    SECOND_OBSERVED,
     STARTED,
     WAIT,
     Row,
@@ -83,6 +84,25 @@ TROUBLE: dict[str, Row] = {
         WAIT,
         ("Starting", "QuotaExceeded", 0, OLD),
     ),
+    "no room for one, and another one hangs": (
+        canary(
+            rollout("Starting", progress_at=ago(600)),
+            ready=0,
+            traffic=to("old"),
+            new={"trouble": NO_NODE, "running": 1},
+        ),
+        WAIT,
+        ("RolledBack", "DeadlineExceeded", 0, OLD),
+    ),
+    "a pod is missing for too long at a weight that it has": (
+        canary(
+            SECOND_OBSERVED.model_copy(update={"progress_at": ago(600)}),
+            traffic=to(old=50, new=50),
+            replicas=4,
+        ),
+        WAIT,
+        ("RolledBack", "DeadlineExceeded", 1, OLD),
+    ),
     "no room, and it hangs besides": (
         canary(
             rollout("Starting", progress_at=ago(9000)),
@@ -95,7 +115,15 @@ TROUBLE: dict[str, Row] = {
     ),
     "room came late: it has its time to start": (
         canary(
-            rollout("Starting", progress_at=ago(9000), no_room_since=ago(8990)), ready=0, traffic=to("old")
+            rollout(
+                "Starting",
+                progress_at=ago(9000),
+                still_since=ago(8990),
+                no_room_since=ago(8990),
+                high_water=0,
+            ),
+            ready=0,
+            traffic=to("old"),
         ),
         WAIT,
         ("Starting", "Starting", 0, OLD),
