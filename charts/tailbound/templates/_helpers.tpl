@@ -113,7 +113,7 @@ priorityClassName: {{ . }}
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]
-- apiGroups: [events.k8s.io]
+- apiGroups: [""]
   resources: [events]
   verbs: [create]
 {{- end }}

@@ -107,7 +107,7 @@ class Cluster(Protocol):
         ...
 
     async def create_event(self, body: Object) -> None:
-        """Record an events.k8s.io/v1 Event."""
+        """Record an Event."""
         ...
 
     async def review_token(self, token: str, audiences: Sequence[str]) -> Object:

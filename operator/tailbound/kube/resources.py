@@ -40,7 +40,7 @@ SERVICES: Final = Resource("v1", "Service", "services")
 PODS: Final = Resource("v1", "Pod", "pods")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
 DISRUPTION_BUDGETS: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
-EVENTS: Final = Resource("events.k8s.io/v1", "Event", "events")
+EVENTS: Final = Resource("v1", "Event", "events")
 LEASES: Final = Resource("coordination.k8s.io/v1", "Lease", "leases")
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io/v1", "TokenReview", "tokenreviews", namespaced=False)
 

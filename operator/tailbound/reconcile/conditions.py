@@ -4,6 +4,7 @@ Ready (first row that fits; "desired" is the revision of the spec as it is):
 
 | what holds | status | reason |
 |---|---|---|
+| the revision that has the requests took over once, and none of its endpoints is ready | False | NotReady |
 | something must be changed, or a write was refused | False | that of the problem |
 | children of a deleted namesake are not gone yet | Unknown | Pending |
 | spec.stopped | False | Stopped |
@@ -14,13 +15,17 @@ Ready (first row that fits; "desired" is the revision of the spec as it is):
 | desired has no request to answer yet, and its pods are stuck | False | that of the pods |
 | desired has all requests and a ready endpoint, the gateways wait | Unknown | WaitingForGateway |
 | the same, and the gateways refuse, deny a host, or are none | False | theirs |
-| desired was promoted before | False | NotReady |
+| desired took over once | False | NotReady |
 | another revision answers | Unknown | RollingOut |
 | pods download | Unknown | Fetching |
 | otherwise | Unknown | Starting |
 
+The first row is not for a stopped service, nor where strategy `recreate` takes the old pods away first, nor
+for a desired revision without a problem, whose pods say more further down.
+
 Reconciling is True unless Stalled is, Ready is True with every replica ready, or the service is stopped for
-good. Messages hold no counts or times that change by themselves: an idle service writes nothing.
+good. What serves now comes first in every message that would be read as if something did. Messages hold no
+counts or times that change by themselves: an idle service writes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,6 +45,7 @@ from tailbound.rollout.situation import Step
 _FETCH_VERDICTS = frozenset(
     Reason(reason.value) for reason in TerminationReason if reason is not TerminationReason.FETCHED
 )
+_RENDERED = "the runtime's template is being rendered"
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
@@ -72,8 +78,12 @@ class Facts:
     """The desired revision was promoted before."""
     serving: str | None
     """The revision that has all requests but a candidate's share, if it has a ready endpoint."""
+    recreates: bool
+    """The old pods go before the new ones come."""
     pods: PodsReport
     """Of the desired revision."""
+    target_pods: PodsReport
+    """Of the revision that has all requests but a candidate's share."""
     pods_left: bool
     """Of any revision."""
 
@@ -86,6 +96,24 @@ class Facts:
     def on_target(self) -> bool:
         """The desired revision has all requests, and one of its endpoints is ready."""
         return self.name is not None and self.name == self.step.flow.target and self.ready > 0
+
+    @property
+    def down(self) -> str | None:
+        """The revision that is to answer and cannot, although requests were answered before."""
+        served_before = self.step.stable is not None and not self.stopped
+        exchanged = self.recreates and self.step.candidate is not None
+        return self.step.flow.target if self.serving is None and served_before and not exchanged else None
+
+    @property
+    def serves_now(self) -> str:
+        """What answers requests now, as the beginning of a message; empty before anything ever did."""
+        if self.serving is not None:
+            return f"{self.serving} serves; "
+        if self.down is None:
+            return ""
+        found = self.target_pods.obstacle
+        why = f" ({found.message})" if found is not None else ""
+        return f"no endpoint of {self.down} is ready{why}, so that requests fail; "
 
     @property
     def coming_back(self) -> str | None:
@@ -112,7 +140,7 @@ def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
         ConditionType.SCHEDULED: _scheduled(facts),
         ConditionType.MODEL_VERIFIED: _model_verified(facts),
         ConditionType.TRAFFIC_APPLIED: _traffic_applied(facts),
-        ConditionType.PROMOTED: promoted(facts.name, facts.step),
+        ConditionType.PROMOTED: promoted(facts),
         ConditionType.HAND_REFUSED: _hand_refused(facts),
     }
     if facts.desired.rendering_known:
@@ -162,40 +190,64 @@ def _ready(facts: Facts) -> Verdict:
 
 
 def _ready_rules(facts: Facts) -> Iterator[Verdict]:
-    still = f"; {facts.serving} still serves" if facts.serving not in (None, facts.name) else ""
-    if facts.problem is not None:
-        keeps = f"; {facts.serving} still serves" if facts.serving is not None else ""
-        yield Verdict(_FALSE, facts.problem.reason, facts.problem.message + keeps)
+    now, name, problem, rollout = facts.serves_now, facts.name, facts.problem, facts.step.rollout
+    if facts.down is not None and (facts.down != name or problem is not None):
+        yield Verdict(_FALSE, Reason.NOT_READY, now + _besides(facts))
+    if problem is not None:
+        yield Verdict(_FALSE, problem.reason, now + problem.message)
     if facts.waiting is not None:
-        yield Verdict(_UNKNOWN, Reason.PENDING, facts.waiting + still)
+        yield Verdict(_UNKNOWN, Reason.PENDING, now + facts.waiting)
     if facts.stopped:
         yield _stopped(facts)
-    if facts.name is None:
-        yield Verdict(_UNKNOWN, Reason.PENDING, "the runtime's template is being rendered" + still)
+    if name is None:
+        yield Verdict(_UNKNOWN, Reason.PENDING, now + _RENDERED)
     applied = facts.applied
     if facts.on_target and applied is not None and applied.reason is Reason.ACKNOWLEDGED:
-        yield Verdict(_TRUE, Reason.SERVING, f"{facts.name} serves")
-    rejection, rollout = facts.step.rejection, facts.step.rollout
-    if rejection is not None:
-        yield Verdict(_FALSE, Reason.ROLLED_BACK, f"{facts.name} was rejected: {rejection.message}{still}")
-    if rollout is not None and still and facts.share > 0:
+        yield Verdict(_TRUE, Reason.SERVING, f"{name} serves")
+    if facts.step.rejection is not None:
+        yield Verdict(_FALSE, Reason.ROLLED_BACK, now + _besides(facts))
+    another = facts.serving is not None and facts.serving != name
+    if rollout is not None and another and facts.share > 0:
         yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, rollout.message)
     obstacle = facts.pods.obstacle
     comes = f"; {facts.coming_back}" if facts.coming_back is not None else ""
-    waits = rollout is not None and rollout.no_room_since is not None and rollout.revision == facts.name
+    waits = rollout is not None and rollout.no_room_since is not None and rollout.revision == name
     if obstacle is not None and not facts.on_target:
-        why = rollout.message if rollout is not None and waits else obstacle.message + still + comes
-        yield Verdict(_FALSE, obstacle.reason, why)
+        why = rollout.message if rollout is not None and waits else obstacle.message
+        yield Verdict(_FALSE, obstacle.reason, (now if another else "") + why + comes)
     if facts.on_target and applied is not None:
         status = _UNKNOWN if applied.reason is Reason.WAITING_FOR_GATEWAY else _FALSE
         yield Verdict(status, applied.reason, applied.message)
     if facts.was_stable:
-        yield Verdict(_FALSE, Reason.NOT_READY, f"no endpoint of {facts.name} is ready{still}{comes}")
-    if still:
-        under_way = rollout is not None and rollout.state is not RolloutState.PROMOTED
-        message = rollout.message if rollout and under_way else f"{facts.name} is starting{still}"
-        yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, message)
+        here = now if another else ""
+        yield Verdict(_FALSE, Reason.NOT_READY, f"{here}no endpoint of {name} is ready{comes}")
+    if another:
+        yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, now + _besides(facts))
     yield _starting(facts)
+
+
+def _besides(facts: Facts) -> str:
+    """What is to be said of the desired revision beside what serves now. First row that fits.
+
+    | what holds | what is said |
+    |---|---|
+    | there is a problem | the problem |
+    | something must be gone first | what |
+    | there is no desired revision yet | that it is rendered |
+    | it was rejected | why |
+    | an older one comes back, or a rollout is under way | what that is at |
+    | otherwise | it is starting |
+    """
+    rejection, rollout = facts.step.rejection, facts.step.rollout
+    under_way = rollout is not None and rollout.state is not RolloutState.PROMOTED
+    rules = (
+        (facts.problem is not None, facts.problem.message if facts.problem is not None else ""),
+        (facts.waiting is not None, facts.waiting or ""),
+        (facts.name is None, _RENDERED),
+        (rejection is not None, f"{facts.name} was rejected: {rejection.message if rejection else ''}"),
+        (under_way, rollout.message if rollout is not None else ""),
+    )
+    return next((message for holds, message in rules if holds), f"{facts.name} is starting")
 
 
 def _stopped(facts: Facts) -> Verdict:
@@ -217,10 +269,12 @@ def _starting(facts: Facts) -> Verdict:
 
 def _stalled(facts: Facts) -> Verdict:
     if facts.problem is not None and facts.problem.reason in STALLING:
-        return Verdict(_TRUE, facts.problem.reason, facts.problem.message)
+        outage = facts.serves_now if facts.down is not None else ""
+        return Verdict(_TRUE, facts.problem.reason, outage + facts.problem.message)
     rejection = facts.step.rejection
     if rejection is not None and facts.step.flow.settled:
-        message = f"{facts.name} was rejected: change the spec, or ask for another try"
+        remedy = "change the spec, or try it again with kubectl tailbound retry"
+        message = f"{facts.serves_now}{facts.name} was rejected: {remedy}"
         return Verdict(_TRUE, Reason.ROLLED_BACK, message)
     return Verdict(_FALSE, Reason.NOT_STALLED, "nothing that somebody must change is in the way")
 
@@ -312,7 +366,7 @@ def _traffic_applied(facts: Facts) -> Verdict:
     return Verdict(status, facts.applied.reason, facts.applied.message)
 
 
-def promoted(name: str | None, step: Step) -> Verdict:
+def promoted(facts: Facts) -> Verdict:
     """Promoted: whether the newest spec's revision has taken over for good.
 
     | desired revision | status.rollout | status | reason |
@@ -322,18 +376,20 @@ def promoted(name: str | None, step: Step) -> Verdict:
     | was rejected | any | False | RolledBack |
     | is on its way | any | Unknown | that of the rollout, RollingOut without one |
     """
+    name, step = facts.name, facts.step
+    outage = facts.serves_now if facts.down is not None else ""
     if name is None:
-        return Verdict(_UNKNOWN, Reason.PENDING, "there is no revision yet")
+        return Verdict(_UNKNOWN, Reason.PENDING, f"{outage}there is no revision yet")
     rollout = step.rollout
     if step.rejection is not None:
-        return Verdict(_FALSE, Reason.ROLLED_BACK, step.rejection.message)
+        return Verdict(_FALSE, Reason.ROLLED_BACK, outage + step.rejection.message)
     if name == step.stable:
         by_hand = rollout is not None and rollout.reason == Reason.PROMOTED_BY_HAND
         reason = Reason.PROMOTED_BY_HAND if by_hand else Reason.PROMOTED
-        return Verdict(_TRUE, reason, f"{name} has taken over")
+        return Verdict(_TRUE, reason, f"{outage}{name} has taken over")
     if rollout is None or rollout.state is RolloutState.ROLLED_BACK:
-        return Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{name} has not taken over yet")
-    return Verdict(_UNKNOWN, Reason(rollout.reason or Reason.ROLLING_OUT), rollout.message)
+        return Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{outage}{name} has not taken over yet")
+    return Verdict(_UNKNOWN, Reason(rollout.reason or Reason.ROLLING_OUT), outage + rollout.message)
 
 
 def _hand_refused(facts: Facts) -> Verdict:

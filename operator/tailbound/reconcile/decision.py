@@ -8,7 +8,7 @@ from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService, InferenceServiceStatus
 from tailbound.api.meta import Condition
 from tailbound.api.names import HANDLED_ANNOTATIONS, RETRY_ANNOTATION, preview_name
-from tailbound.api.rollout import previews
+from tailbound.api.rollout import Strategy, previews
 from tailbound.api.traffic import TrafficStatus, utc_seconds
 from tailbound.reconcile import children, conditions, scaling, status
 from tailbound.reconcile.conditions import Facts
@@ -16,7 +16,7 @@ from tailbound.reconcile.desired import Desired, Intent
 from tailbound.reconcile.events import rollout_transition, transitions
 from tailbound.reconcile.gateways import Applied, Wanted, applied
 from tailbound.reconcile.model import Event, Object, Plan
-from tailbound.reconcile.pods import report
+from tailbound.reconcile.pods import PodsReport, report
 from tailbound.reconcile.rollouts import Known, roll
 from tailbound.reconcile.world import World, owner_reference, revision_of
 from tailbound.reconcile.writes import Writer
@@ -292,9 +292,14 @@ class Decision:
             ready=world.ready_endpoints.get(name, 0),
             was_stable=name == world.stable,
             serving=target if serves else None,
-            pods=report(world.live_pods.get(name, ()), world.deployments.get(name)),
+            recreates=self._service.spec.rollout.strategy is Strategy.RECREATE,
+            pods=self._pods(name),
+            target_pods=self._pods(target or ""),
             pods_left=bool(world.observation.pods),
         )
+
+    def _pods(self, name: str) -> PodsReport:
+        return report(self._world.live_pods.get(name, ()), self._world.deployments.get(name))
 
     def _status(self, merged: tuple[Condition, ...]) -> InferenceServiceStatus:
         world, step = self._world, self._step

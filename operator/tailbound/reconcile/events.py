@@ -57,21 +57,29 @@ def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> tupl
         condition = new.get(kind)
         if condition is None or condition.reason == old.get(kind) or condition.reason in _QUIET:
             continue
-        severity = "Normal" if condition.reason in _NORMAL else "Warning"
-        told.setdefault(condition.reason, Event(severity, condition.reason, condition.message))
+        reason: str = condition.reason
+        if (old.get(kind), reason) == (Reason.NOT_READY, Reason.ROLLED_BACK):
+            # The rollback was told when it happened: what is new is that requests are answered again.
+            reason = Reason.SERVING
+        severity = "Normal" if reason in _NORMAL else "Warning"
+        told.setdefault(reason, Event(severity, reason, condition.message))
     return tuple(told.values())
 
 
 def rollout_transition(
     before: RolloutStatus | None, after: RolloutStatus | None, told: Sequence[Event]
 ) -> tuple[Event, ...]:
-    """The Event of a rollout's step, unless the conditions tell it. A first deployment is no rollout."""
+    """The Event of a rollout's step, unless the conditions tell it. A first deployment is no rollout.
+
+    A rollback is told under one name, whatever was its cause: `RolledBack`.
+    """
     if after is None or not after.from_revision or _place(before) == _place(after):
         return ()
-    reason = after.reason or after.state
+    rolled_back = after.state is RolloutState.ROLLED_BACK
+    reason = Reason.ROLLED_BACK if rolled_back else after.reason or after.state
     if reason in _QUIET or reason in {event.reason for event in told}:
         return ()
-    wrong = after.state is RolloutState.ROLLED_BACK or reason not in _NORMAL
+    wrong = rolled_back or reason not in _NORMAL
     return (Event("Warning" if wrong else "Normal", reason, after.message),)
 
 

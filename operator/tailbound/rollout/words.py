@@ -30,12 +30,12 @@ def clearing(rollout: RolloutStatus) -> str:
 
 def starting(rollout: RolloutStatus) -> str:
     """Pods are missing."""
-    return f"{rollout.revision} is starting; {rollout.from_revision} still serves"
+    return f"{rollout.revision} is starting"
 
 
 def no_room(rollout: RolloutStatus, lack: Lack) -> str:
     """No node, or no quota, for pods of one of the two; what else helps are words of their own."""
-    return f"{rollout.revision} waits for room, and {rollout.from_revision} serves; {missing(lack)}"
+    return f"{rollout.revision} waits for room; {missing(lack)}"
 
 
 def missing(lack: Lack) -> str:

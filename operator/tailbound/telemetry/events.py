@@ -4,33 +4,41 @@ from collections.abc import Callable
 from datetime import datetime
 
 from tailbound.api.names import FIELD_MANAGER, GROUP
+from tailbound.api.traffic import utc_seconds
 from tailbound.kube.errors import KubeError
 from tailbound.kube.objects import metadata
 from tailbound.kube.protocol import Cluster, Object
 from tailbound.kube.resources import EVENTS
 from tailbound.telemetry.logs import logger
 
-NOTE_LIMIT = 1024  # of the API
+MESSAGE_LIMIT = 1024  # of the API
 _LOG = logger(__name__)
 
 
 def event_body(
     service: Object, type_: str, reason: str, message: str, *, instance: str, now: datetime, suffix: str
 ) -> Object:
-    """An events.k8s.io/v1 Event regarding `service`. `suffix` makes its name unique."""
+    """A v1 Event about `service`. `suffix` makes its name unique.
+
+    `kubectl describe` sorts by lastTimestamp, which events.k8s.io/v1 does not let anybody set.
+    """
     meta = metadata(service)
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
         "metadata": {"name": f"{meta['name']}.{suffix}", "namespace": meta["namespace"]},
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": f"{GROUP}/{FIELD_MANAGER}",
+        "firstTimestamp": utc_seconds(now),
+        "lastTimestamp": utc_seconds(now),
+        "count": 1,
+        "source": {"component": FIELD_MANAGER},
+        "reportingComponent": f"{GROUP}/{FIELD_MANAGER}",
         "reportingInstance": instance,
         "action": "Reconcile",
         "reason": reason,
         "type": type_,
-        "note": message if len(message) <= NOTE_LIMIT else message[: NOTE_LIMIT - 1] + "…",
-        "regarding": {
+        "message": message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…",
+        "involvedObject": {
             "apiVersion": service["apiVersion"],
             "kind": service["kind"],
             "namespace": meta["namespace"],
@@ -52,7 +60,7 @@ class EventWriter:
         self._suffix = suffix
 
     async def record(self, service: Object, type_: str, reason: str, message: str) -> None:
-        """Write one Event regarding `service`. `type_` is Normal or Warning."""
+        """Write one Event about `service`. `type_` is Normal or Warning."""
         body = event_body(
             service,
             type_,

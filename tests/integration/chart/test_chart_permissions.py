@@ -17,7 +17,7 @@ OPERATOR_WATCHED: Grants = {
     ("policy", "poddisruptionbudgets", "get list watch create patch delete"),
     ("", "pods", "list watch"),
     ("discovery.k8s.io", "endpointslices", "list watch"),
-    ("events.k8s.io", "events", "create"),
+    ("", "events", "create"),
 }
 OPERATOR_OWN: Grants = {
     ("coordination.k8s.io", "leases", "create"),

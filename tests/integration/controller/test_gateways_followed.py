@@ -63,7 +63,7 @@ async def test_gateway_that_stays_behind_is_deleted_with_an_event_and_the_other_
 
         async def told() -> list[str]:
             listing = await environment.cluster.list(EVENTS, environment.namespace)
-            return [event["note"] for event in listing.items if event["reason"] == "GatewayReplaced"]
+            return [event["message"] for event in listing.items if event["reason"] == "GatewayReplaced"]
 
         notes = await environment.until("the Event", told)
         assert len(notes) == 1

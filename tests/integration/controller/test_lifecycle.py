@@ -244,7 +244,9 @@ async def test_one_event_per_transition(environment: Environment) -> None:
 
         async def reasons() -> list[str]:
             listing = await environment.cluster.list(EVENTS, environment.namespace)
-            return sorted(event["reason"] for event in listing.items if event["regarding"]["name"] == "churn")
+            return sorted(
+                event["reason"] for event in listing.items if event["involvedObject"]["name"] == "churn"
+            )
 
         async def serving() -> bool:
             return "Serving" in await reasons()

@@ -99,7 +99,7 @@ def test_what_serves_is_made_whole_while_a_name_is_taken() -> None:
     del simulator.objects["Deployment", old]
     assert [described(write) for write in simulator.reconcile().writes] == [("Create", "Deployment", old)]
     assert simulator.condition("Ready") == ("False", "NameConflict")
-    assert simulator.message("Ready").endswith(f"{old} still serves")
+    assert simulator.message("Ready").startswith(f"{old} serves; ")
 
 
 def test_quota_on_a_deployment_is_no_stall() -> None:

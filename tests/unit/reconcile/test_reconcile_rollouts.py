@@ -59,7 +59,7 @@ def test_a_slow_canary_is_rolled_back_and_stable_is_untouched() -> None:
     marks = simulator.objects["ControllerRevision", new]["metadata"]["annotations"]
     assert marks["tailbound.dev/rejected-reason"] == "Slow"
     assert simulator.condition("Ready") == ("False", "RolledBack")
-    assert f"{old} still serves" in simulator.message("Ready")
+    assert simulator.message("Ready").startswith(f"{old} serves; ")
     assert simulator.condition("Stalled") == ("True", "RolledBack")
     assert simulator.condition("Promoted") == ("False", "RolledBack")
     assert simulator.plan() == Plan()
@@ -185,7 +185,7 @@ def test_a_canary_that_never_gets_ready_is_rolled_back_after_its_deadline() -> N
     simulator.now += plan.requeue_after
     plan = simulator.reconcile()
     assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "DeadlineExceeded")
-    assert [event.reason for event in plan.events] == ["RolledBack", "DeadlineExceeded"]
+    assert [event.reason for event in plan.events] == ["RolledBack"]
 
 
 def test_one_that_dies_with_all_requests_returns_at_once() -> None:

@@ -17,7 +17,7 @@ def edited(simulator: Simulator) -> tuple[str, str]:
     assert ("Create", "Deployment") in verbs(simulator.reconcile())
     new = simulator.names("Deployment")[1]
     assert simulator.condition("Ready") == ("Unknown", "RollingOut")
-    assert simulator.message("Ready") == f"{new} is starting; {old} still serves"
+    assert simulator.message("Ready") == f"{old} serves; {new} is starting"
     assert (
         simulator.service["status"]["stable"]["revision"],
         simulator.service["status"]["canary"]["revision"],
@@ -149,7 +149,7 @@ def test_what_serves_is_made_whole_while_the_edit_is_stuck() -> None:
     assert verbs(simulator.reconcile()) == [("Create", "Deployment")]
     assert simulator.names("Deployment") == [name]
     assert simulator.condition("Ready") == ("False", "RuntimeNotFound")
-    assert simulator.message("Ready").endswith(f"{name} still serves")
+    assert simulator.message("Ready").startswith(f"{name} serves; ")
 
 
 def test_a_revision_whose_record_was_deleted_serves_until_its_successor_does() -> None:

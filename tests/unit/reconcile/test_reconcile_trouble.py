@@ -141,7 +141,7 @@ def test_a_corrupt_revision_stalls_with_the_remedy_and_nothing_is_touched() -> N
     assert simulator.reconcile().writes == ()
     assert simulator.condition("Stalled") == ("True", "RevisionCorrupt")
     assert f"kubectl delete controllerrevision {name}" in simulator.message("Ready")
-    assert simulator.message("Ready").endswith(f"{name} still serves")
+    assert simulator.message("Ready").startswith(f"{name} serves; ")
     del simulator.objects["ControllerRevision", name]
     simulator.settle()
     assert simulator.condition("Ready") == ("True", "Serving")
@@ -174,7 +174,7 @@ def test_a_new_revision_that_cannot_start_leaves_the_old_one_serving_and_says_so
     plan = simulator.reconcile()
     assert simulator.serving() == [old]
     assert simulator.condition("Ready") == ("False", "DigestMismatch")
-    assert simulator.message("Ready") == f"pod {pod}: the file is another one; {old} still serves"
+    assert simulator.message("Ready") == f"{old} serves; pod {pod}: the file is another one"
     assert simulator.condition("ModelVerified") == ("False", "DigestMismatch")
     assert simulator.condition("Reconciling") == ("True", "DigestMismatch")
     assert simulator.condition("Stalled") == ("False", "NotStalled")

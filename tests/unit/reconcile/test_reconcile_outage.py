@@ -1,0 +1,119 @@
+"""An outage comes before everything else that is said, whatever the newest spec is at."""
+
+from typing import Any
+
+import pytest
+from tailbound.reconcile.model import Plan
+
+from tests.unit.reconcile.rollouts import CANARY, begun, state, until
+from tests.unit.reconcile.simulator import Simulator
+
+
+def break_first(simulator: Simulator) -> Plan:
+    """Every pod of the first revision stops being ready."""
+    (name, *_) = simulator.names("ControllerRevision")
+    for pod in list(simulator.pods):
+        if pod.startswith(name):
+            simulator.make_ready(pod, ready=False)
+    return simulator.reconcile()
+
+
+def mend_first(simulator: Simulator) -> Plan:
+    (name, *_) = simulator.names("ControllerRevision")
+    for pod in list(simulator.pods):
+        if pod.startswith(name):
+            simulator.make_ready(pod)
+    return simulator.reconcile()
+
+
+def rejected() -> Simulator:
+    simulator = begun()
+    until(simulator, state("RolledBack"), r2=0.1)
+    simulator.settle()
+    return simulator
+
+
+def starting() -> Simulator:
+    simulator = begun()
+    simulator.reconcile()
+    simulator.run_controllers()
+    simulator.reconcile()
+    return simulator
+
+
+def without_runtime() -> Simulator:
+    simulator = begun()
+    simulator.edit(runtime={"name": "missing"})
+    simulator.reconcile()
+    return simulator
+
+
+BEFORE: dict[str, tuple[Any, str]] = {
+    "rejected": (rejected, "was rejected: "),
+    "starting": (starting, "is starting"),
+    "without-a-runtime": (without_runtime, "spec.runtime.name is 'missing'"),
+}
+
+
+@pytest.mark.parametrize(("build", "beside"), BEFORE.values(), ids=BEFORE)
+def test_an_outage_of_what_serves_is_told_first_and_by_an_event(build: Any, beside: str) -> None:
+    simulator = build()
+    old = simulator.names("ControllerRevision")[0]
+    assert simulator.message("Ready").startswith(f"{old} serves; ")
+    plan = break_first(simulator)
+    assert simulator.condition("Ready") == ("False", "NotReady")
+    for kind in ("Ready", "Promoted", "Reconciling"):
+        message = simulator.message(kind)
+        assert message.startswith(f"no endpoint of {old} is ready"), kind
+        assert "so that requests fail; " in message
+    assert beside in simulator.message("Ready")
+    assert ("Warning", "NotReady") in [(event.type, event.reason) for event in plan.events]
+
+
+def test_requests_that_are_answered_again_after_a_rollback_are_told_as_such() -> None:
+    simulator = rejected()
+    break_first(simulator)
+    plan = mend_first(simulator)
+    assert simulator.condition("Ready") == ("False", "RolledBack")
+    assert [(event.type, event.reason) for event in plan.events] == [("Normal", "Serving")]
+
+
+def test_an_outage_says_what_the_pods_are_stuck_at() -> None:
+    simulator = rejected()
+    (name, *_) = simulator.names("ControllerRevision")
+    for pod in [pod for pod in simulator.pods if pod.startswith(name)]:
+        simulator.crash(pod, 1)
+    simulator.reconcile()
+    assert "no such operator" in simulator.message("Ready")
+    begins = f"no endpoint of {name} is ready (container server of pod "
+    assert simulator.message("Stalled").startswith(begins)
+
+
+def test_a_recreate_announces_no_outage() -> None:
+    simulator = begun({"strategy": "recreate"})
+    reasons: list[str] = []
+    for _ in range(12):
+        simulator.run_controllers()
+        for pod in list(simulator.pods):
+            simulator.make_ready(pod)
+        for gateway in simulator.gateways:
+            simulator.sync(gateway)
+        reasons += [event.reason for event in simulator.reconcile().events]
+    assert "NotReady" not in reasons
+    assert "Promoted" in reasons or "Serving" in reasons
+
+
+def test_a_rollback_is_told_by_one_event() -> None:
+    simulator = begun(CANARY)
+    told: list[str] = []
+    for _ in range(200):
+        simulator.run_controllers()
+        for pod in list(simulator.pods):
+            simulator.make_ready(pod)
+        for gateway in simulator.gateways:
+            simulator.sync(gateway)
+        simulator.traffic(1000, r2=0.1)
+        told += [event.reason for event in simulator.reconcile().events]
+        if "RolledBack" in told:
+            break
+    assert [reason for reason in told if reason in ("RolledBack", "Slow")] == ["RolledBack"]
