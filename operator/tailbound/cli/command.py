@@ -22,20 +22,22 @@ from tailbound.cli.plan import Requests, assumed, plan, rolls
 from tailbound.cli.proposal import Proposal, propose
 from tailbound.cli.refresh import Fleet, outdated
 from tailbound.cli.status import overview, status
-from tailbound.cli.subject import CommandError, Entry
+from tailbound.cli.subject import CommandError, Entry, Subject
 from tailbound.cli.why import why
 from tailbound.reconcile.rollouts import terms_of
 from tailbound.rollout.counters import Classes
 
 _POLL_SECONDS: Final = 1.0
+_SILENCE_SECONDS: Final = 15.0
+"""An operator that runs looks at an edit in less."""
 _TRIES: Final = 10
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _DEFAULT_TIMEOUT: Final = Duration.parse("1h")
 _DEFAULT_MEASURE: Final = Duration.parse("10s")
 _HANDS: Final = {
-    Hand.PROMOTE: "give all requests to the revision on its way",
-    Hand.ABORT: "roll the revision on its way back at once",
-    Hand.PAUSE: "keep the share of the revision on its way",
+    Hand.PROMOTE: "give all requests to the revision that is on its way",
+    Hand.ABORT: "give the requests of the revision on its way back, and reject it",
+    Hand.PAUSE: "keep the revision on its way at the share of the requests that it has",
     Hand.RESUME: "end a pause",
     Hand.RETRY: "try the rejected revision again",
     Hand.ROLLBACK: "return to an older revision",
@@ -105,14 +107,15 @@ class Session:
             revision = hands.target(hand, subject, getattr(self._options, "to", None))
             if first is not None and revision != first:
                 raise CommandError(
-                    f"{subject.title} went from {first} to {revision} meanwhile: look and ask again"
+                    f"{subject.title} went from {first} to {revision} meanwhile: see kubectl tailbound "
+                    "status, and ask again"
                 )
             first = revision
             try:
                 self._cluster.annotate(subject.service, hands.changes(hand, revision, datetime.now(UTC)))
             except ConflictError:
                 continue
-            _print(hands.said(hand, revision))
+            _print(hands.said(hand, subject, revision))
             return 0
         raise CommandError(f"{self._options.name} is being written all the time: try again")
 
@@ -153,8 +156,7 @@ class Session:
         subject = self._cluster.subject(*key)
         ended = outcome.outcome(subject)
         if ended is None and late:
-            text = f"{subject.title}: no end within {self._options.timeout}. {why(subject)}"
-            return outcome.Outcome(outcome.FAILED, text)
+            return outcome.Outcome(outcome.FAILED, _no_end(subject, self._options.timeout))
         return ended
 
     def _ask_for_refresh(self, namespace: str, name: str) -> None:
@@ -207,7 +209,8 @@ class Session:
 
     def wait(self) -> int:
         """Wait until the newest spec is promoted, rolled back or paused."""
-        until = time.monotonic() + self._options.timeout.timedelta / timedelta(seconds=1)
+        began = time.monotonic()
+        until, told = began + self._options.timeout.timedelta / timedelta(seconds=1), False
         while True:
             subject = self._cluster.subject(self._namespace, self._options.name)
             ended = outcome.outcome(subject)
@@ -215,7 +218,10 @@ class Session:
                 _print(ended.message)
                 return ended.code
             if time.monotonic() >= until:
-                raise CommandError(f"{subject.title}: no end within {self._options.timeout}. {why(subject)}")
+                raise CommandError(_no_end(subject, self._options.timeout))
+            if subject.unseen is not None and not told and time.monotonic() >= began + _SILENCE_SECONDS:
+                sys.stderr.write(f"{subject.title}: {subject.unseen}\n")
+                told = True
             time.sleep(_POLL_SECONDS)
 
 
@@ -230,6 +236,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _no_end(subject: Subject, timeout: Duration) -> str:
+    """What is said when waiting took too long."""
+    silent = outcome.awaited(subject)
+    return f"{subject.title}: no end within {timeout}.{f' {silent}.' if silent else ''}\n{why(subject)}"
 
 
 def _print(text: str) -> None:

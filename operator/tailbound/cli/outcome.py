@@ -5,6 +5,7 @@ row that fits:
 
 | what is asked for, and not done yet | status is of now | condition Promoted | status.rollout | exit status |
 |---|---|---|---|---|
+| anything | stopped, and condition Promoted not True | - | - | 1 |
 | rollback-to, of a revision that requests cannot return to | - | - | - | 1 |
 | rollback-to, retry or refresh | - | - | - | waits |
 | any | no | - | - | waits |
@@ -52,19 +53,39 @@ def outcome(subject: Subject) -> Outcome | None:
     hands = read_hands(
         subject.service.metadata.annotations, {entry.name: entry.marks.handled for entry in subject.history}
     )
-    impossible = _impossible(subject, hands.revision(ROLLBACK_ANNOTATION))
-    if impossible is not None:
-        return Outcome(FAILED, f"{subject.title}: {impossible}")
     rollout, promoted = subject.rollout, subject.service.status.condition(ConditionType.PROMOTED)
+    never = _never(subject, promoted) or _impossible(subject, hands.revision(ROLLBACK_ANNOTATION))
+    if never is not None:
+        return Outcome(FAILED, f"{subject.title}: {never}")
     if rollout is None or promoted is None or _to_come(subject, hands, rollout) or _stale(subject, promoted):
         return None
     if promoted.status is ConditionStatus.TRUE:
-        return Outcome(PROMOTED, f"{subject.title} promoted: {promoted.message}")
+        stopped = f". {subject.serves()}" if subject.service.spec.stopped else ""
+        return Outcome(PROMOTED, f"{subject.title} promoted: {promoted.message}{stopped}")
     if promoted.status is ConditionStatus.FALSE:
         return Outcome(ROLLED_BACK, f"{subject.title} rolled back: {promoted.message}")
     if rollout.state is RolloutState.PAUSED and not _to_go_on(hands, rollout):
         return Outcome(PAUSED, f"{subject.title} paused: {rollout.message}")
     return None
+
+
+def awaited(subject: Subject) -> str | None:
+    """What the operator has yet to look at or to act on, in words; None if nothing."""
+    if subject.unseen is not None:
+        return subject.unseen
+    marks = {entry.name: entry.marks.handled for entry in subject.history}
+    for annotation, revision in read_hands(subject.service.metadata.annotations, marks).open().items():
+        if annotation in (RETRY_ANNOTATION, ROLLBACK_ANNOTATION, PROMOTE_ANNOTATION, ABORT_ANNOTATION):
+            return f"{annotation} asks for {revision}, and the operator has not finished acting on it"
+    return None
+
+
+def _never(subject: Subject, promoted: Condition | None) -> str | None:
+    """That nothing takes over while the service is stopped."""
+    done = promoted is not None and promoted.status is ConditionStatus.TRUE
+    if done or not subject.service.spec.stopped:
+        return None
+    return "it is stopped, and nothing takes over before spec.stopped is false"
 
 
 def _impossible(subject: Subject, to: str | None) -> str | None:

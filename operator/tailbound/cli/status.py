@@ -6,8 +6,10 @@ from datetime import datetime
 from tailbound.api.conditions import ConditionType
 from tailbound.api.inferenceservice import InferenceService, RevisionStatus
 from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
-from tailbound.cli.subject import OVER, Subject
+from tailbound.cli.subject import OVER, Subject, judged_now, returns
 from tailbound.cli.table import indented, table
+from tailbound.rollout.figures import count, proof
+from tailbound.rollout.verdict import Outcome
 
 _NONE = "-"
 _BAR = 8
@@ -42,9 +44,9 @@ def status(subject: Subject, now: datetime) -> str:
     if subject.rollout is not None:
         parts += ["", indented(_rollout(subject, subject.rollout, now))]
         if subject.rollout.findings:
-            parts += ["", indented(_findings(subject.rollout.findings))]
+            parts += ["", indented(_findings(subject.rollout))]
         if subject.rollout.metrics:
-            parts += ["", indented(_metrics(subject.rollout.metrics))]
+            parts += ["", indented(_metrics(subject.rollout))]
     return "\n".join(parts)
 
 
@@ -54,7 +56,7 @@ def _conditions(subject: Subject) -> str:
     lines = [
         f"{each.type} is {each.status} ({each.reason}): {each.message}" for each in found if each is not None
     ]
-    return "\n".join(lines) or "the operator has not seen this service yet"
+    return "\n".join([*([subject.unseen] if subject.unseen is not None else []), *lines])
 
 
 def _revisions(subject: Subject) -> str:
@@ -73,12 +75,15 @@ def _revision(subject: Subject, revision: RevisionStatus | None) -> list[str]:
 
 def _rollout(subject: Subject, rollout: RolloutStatus, now: datetime) -> str:
     weights = subject.service.spec.rollout.weights
-    analysing = rollout.state not in OVER and rollout.step < len(weights)
+    steps = bool(rollout.from_revision) and rollout.state not in OVER and not returns(rollout)
+    analysing = steps and rollout.step < len(weights)
     step = f", step {rollout.step + 1} of {len(weights)} ({weights[rollout.step]}%)" if analysing else ""
     since = rollout.step_started_at
     lasts = f" for {age(now, since)}" if since is not None and analysing else ""
     reason = f" ({rollout.reason})" if rollout.reason and rollout.reason != rollout.state else ""
-    head = f"rollout of {rollout.revision}: {_state(rollout.state)}{reason}{step}{lasts}"
+    what = "return to" if returns(rollout) else "rollout of"
+    state = "coming back" if returns(rollout) else _state(rollout.state)
+    head = f"{what} {rollout.revision}: {state}{reason}{step}{lasts}"
     return f"{head}\n{rollout.message}" if rollout.message else head
 
 
@@ -86,34 +91,39 @@ def _state(state: RolloutState) -> str:
     return {RolloutState.ROLLED_BACK: "rolled back"}.get(state, state.lower())
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _outcome(each: Finding | MetricFinding, rollout: RolloutStatus) -> str:
+    """The verdict. To wait is none where nothing more is waited for."""
+    return each.outcome if each.outcome != Outcome.WAIT or judged_now(rollout) else _NONE
+
+
+def _findings(rollout: RolloutStatus) -> str:
     rows = [["OBJECTIVE", "BAD", "ALLOWED", "BEYOND SLA", "WORSE", "PASSES", "OUTCOME"]]
-    for each in findings:
+    for each in rollout.findings:
         beyond = max(each.absolute, each.late, key=lambda evidence: evidence.value - evidence.threshold)
         rows.append(
             [
                 each.measure,
-                f"{each.bad:.5g} of {each.requests:.5g}",
+                f"{count(each.bad)} of {count(each.requests)}",
                 f"{100 * each.allowed:.4g} %",
                 _against(beyond),
                 _against(each.relative),
                 _against(each.passing),
-                each.outcome,
+                _outcome(each, rollout),
             ]
         )
     return table(rows)
 
 
-def _metrics(findings: Sequence[MetricFinding]) -> str:
+def _metrics(rollout: RolloutStatus) -> str:
     rows = [["METRIC", "IS", "BOUND", "SAMPLES", "BEYOND BOUND", "WORSE", "PASSES", "OUTCOME"]]
-    for each in findings:
+    for each in rollout.metrics:
         value, bound = f"{each.mean:.4g}" if each.samples else _NONE, f"{each.bound:.4g}"
         evidence = [
             _against(each.against),
             _against(each.relative) if each.relative is not None else _NONE,
             _against(each.passing),
         ]
-        rows.append([each.name, value, bound, f"{each.samples:.5g}", *evidence, each.outcome])
+        rows.append([each.name, value, bound, count(each.samples), *evidence, _outcome(each, rollout)])
     return table(rows)
 
 
@@ -121,7 +131,7 @@ def _against(evidence: Evidence) -> str:
     """The evidence, its threshold, and how far it is on the way there."""
     share = max(0.0, min(1.0, evidence.value / evidence.threshold)) if evidence.threshold > 0 else 0.0
     full = int(share * _BAR)
-    return f"{'#' * full}{'.' * (_BAR - full)} {evidence.value:.1f} of {evidence.threshold:.1f}"
+    return f"{'#' * full}{'.' * (_BAR - full)} {proof(evidence.value, evidence.threshold)}"
 
 
 def age(now: datetime, then: datetime) -> str:

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tailbound.api.conditions import Reason
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.revisions.record import CorruptRevisionError, Marks, Revision, from_object, marks_of
 
+_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
 OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 
 
@@ -50,6 +52,49 @@ class Subject:
         rollout = self.rollout
         return rollout if rollout is not None and rollout.state not in OVER else None
 
+    @property
+    def unseen(self) -> str | None:
+        """That the status is not of the newest spec; None if it is."""
+        generation, seen = self.service.metadata.generation, self.service.status.observed_generation
+        if seen == generation:
+            return None
+        remedy = "if this lasts, see whether Tailbound's operator runs"
+        if seen == 0:
+            return f"the operator has not seen this service yet; {remedy}"
+        return (
+            f"the operator has not seen generation {generation} of the spec yet, and what follows is about "
+            f"generation {seen}; {remedy}"
+        )
+
+    def serves(self) -> str:
+        """What answers requests now, in a sentence. First row that fits:
+
+        | what holds | what is said |
+        |---|---|
+        | spec.stopped | that nothing does, and why |
+        | there are no weights yet | that nothing has served yet |
+        | no revision with requests has a ready pod | that requests fail |
+        | otherwise | who gets how many of them, on how many pods |
+        """
+        status, title = self.service.status, self.title
+        if self.service.spec.stopped:
+            return f"{title} is stopped (spec.stopped is true): it answers 503."
+        backends = status.traffic.backends if status.traffic is not None else ()
+        sharing = [backend for backend in backends if backend.weight]
+        if not sharing:
+            return f"{title}: nothing has served yet."
+        pods = {each.revision: each for each in (status.stable, status.canary) if each is not None}
+        known = [pods[each.revision] for each in sharing if each.revision in pods]
+        if len(known) == len(sharing) and not any(each.ready for each in known):
+            names = " and ".join(each.revision for each in sharing)
+            return f"{title}: no pod of {names} is ready, so that requests fail."
+        parts = []
+        for backend in sharing:
+            found = pods.get(backend.revision)
+            ready = f" ({found.ready} of {found.replicas} pods ready)" if found is not None else ""
+            parts.append(f"{backend.revision} gets {backend.weight}% of the requests{ready}")
+        return f"{title}: {', '.join(parts)}."
+
     def entry(self, name: str) -> Entry | None:
         """The revision of this name."""
         return next((entry for entry in self.history if entry.name == name), None)
@@ -59,6 +104,17 @@ class Subject:
         traffic = self.service.status.traffic
         backends = traffic.backends if traffic is not None else ()
         return next((backend.weight for backend in backends if backend.revision == name), 0)
+
+
+def judged_now(rollout: RolloutStatus) -> bool:
+    """Whether a verdict on this step decides what comes next: it shares the requests with stable."""
+    settled = {Reason.AWAITING_PROMOTION, Reason.PROMOTED_BY_HAND}
+    return rollout.state in (RolloutState.ANALYSING, RolloutState.PAUSED) and rollout.reason not in settled
+
+
+def returns(rollout: RolloutStatus) -> bool:
+    """Whether an older revision comes back: it has no steps, and nothing is judged."""
+    return rollout.state is RolloutState.PROMOTING and rollout.reason in _RETURNS
 
 
 def service_of(raw: Mapping[str, Any]) -> InferenceService:

@@ -3,9 +3,12 @@
 from math import exp
 from typing import Final
 
+from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
 from tailbound.cli.scaling import scaling_lines
-from tailbound.cli.subject import Subject
+from tailbound.cli.subject import Subject, judged_now
+from tailbound.rollout.figures import count, proof
+from tailbound.rollout.verdict import Outcome
 
 _BAD: Final = {"latency": "slower than the P99 target", "errors": "failures"}
 _STATES: Final = {
@@ -17,27 +20,30 @@ _STATES: Final = {
     RolloutState.ROLLED_BACK: "was rolled back",
     RolloutState.PAUSED: "is paused",
 }
-_OUTCOMES: Final = {
-    "RollBack": "this is proof enough to reject it",
-    "Hold": "stable is no better: a cause that both share, so that nobody is blamed",
-    "Pass": "this is proof enough to go on",
-    "Wait": "neither is proven yet, and more requests are needed",
+_OUTCOMES: Final[dict[str, str]] = {
+    Outcome.ROLL_BACK: "this is proof enough to reject it",
+    Outcome.HOLD: "stable is no better: a cause that both share, so that nobody is blamed",
+    Outcome.PASS: "this is proof enough to go on",
 }
 
 
 def why(subject: Subject) -> str:
-    """Where the last rollout stands, what speaks for and against it, and why there are so many pods."""
-    return "\n".join([*_rollout(subject), *scaling_lines(subject.service)])
+    """What serves, where the last rollout stands, what speaks for and against it, and why so many pods."""
+    return "\n".join([*_now(subject), *_rollout(subject), *scaling_lines(subject.service)])
+
+
+def _now(subject: Subject) -> list[str]:
+    return [subject.serves(), *([f"But {subject.unseen}."] if subject.unseen is not None else [])]
 
 
 def _rollout(subject: Subject) -> list[str]:
     rollout = subject.rollout
     if rollout is None:
-        return [f"{subject.title} has not had a rollout yet."]
+        return ["There has not been a rollout yet."]
     return [
         _decision(subject, rollout),
-        *(_finding(each) for each in rollout.findings),
-        *(_metric(each) for each in rollout.metrics),
+        *(_finding(each, rollout) for each in rollout.findings),
+        *(_metric(each, rollout) for each in rollout.metrics),
     ]
 
 
@@ -52,45 +58,42 @@ def _decision(subject: Subject, rollout: RolloutStatus) -> str:
         by = entry.marks.rejected.by
     elif entry is not None and rollout.state is RolloutState.PROMOTED:
         by = entry.marks.promoted_by
-    sentence += f" It was decided by {by}." if by else ""
-    stable = subject.service.status.stable
-    if rollout.state is RolloutState.ROLLED_BACK and stable is not None:
-        sentence += f" {stable.revision} serves."
-    return sentence
+    return sentence + (f" It was decided by {by}." if by else "")
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: Finding, rollout: RolloutStatus) -> str:
     requests, bad = finding.requests, finding.bad
     share = f" ({bad / requests:.2%})" if requests > 0 else ""
     beyond = max(finding.absolute, finding.late, key=lambda each: each.value - each.threshold)
     lines = [
-        f"{finding.measure}: of {requests:.6g} requests that were judged, {bad:.6g}{share} were "
+        f"{finding.measure}: of {count(requests)} requests that were judged, {count(bad)}{share} were "
         f"{_BAD.get(finding.measure, 'bad')}; the SLA allows {finding.allowed:.2%}, and to pass it must be "
         f"proven to stay below {finding.unacceptable:.2%}.",
         f"  {_proof('beyond the SLA', beyond)}",
         f"  {_proof('worse than the stable revision', finding.relative)}",
         f"  {_proof('good enough in this step', finding.passing)}",
-        f"  {finding.outcome}: {_outcome(finding, 'the SLA')}.",
+        f"  {_says(finding, rollout, 'the SLA', 'more requests decide')}.",
     ]
     return "\n".join(lines)
 
 
-def _metric(finding: MetricFinding) -> str:
-    relative = finding.relative
+def _metric(finding: MetricFinding, rollout: RolloutStatus) -> str:
+    relative, samples = finding.relative, finding.samples
+    known = f"{finding.mean:.4g} over {count(samples)} samples" if samples else "no value yet"
+    more = "more values decide" if samples else "its query has to give values: see that it matches a series"
     lines = [
-        f"{finding.name}: {finding.mean:.4g} over {finding.samples:.6g} samples; the bound is "
-        f"{finding.bound:g}.",
+        f"{finding.name}: {known}; the bound is {finding.bound:g}.",
         f"  {_proof('beyond the bound', finding.against)}",
         *((f"  {_proof('worse than the stable revision', relative)}",) if relative is not None else ()),
         f"  {_proof('good enough in this step', finding.passing)}",
-        f"  {finding.outcome}: {_outcome(finding, 'the bound')}.",
+        f"  {_says(finding, rollout, 'the bound', more)}.",
     ]
     return "\n".join(lines)
 
 
 def _proof(what: str, evidence: Evidence) -> str:
     """One line: is it proven, how sure is that, or how much is missing."""
-    numbers = f"evidence {evidence.value:.1f} of {evidence.threshold:.1f}"
+    numbers = f"evidence {proof(evidence.value, evidence.threshold)}"
     if evidence.value >= evidence.threshold:
         return (
             f"{what}: proven, {numbers} (a chance of at most 1 in {exp(evidence.threshold):.0f} to be wrong)"
@@ -98,7 +101,27 @@ def _proof(what: str, evidence: Evidence) -> str:
     return f"{what}: not proven, {numbers}"
 
 
-def _outcome(finding: Finding | MetricFinding, bound: str) -> str:
-    if finding.improves_breach:
-        return f"it breaches {bound}, but is proven better than a stable revision that does too"
-    return _OUTCOMES.get(finding.outcome, "see the rollout")
+def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, remedy: str) -> str:
+    """What one verdict means. First row that fits:
+
+    | verdict | the rollout | what is said |
+    |---|---|---|
+    | passed although it breaches | any | that stable is proven to be worse |
+    | any but Wait | any | what was proven |
+    | Wait | is judged now | that neither is proven yet, and what decides |
+    | Wait | waits for its promotion | that it has passed, and nothing speaks against it since |
+    | Wait | was promoted by hand | that it was, without this proof |
+    | Wait | takes over, or has | that nothing was proven against it |
+    | Wait | was rolled back | that the cause was another one |
+    """
+    outcome, reason = finding.outcome, rollout.reason
+    better = f"it breaches {bound}, but is proven better than a stable revision that does too"
+    rules = (
+        (finding.improves_breach, f"{outcome}: {better}"),
+        (outcome in _OUTCOMES, f"{outcome}: {_OUTCOMES.get(outcome, '')}"),
+        (judged_now(rollout), f"{outcome}: neither is proven yet, and {remedy}"),
+        (reason == Reason.AWAITING_PROMOTION, "It has passed its steps; nothing is proven against it since"),
+        (reason == Reason.PROMOTED_BY_HAND, "Somebody promoted it without this proof"),
+        (rollout.state is RolloutState.ROLLED_BACK, "Neither was proven: another cause rolled it back"),
+    )
+    return next((said for holds, said in rules if holds), "Nothing was proven against it with all requests")

@@ -263,7 +263,8 @@ def test_waiting_ends_with_its_status(
 def test_waiting_has_an_end(churn: Api, run: Run) -> None:
     code, out, err = run("wait", "churn", "--timeout", "0s")
     assert (code, out) == (1, "")
-    assert err.startswith("error: risk/churn: no end within 0s. churn-r3-c is being judged")
+    assert err.startswith("error: risk/churn: no end within 0s.\nrisk/churn: churn-r2-b gets 75% of the")
+    assert "churn-r3-c is being judged" in err
 
 
 def test_a_status_written_in_between_costs_no_hand(
@@ -299,7 +300,8 @@ def test_a_hand_is_not_laid_on_another_revision(
     code, _, err = run("promote", "churn")
     assert (code, err) == (
         1,
-        f"error: risk/churn went from {R3} to churn-r4-d meanwhile: look and ask again\n",
+        f"error: risk/churn went from {R3} to churn-r4-d meanwhile: see kubectl tailbound status, and ask "
+        "again\n",
     )
     assert annotations(churn) == {}
 

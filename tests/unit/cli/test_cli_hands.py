@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tailbound.cli.hands import Hand, changes, target
-from tailbound.cli.outcome import outcome
+from tailbound.cli.hands import Hand, changes, said, target
+from tailbound.cli.outcome import awaited, outcome
 from tailbound.cli.subject import CommandError
 
 from tests.unit.cli.cli_objects import HISTORY, R1, R2, R3, promoted, rejected, revision, service, subject
@@ -19,6 +19,11 @@ PAUSED = service(annotations={"tailbound.dev/pause": R3})
 FIRST_ONE = service(rollout={"state": "Starting", "from": ""})
 RETURNING = service(rollout={"state": "Promoting", "reason": "RolledBackByHand"})
 FIRST = service(rollout={"state": None})
+BY_HAND = service(rollout={"state": "Promoting", "reason": "PromotedByHand"})
+ASKED = {hand: service(annotations={f"tailbound.dev/{hand}": f"{R3}/1"}) for hand in ("promote", "abort")}
+STOPPED = service(rollout={"state": "Promoted"})
+STOPPED["spec"]["stopped"] = True
+EDITED = service(rollout={"state": "Promoted"}, generation=4)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +62,25 @@ def test_a_hand_names_its_revision(
         (Hand.ABORT, RETURNING, None, f"{R3} takes over again by itself: there is nothing to abort"),
         (Hand.PAUSE, RETURNING, None, f"{R3} takes over again by itself: there is nothing to pause"),
         (Hand.RESUME, None, None, f"nobody paused {R3}"),
+        (Hand.PAUSE, BY_HAND, None, f"{R3} was promoted by hand, which no pause holds"),
+        (Hand.PAUSE, ASKED["promote"], None, f"{R3} was promoted by hand, which no pause holds"),
+        (Hand.PAUSE, ASKED["abort"], None, f"{R3} is being rolled back, as somebody asked for"),
+        (Hand.PROMOTE, ASKED["abort"], None, f"{R3} is being rolled back, as somebody asked for"),
+        (
+            Hand.ROLLBACK,
+            REJECTED,
+            None,
+            f"{R2} has the requests already, as {R3} was rolled back",
+        ),
+        (Hand.ROLLBACK, REJECTED, R2, f"{R2} has the requests already, as {R3} was rolled back"),
+        (
+            Hand.ROLLBACK,
+            STOPPED,
+            None,
+            "risk/churn is stopped: set spec.stopped to false before you",
+        ),
+        (Hand.PROMOTE, EDITED, None, "the operator has not seen generation 4 of the spec yet"),
+        (Hand.RETRY, EDITED, None, "the operator has not seen generation 4 of the spec yet"),
         (Hand.RETRY, None, None, "the newest revision of risk/churn was not rejected"),
         (Hand.RETRY, OVER, None, "the newest revision of risk/churn was not rejected"),
         (Hand.ROLLBACK, OVER, R3, f"{R3} is the newest revision: there is nothing to return to"),
@@ -82,6 +106,26 @@ def test_a_rejected_revision_is_returned_to_only_by_name(
     history: list[Any], wanted: str | None, found: str
 ) -> None:
     assert target(Hand.ROLLBACK, subject(OVER, history), wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        pytest.param(service(), f"{R3} keeps 25% of the requests until kubectl tailbound resume", id="some"),
+        pytest.param(
+            {**service(), "status": {**service()["status"], "traffic": None}},
+            f"{R3} gets no requests until kubectl tailbound resume",
+            id="none",
+        ),
+    ],
+)
+def test_a_pause_says_what_is_kept(raw: Any, told: str) -> None:
+    assert said(Hand.PAUSE, subject(raw), R3) == told
+
+
+def test_a_hand_says_that_nobody_may_be_there_to_act_on_it() -> None:
+    told = said(Hand.ABORT, subject(service(generation=4)), R3)
+    assert told.startswith(f"{R3} is being rolled back; the operator has not seen generation 4")
 
 
 def test_there_is_no_way_back_from_the_first_revision() -> None:
@@ -153,6 +197,32 @@ def test_a_return_that_was_made_ends_waiting_once_the_status_tells_it(
         subject(service(promoted=promoted_, annotations=BACK), [HISTORY[0], back, revision(R3, before)])
     )
     assert (ended.code if ended is not None else None) == code
+
+
+@pytest.mark.parametrize(
+    ("promoted_", "code"), [(TRUE, 0), (("Unknown", "Starting", "it is starting"), 1), (None, 1)]
+)
+def test_a_stopped_service_is_not_waited_for(promoted_: Any, code: int) -> None:
+    raw = service(promoted=promoted_, rollout=AT_REST)
+    raw["spec"]["stopped"] = True
+    ended = outcome(subject(raw, [*HISTORY[:2], revision(R3, STABLE)]))
+    assert ended is not None
+    assert ended.code == code
+    assert "stopped" in ended.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (service(), None),
+        (service(generation=4), "the operator has not seen generation 4 of the spec yet"),
+        (service(annotations=PROMOTE), f"tailbound.dev/promote asks for {R3}, and the operator has not"),
+    ],
+    ids=["nothing", "an-edit", "a-hand"],
+)
+def test_what_the_operator_has_yet_to_do_is_told(raw: Any, words: str | None) -> None:
+    found = awaited(subject(raw))
+    assert (found is None) if words is None else (found is not None and found.startswith(words))
 
 
 def test_a_refresh_is_waited_for() -> None:

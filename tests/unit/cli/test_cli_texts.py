@@ -8,6 +8,7 @@ from tailbound.cli.history import diff, history
 from tailbound.cli.status import age, overview, status
 from tailbound.cli.subject import CommandError
 from tailbound.cli.why import why
+from tailbound.rollout.figures import count, proof
 
 from tests.unit.cli.cli_objects import (
     FINDING,
@@ -49,7 +50,10 @@ def test_status_of_a_service_that_nobody_has_seen() -> None:
     raw = service()
     del raw["status"]
     text = status(subject(raw, []), NOW)
-    assert text.splitlines()[:2] == ["risk/churn", "  the operator has not seen this service yet"]
+    assert text.splitlines()[:2] == [
+        "risk/churn",
+        "  the operator has not seen this service yet; if this lasts, see whether Tailbound's operator runs",
+    ]
     assert "rollout of" not in text
 
 
@@ -61,11 +65,18 @@ def test_status_of_a_service_that_nobody_has_seen() -> None:
         ({"state": "RolledBack", "reason": "Slow"}, "rolled back (Slow)"),
         ({"state": "Promoted", "reason": "Promoted"}, "promoted"),
         ({"stepStartedAt": None}, "analysing, step 2 of 3 (25%)"),
+        ({"state": "Starting", "reason": "Starting", "from": ""}, "starting"),
     ],
 )
 def test_status_tells_where_the_rollout_stands(rollout: dict[str, Any], line: str) -> None:
     text = status(subject(service(rollout=rollout)), NOW)
     assert f"  rollout of {R3}: {line}" in text.splitlines()
+
+
+def test_a_return_has_no_steps() -> None:
+    back = {"state": "Promoting", "reason": "RolledBackByHand", "revision": R1, "step": 0}
+    text = status(subject(service(rollout=back)), NOW)
+    assert f"  return to {R1}: coming back (RolledBackByHand)" in text.splitlines()
 
 
 def test_overview_of_services() -> None:
@@ -121,7 +132,7 @@ def test_diff_of_a_damaged_revision_is_refused_in_words() -> None:
                 "  beyond the SLA: not proven, evidence 2.5 of 5.0",
                 "  worse than the stable revision: not proven, evidence -0.2 of 5.3",
                 "  good enough in this step: not proven, evidence 0.1 of 3.0",
-                "  Wait: neither is proven yet, and more requests are needed.",
+                "  Wait: neither is proven yet, and more requests decide.",
             ],
         ),
         (
@@ -135,7 +146,7 @@ def test_diff_of_a_damaged_revision_is_refused_in_words() -> None:
             },
             rejected("Slow", "m"),
             [
-                f"{R3} was rolled back (Slow): m. {R2} serves.",
+                f"{R3} was rolled back (Slow): m.",
                 "  beyond the SLA: proven, evidence 5.5 of 5.0 (a chance of at most 1 in 148 to be wrong)",
                 "  RollBack: this is proof enough to reject it.",
             ],
@@ -143,7 +154,7 @@ def test_diff_of_a_damaged_revision_is_refused_in_words() -> None:
         (
             {"state": "RolledBack", "reason": "AbortedByHand", "message": "m", "findings": []},
             rejected("AbortedByHand", "m", "ann"),
-            [f"{R3} was rolled back (AbortedByHand): m. It was decided by ann. {R2} serves."],
+            [f"{R3} was rolled back (AbortedByHand): m. It was decided by ann."],
         ),
         (
             {"state": "Promoted", "reason": "PromotedByHand", "message": "", "findings": []},
@@ -208,9 +219,125 @@ def test_why_tells_of_metrics() -> None:
 
 
 def test_why_without_a_rollout() -> None:
-    assert why(subject(service(rollout={"state": None}))).startswith(
-        "risk/churn has not had a rollout yet.\n"
+    lines = why(subject(service(rollout={"state": None}))).splitlines()
+    assert lines[1] == "There has not been a rollout yet."
+
+
+BACKENDS = [{"revision": R2, "weight": 100}]
+BOTH = [{"revision": R2, "weight": 75}, {"revision": R3, "weight": 25}]
+
+
+def served(backends: list[dict[str, Any]], ready: int, **spec: Any) -> dict[str, Any]:
+    raw = service(rollout={"state": "RolledBack", "reason": "Slow"})
+    raw["spec"] |= spec
+    raw["status"] |= {"traffic": {"generation": 4, "backends": backends}}
+    raw["status"]["stable"]["ready"] = ready
+    raw["status"]["canary"]["ready"] = 0
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [
+        pytest.param(
+            served(BACKENDS, 3),
+            f"risk/churn: {R2} gets 100% of the requests (3 of 4 pods ready).",
+            id="one-serves",
+        ),
+        pytest.param(
+            served(BOTH, 4),
+            f"risk/churn: {R2} gets 75% of the requests (4 of 4 pods ready), {R3} gets 25% of the requests "
+            "(0 of 1 pods ready).",
+            id="two-share",
+        ),
+        pytest.param(
+            served(BACKENDS, 0),
+            f"risk/churn: no pod of {R2} is ready, so that requests fail.",
+            id="an-outage-after-a-rollback",
+        ),
+        pytest.param(
+            served([], 0),
+            "risk/churn: nothing has served yet.",
+            id="nothing-yet",
+        ),
+        pytest.param(
+            served(BACKENDS, 4, stopped=True),
+            "risk/churn is stopped (spec.stopped is true): it answers 503.",
+            id="stopped",
+        ),
+    ],
+)
+def test_why_says_first_what_serves_now(raw: dict[str, Any], line: str) -> None:
+    text = why(subject(raw))
+    assert text.splitlines()[0] == line
+    assert " serves" not in text
+
+
+def test_a_status_of_an_older_spec_is_told_as_such() -> None:
+    silent = (
+        "the operator has not seen generation 4 of the spec yet, and what follows is about generation 3; if "
+        "this lasts, see whether Tailbound's operator runs"
     )
+    raw = service(generation=4)
+    assert why(subject(raw)).splitlines()[1] == f"But {silent}."
+    assert status(subject(raw), NOW).splitlines()[1] == f"  {silent}"
+
+
+UNPROVEN: dict[str, tuple[dict[str, Any], str]] = {
+    "judged": ({}, "Wait: neither is proven yet, and more requests decide."),
+    "paused": (
+        {"state": "Paused", "reason": "Paused"},
+        "Wait: neither is proven yet, and more requests decide.",
+    ),
+    "awaiting": (
+        {"state": "Paused", "reason": "AwaitingPromotion"},
+        "It has passed its steps; nothing is proven against it since.",
+    ),
+    "promoting": ({"state": "Promoting"}, "Nothing was proven against it with all requests."),
+    "promoted": (
+        {"state": "Promoted", "reason": "Promoted"},
+        "Nothing was proven against it with all requests.",
+    ),
+    "by-hand": (
+        {"state": "Promoted", "reason": "PromotedByHand"},
+        "Somebody promoted it without this proof.",
+    ),
+    "rolled-back": (
+        {"state": "RolledBack", "reason": "CrashLoop"},
+        "Neither was proven: another cause rolled it back.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rollout", "line"), UNPROVEN.values(), ids=UNPROVEN)
+def test_what_is_not_proven_is_waited_for_only_while_it_is_judged(rollout: dict[str, Any], line: str) -> None:
+    told = subject(service(rollout=rollout))
+    assert f"  {line}" in why(told).splitlines()
+    assert status(told, NOW).splitlines()[-1].endswith("Wait" if line.startswith("Wait") else "   -")
+
+
+def test_a_metric_without_a_value_is_not_told_to_wait_for_requests() -> None:
+    unasked = {**METRIC, "outcome": "Wait", "samples": 0.0, "against": {"value": 0.0, "threshold": 5.7}}
+    lines = why(subject(service(rollout={"findings": [], "metrics": [unasked]}))).splitlines()
+    assert "accuracy: no value yet; the bound is 0.9." in lines
+    assert (
+        "  Wait: neither is proven yet, and its query has to give values: see that it matches a series."
+    ) in lines
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9.0, "9"), (0.0, "0"), (9.3712, "9.37"), (99.99, "100"), (412.38, "412"), (1234567.8, "1234568")],
+)
+def test_counts_have_few_digits_and_no_exponent(value: float, text: str) -> None:
+    assert count(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(5.2979, "5.2 of 5.3"), (5.299, "5.3 of 5.3"), (-0.2, "-0.2 of 5.3")]
+)
+def test_evidence_that_falls_short_never_reads_as_enough(value: float, text: str) -> None:
+    assert proof(value, 5.2983) == text
 
 
 @pytest.mark.parametrize(
