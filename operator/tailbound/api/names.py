@@ -35,6 +35,9 @@ REJECTED_REASON_ANNOTATION: Final = f"{GROUP}/rejected-reason"  # a Reason
 REJECTED_MESSAGE_ANNOTATION: Final = f"{GROUP}/rejected-message"  # the decision and its numbers, in words
 REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user whose hand it was; absent after a verdict
 PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user whose hand it was; absent after a verdict
+FORMERLY_REJECTED_ANNOTATION: Final = f"{GROUP}/formerly-rejected"  # as JSON; it was tried again after each
+SUPERSEDED_AT_ANNOTATION: Final = f"{GROUP}/superseded-at"  # RFC 3339; a later spec came before a verdict
+SUPERSEDED_BY_ANNOTATION: Final = f"{GROUP}/superseded-by"  # the revision of that spec
 CAPACITY_ANNOTATION: Final = f"{GROUP}/capacity"  # how fast a pod of it was found to be, as JSON
 
 # Hands: annotations that people set on an InferenceService. A value is a revision's name, or that name with

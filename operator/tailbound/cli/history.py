@@ -27,10 +27,28 @@ def history(subject: Subject) -> str:
                 marks.promoted_by or _NONE,
                 rejected.at if rejected is not None else _NONE,
                 (rejected.by or _NONE) if rejected is not None else _NONE,
-                f"{rejected.reason}: {rejected.message}" if rejected is not None else _NONE,
+                _why(subject, entry),
             ]
         )
     return table(rows)
+
+
+def _why(subject: Subject, entry: Entry) -> str:
+    """What it was rejected for, or given up for, and what it was tried again after."""
+    marks, under_way = entry.marks, subject.under_way
+    on_its_way = under_way is not None and under_way.revision == entry.name
+    reasons = []
+    if marks.rejected is not None:
+        reasons.append(f"{marks.rejected.reason}: {marks.rejected.message}")
+    elif marks.superseded is not None and not on_its_way:
+        reasons.append(
+            f"Superseded: given up before a verdict, at {marks.superseded.at}, for {marks.superseded.by}"
+        )
+    reasons += [
+        f"tried again after it was rejected at {each.at} ({each.reason}: {each.message})"
+        for each in reversed(marks.former)
+    ]
+    return "; ".join(reasons) or _NONE
 
 
 def diff(older: Entry, newer: Entry) -> str:

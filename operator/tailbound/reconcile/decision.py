@@ -13,7 +13,7 @@ from tailbound.api.traffic import TrafficStatus, utc_seconds
 from tailbound.reconcile import children, conditions, scaling, status
 from tailbound.reconcile.conditions import Facts
 from tailbound.reconcile.desired import Desired, Intent
-from tailbound.reconcile.events import rollout_transition, transitions
+from tailbound.reconcile.events import given_up, rollout_transition, transitions
 from tailbound.reconcile.gateways import Applied, Wanted, applied
 from tailbound.reconcile.model import Event, Object, Plan
 from tailbound.reconcile.pods import PodsReport, report
@@ -27,6 +27,7 @@ from tailbound.revisions.record import (
     Marks,
     Rejected,
     Revision,
+    Superseded,
     from_object,
     to_object,
 )
@@ -154,7 +155,10 @@ class Decision:
             marks = marks.remembering(known | done)
         if RETRY_ANNOTATION in done:
             marks = marks.forgiven()
-        rejection = marking.rejection
+        superseded, rejection = marking.superseded, marking.rejection
+        known_by = marks.superseded.by if marks.superseded is not None else None
+        if superseded is not None and superseded.revision == name and superseded.by != known_by:
+            marks = marks.given_up(Superseded(utc_seconds(self._now), superseded.by))
         if rejection is None or rejection.revision != name:
             return marks
         at = utc_seconds(self._now)
@@ -319,7 +323,11 @@ class Decision:
     def _events(self, merged: tuple[Condition, ...]) -> tuple[Event, ...]:
         stored = self._service.status
         told = transitions(stored.conditions, merged)
-        return (*told, *rollout_transition(stored.rollout, self._step.rollout, told))
+        return (
+            *told,
+            *rollout_transition(stored.rollout, self._step.rollout, told),
+            *given_up(self._step.marking.superseded),
+        )
 
     def _requeue_after(self) -> timedelta | None:
         if self._world.observation.obstacles:

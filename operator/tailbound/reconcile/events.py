@@ -7,6 +7,8 @@ from tailbound.api.conditions import ConditionType, Reason
 from tailbound.api.meta import Condition
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.reconcile.model import Event
+from tailbound.rollout import words
+from tailbound.rollout.situation import Superseded
 
 # Reconciling and Stalled repeat what the others say.
 _TOLD: Final = (
@@ -81,6 +83,13 @@ def rollout_transition(
         return ()
     wrong = rolled_back or reason not in _NORMAL
     return (Event("Warning" if wrong else "Normal", reason, after.message),)
+
+
+def given_up(superseded: Superseded | None) -> tuple[Event, ...]:
+    """The Event of a revision that a later spec came before."""
+    if superseded is None:
+        return ()
+    return (Event("Normal", Reason.SUPERSEDED, words.superseded(superseded)),)
 
 
 def _place(rollout: RolloutStatus | None) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tailbound.api.names import (
     CAPACITY_ANNOTATION,
+    FORMERLY_REJECTED_ANNOTATION,
     HANDLED_ANNOTATIONS,
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
@@ -25,11 +26,14 @@ from tailbound.api.names import (
     SERVICE_LABEL,
     SPEC_HASH_ANNOTATION,
     STABLE_ANNOTATION,
+    SUPERSEDED_AT_ANNOTATION,
+    SUPERSEDED_BY_ANNOTATION,
 )
 from tailbound.api.traffic import utc_seconds
 from tailbound.revisions.identity import text_hash
 
 DATA_LIMIT_BYTES: Final = 256 * 1024
+_MOST_FORMER: Final = 5
 _DATA_FIELDS: Final = ("spec", "runtime", "hardwareClass", "template")
 
 
@@ -84,6 +88,15 @@ class Rejected:
 
 
 @dataclass(frozen=True)
+class Superseded:
+    """A later spec came before there was a verdict."""
+
+    at: str
+    by: str
+    """The revision of that spec."""
+
+
+@dataclass(frozen=True)
 class Marks:
     """What is known about a revision beyond its content; annotations, so that it outlives the status."""
 
@@ -92,6 +105,10 @@ class Marks:
     promoted_by: str | None = None
     """The user whose hand it was; None after a verdict."""
     rejected: Rejected | None = None
+    former: tuple[Rejected, ...] = ()
+    """Rejections after which it was tried again, the newest last."""
+    superseded: Superseded | None = None
+    """That it was given up, until it is decided on."""
     handled: Mapping[str, str] = field(default_factory=dict)
     """By annotation of the service, the last value that named this revision and was acted on."""
     capacity: str | None = None
@@ -102,19 +119,26 @@ class Marks:
         if self.stable and self.rejected is None:
             return self
         promoted_at = self.promoted_at or utc_seconds(now)
-        return replace(self, stable=True, promoted_at=promoted_at, promoted_by=by, rejected=None)
+        again = replace(self.forgiven(), superseded=None)
+        return replace(again, stable=True, promoted_at=promoted_at, promoted_by=by)
 
     def retired(self) -> "Marks":
         """No longer the stable one."""
         return replace(self, stable=False)
 
     def condemned(self, rejected: Rejected) -> "Marks":
-        """Not to be tried again."""
-        return replace(self, stable=False, rejected=rejected)
+        """Not to be tried again. What it was rejected for first stays, until it is tried again."""
+        return replace(self, stable=False, rejected=self.rejected or rejected, superseded=None)
 
     def forgiven(self) -> "Marks":
         """To be tried again."""
-        return replace(self, rejected=None)
+        if self.rejected is None:
+            return self
+        return replace(self, rejected=None, former=(*self.former, self.rejected)[-_MOST_FORMER:])
+
+    def given_up(self, superseded: Superseded) -> "Marks":
+        """Left for a later spec, before a verdict."""
+        return replace(self, superseded=superseded)
 
     def remembering(self, handled: Mapping[str, str]) -> "Marks":
         """With these values, by annotation, as those that were acted on, and no others."""
@@ -131,16 +155,32 @@ class Marks:
             REJECTED_REASON_ANNOTATION: rejected.reason if rejected else None,
             REJECTED_MESSAGE_ANNOTATION: rejected.message if rejected else None,
             REJECTED_BY_ANNOTATION: rejected.by if rejected else None,
+            FORMERLY_REJECTED_ANNOTATION: _former_text(self.former) if self.former else None,
+            SUPERSEDED_AT_ANNOTATION: self.superseded.at if self.superseded else None,
+            SUPERSEDED_BY_ANNOTATION: self.superseded.by if self.superseded else None,
             **{HANDLED_ANNOTATIONS[hand]: value for hand, value in self.handled.items()},
             CAPACITY_ANNOTATION: self.capacity,
         }
         return {name: value for name, value in stored.items() if value is not None}
 
 
+def _former_text(former: tuple[Rejected, ...]) -> str:
+    return json.dumps([vars(each) for each in former], sort_keys=True)
+
+
+def _former_of(text: str | None) -> tuple[Rejected, ...]:
+    """The rejections in an annotation; none where somebody broke it."""
+    try:
+        return tuple(Rejected(**each) for each in json.loads(text or "[]"))
+    except (TypeError, ValueError):
+        return ()
+
+
 def marks_of(stored: Mapping[str, Any]) -> Marks:
     """The marks on a stored ControllerRevision."""
     annotations = stored["metadata"].get("annotations", {})
     rejected_at = annotations.get(REJECTED_AT_ANNOTATION)
+    superseded_at = annotations.get(SUPERSEDED_AT_ANNOTATION)
     rejected = Rejected(
         at=str(rejected_at),
         reason=annotations.get(REJECTED_REASON_ANNOTATION, "Rejected"),
@@ -152,6 +192,12 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
         promoted_at=annotations.get(PROMOTED_AT_ANNOTATION),
         promoted_by=annotations.get(PROMOTED_BY_ANNOTATION),
         rejected=rejected if rejected_at is not None else None,
+        former=_former_of(annotations.get(FORMERLY_REJECTED_ANNOTATION)),
+        superseded=(
+            Superseded(str(superseded_at), str(annotations.get(SUPERSEDED_BY_ANNOTATION, "a later spec")))
+            if superseded_at is not None
+            else None
+        ),
         handled={
             hand: annotations[mark] for hand, mark in HANDLED_ANNOTATIONS.items() if mark in annotations
         },

@@ -32,6 +32,7 @@ from tailbound.rollout.rejections import rejection_of
 from tailbound.rollout.roles import Roles, roles
 from tailbound.rollout.situation import Flow, Marking, Rejection, Situation, Step
 from tailbound.rollout.sizing import ALL
+from tailbound.rollout.superseded import superseded
 from tailbound.rollout.weights import direct, flow, weight_of
 
 
@@ -70,13 +71,14 @@ def advance(now: Situation, who: Roles, rollout: RolloutStatus | None, verdict: 
 
 
 def _complete(now: Situation, step: Step) -> Step:
-    """What holds for every step: what has the weight keeps its pods."""
+    """What holds for every step: what has the weight keeps its pods, and what was given up is remembered."""
     fleet, target = dict(step.fleet), step.flow.target
     if target is not None and target not in fleet:
         fleet[target] = now.pods(target)
     serves = now.ready(target) > 0 or not any(state.ready for state in now.revisions.values())
     shrink = step.flow.settled and now.desired is not None and (serves or now.stopped or target is None)
-    return replace(step, fleet=fleet, shrink=shrink, refusal=refusal(now, step))
+    marking = replace(step.marking, superseded=superseded(now))
+    return replace(step, fleet=fleet, shrink=shrink, marking=marking, refusal=refusal(now, step))
 
 
 def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) -> Step:

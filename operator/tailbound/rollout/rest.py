@@ -21,7 +21,7 @@ from tailbound.rollout.places import lack_of_room
 from tailbound.rollout.recreate import exchange
 from tailbound.rollout.returns import Turn, in_turn, interrupted, with_requests
 from tailbound.rollout.roles import Return, Roles, before
-from tailbound.rollout.situation import Marking, Situation, Step
+from tailbound.rollout.situation import Marking, Rejection, Situation, Step
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import direct, flow, weight_of
 
@@ -82,7 +82,7 @@ def serving(now: Situation, who: Roles) -> Step:
     rejection = now.of(desired).rejection
     assert rejection is not None, "neither base nor candidate"
     step = without(now, base, frozenset({desired}))
-    return replace(step, rollout=_rolled_back(now, desired, base), rejection=rejection)
+    return replace(step, rollout=_ended(now, rejection, base), rejection=rejection)
 
 
 def _first(now: Situation) -> Step:
@@ -97,7 +97,7 @@ def _first(now: Situation) -> Step:
         stored = RolloutStatus(state=begun, revision=name, weight=ALL, started_at=now.now)
         stored = words.told(stored, begun, Reason.STARTING, words.first(name))
     if done:
-        stored = words.told(stored, RolloutState.PROMOTED, Reason.PROMOTED, words.serves(name))
+        stored = words.told(stored, RolloutState.PROMOTED, Reason.PROMOTED, words.took_over(name))
     stable, candidate = (name, None) if done else (None, name)
     marking = Marking(name if done else None)
     return replace(step, rollout=stored, stable=stable, candidate=candidate, marking=marking, promoted=done)
@@ -107,7 +107,7 @@ def _promoted(now: Situation, step: Step, name: str) -> Step:
     stored = now.stored
     if stored is None or (stored.revision, stored.state) != (name, RolloutState.PROMOTED):
         stored = RolloutStatus(state=RolloutState.PROMOTED, revision=name, weight=ALL)
-        stored = words.told(stored, RolloutState.PROMOTED, Reason.PROMOTED, words.serves(name))
+        stored = words.told(stored, RolloutState.PROMOTED, Reason.PROMOTED, words.took_over(name))
     lost = not now.ready(name) and before(now, stored.from_revision) is not None
     since = (stored.progress_at or now.now) if lost else None
     deadline = now.spec.progress_deadline.timedelta
@@ -127,9 +127,9 @@ def _fulfilled(now: Situation, name: str) -> tuple[str, ...]:
     return tuple(hand for hand in now.hands.asked(name) if hand != ABORT_ANNOTATION)
 
 
-def _rolled_back(now: Situation, name: str, base: str) -> RolloutStatus:
-    stored, rejection = now.stored, now.of(name).rejection
-    assert rejection is not None, "called for a rejected revision"
+def _ended(now: Situation, rejection: Rejection, base: str) -> RolloutStatus:
+    """The rollout of a rejected revision, with its evidence where that is stored."""
+    stored, name = now.stored, rejection.revision
     if stored is not None and (stored.revision, stored.state) == (name, RolloutState.ROLLED_BACK):
         return stored
     ended = RolloutStatus(state=RolloutState.ROLLED_BACK, revision=name, from_revision=base)
@@ -147,10 +147,9 @@ def returning(now: Situation, back: Return) -> Step:
     else:
         step = without(now, back.to, lost=rejection.reason == Reason.LOST)
     if _serves(now, step, back.to):
-        ended = RolloutStatus(
-            state=RolloutState.ROLLED_BACK, revision=rejection.revision, from_revision=back.to
-        )
-        ended = words.told(ended, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
+        # Why it was rejected before stays: that somebody then asked for a return proves nothing new.
+        rejection = now.of(rejection.revision).rejection or rejection
+        ended = _ended(now, rejection, back.to)
         handled = (back.annotation,) if back.annotation is not None else ()
         return replace(
             step,

@@ -36,6 +36,14 @@ class Rejection:
 
 
 @dataclass(frozen=True)
+class Superseded:
+    """A revision that was on its way when the spec became that of another one."""
+
+    revision: str
+    by: str
+
+
+@dataclass(frozen=True)
 class RevisionState:
     """One revision as far as a rollout is concerned."""
 
@@ -135,6 +143,7 @@ class Marking:
     """The revision that is the stable one from now on; all others are not."""
     promoted_by: str | None = None
     rejection: Rejection | None = None
+    superseded: Superseded | None = None
     handled: tuple[str, ...] = ()
     """Annotations that are done with; a `retry` forgets the rejection of the revision that it names."""
 

@@ -5,7 +5,7 @@ from tailbound.api.rollout import Capacity, RolloutSpec, RolloutState, RolloutSt
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import MetricFinding
-from tailbound.rollout.situation import Lack, Rejection, Trouble
+from tailbound.rollout.situation import Lack, Rejection, Superseded, Trouble
 from tailbound.rollout.verdict import Finding, Measure, Numbers, Outcome, Thresholds
 
 _BAD = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
@@ -142,9 +142,14 @@ def first(name: str) -> str:
     return f"{name} is starting; it is the first revision and serves as soon as it can"
 
 
-def serves(name: str) -> str:
-    """At rest."""
-    return f"{name} has all requests"
+def superseded(found: Superseded) -> str:
+    """Given up without a verdict."""
+    return f"{found.revision} was given up before a verdict, as the spec is now that of {found.by}"
+
+
+def took_over(name: str) -> str:
+    """At rest; whether it serves now is not said here, as its pods come and go."""
+    return f"{name} has taken over"
 
 
 def returning(name: str, rejection: Rejection, room: str) -> str:

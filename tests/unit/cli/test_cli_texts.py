@@ -1,5 +1,6 @@
 """What people read."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ from tailbound.cli.history import diff, history
 from tailbound.cli.status import age, overview, status
 from tailbound.cli.subject import CommandError
 from tailbound.cli.why import why
+from tailbound.revisions.record import Rejected
 from tailbound.rollout.figures import count, proof
 
 from tests.unit.cli.cli_objects import (
@@ -98,6 +100,16 @@ def test_history_has_the_newest_first_and_tells_who_acted() -> None:
         "churn-r2-b (stable)   75%        2026-01-02T00:00:00Z   -    -                      -     -",
         "churn-r1-a            0%         2026-01-01T00:00:00Z   -    -                      -     -",
     ]
+
+
+def test_history_remembers_what_a_retry_forgave_and_what_was_given_up() -> None:
+    again = revision(R3, {"tailbound.dev/formerly-rejected": json.dumps([vars(Rejected("T1", "Slow", "m"))])})
+    left = {"tailbound.dev/superseded-at": "T2", "tailbound.dev/superseded-by": R3}
+    lines = history(subject(None, [revision(R1, left), HISTORY[1], again])).splitlines()
+    assert lines[1].endswith("tried again after it was rejected at T1 (Slow: m)")
+    assert lines[3].endswith(f"Superseded: given up before a verdict, at T2, for {R3}")
+    on_its_way = subject(None, [*HISTORY[:2], revision(R3, left)])
+    assert history(on_its_way).splitlines()[1].endswith("-")
 
 
 def test_diff_tells_what_changed_and_nothing_else() -> None:

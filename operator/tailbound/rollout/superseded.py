@@ -1,0 +1,29 @@
+"""A revision that a later spec came before: it is remembered as such, as nobody judged it. Pure.
+
+| status.rollout as it is stored | the desired revision | superseded |
+|---|---|---|
+| none, or over | any | nobody |
+| of an older revision that comes back | any | nobody |
+| of a revision that was rejected, or is the stable one | any | nobody: only the status is behind |
+| of any other revision | that one, or none can be made | nobody |
+| of any other revision | another | that one |
+"""
+
+from tailbound.api.conditions import Reason
+from tailbound.api.rollout import RolloutState
+from tailbound.rollout.situation import Situation, Superseded
+
+_OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
+_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
+
+
+def superseded(now: Situation) -> Superseded | None:
+    """The revision that was on its way, if the spec is another one's now."""
+    stored, desired = now.stored, now.desired
+    if stored is None or stored.state in _OVER or desired is None or desired == stored.revision:
+        return None
+    if stored.state is RolloutState.PROMOTING and stored.reason in _RETURNS:
+        return None
+    if now.of(stored.revision).rejection is not None or stored.revision == now.stable:
+        return None
+    return Superseded(stored.revision, desired)
