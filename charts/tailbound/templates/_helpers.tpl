@@ -93,7 +93,7 @@ priorityClassName: {{ . }}
   verbs: [list, watch]
 - apiGroups: [tailbound.dev]
   resources: [inferenceservices/status]
-  verbs: [patch]
+  verbs: [update]
 # Some clusters ask for this of whoever sets owner references that block their owner's deletion.
 - apiGroups: [tailbound.dev]
   resources: [inferenceservices/finalizers]

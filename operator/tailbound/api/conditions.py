@@ -6,7 +6,8 @@ acknowledged that, and a ready endpoint answers. While a new revision is on its 
 `Promoted` is True if the newest spec's revision has taken over, Unknown while it is on its way or waits for
 somebody, and False (`RolledBack`) once it was rejected: `kubectl wait --for=condition=Promoted` waits for it.
 `Reconciling` and `Stalled` are abnormal-true, as kstatus reads them. `HandRefused` is True while an
-annotation asks a rollout for something that cannot be.
+annotation asks a rollout for something that cannot be, and `Conflict` while a write of a child is refused, or
+somebody undoes it again and again: the rest goes on meanwhile.
 """
 
 from enum import StrEnum
@@ -24,6 +25,7 @@ class ConditionType(StrEnum):
     RUNTIME_OUTDATED = "RuntimeOutdated"
     PROMOTED = "Promoted"
     HAND_REFUSED = "HandRefused"
+    CONFLICT = "Conflict"
     # Only of services whose pods follow the traffic.
     SLA_MET = "SLAMet"
     SCALING_LIMITED = "ScalingLimited"
@@ -93,6 +95,11 @@ class Reason(StrEnum):
     CRASH_LOOP = "CrashLoop"
     OUT_OF_MEMORY = "OutOfMemory"
     MODEL_LOAD_FAILED = "ModelLoadFailed"  # the runtime refused the file: corrupt, or not of this format
+    WRITE_REFUSED = (
+        "WriteRefused"  # the API server refuses a child; the message names it and quotes the server
+    )
+    CONTESTED = "Contested"  # somebody undoes what is written of a child; the message names both
+    NO_CONFLICT = "NoConflict"
     MODEL_BROKEN = "ModelBroken"  # it was served, and then failed on everything: mostly its device did
     NOT_READY = "NotReady"  # promoted, but no endpoint is ready now
     QUOTA_EXCEEDED = "QuotaExceeded"  # the API server refuses pods: quota or admission; the message quotes it

@@ -25,6 +25,8 @@ from tailbound.api.traffic import TrafficStatus
 
 DEFAULT_TIMEOUT: Final = Duration(30_000)
 """Of services without a latency target."""
+MOST_CONDITIONS: Final = 32
+"""Of a status, those of others included."""
 _TIMEOUT_PER_P99: Final = 20
 _LOWEST_DEFAULT_TIMEOUT_MS: Final = 1_000
 _HIGHEST_DEFAULT_TIMEOUT_MS: Final = 300_000
@@ -295,7 +297,7 @@ class InferenceServiceStatus(Model):
     selector: Annotated[str, StringConstraints(max_length=512)] = ""
     """Selects these pods; for the scale subresource."""
 
-    conditions: Annotated[tuple[Condition, ...], Field(max_length=32), list_map("type")] = ()
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS), list_map("type")] = ()
     """Ready, and what stands in its way."""
 
     @field_validator("rollout", mode="wrap")

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tailbound.api.conditions import Reason
+from tailbound.controller.restraint import rivalry
 from tailbound.controller.stores import Stores
 from tailbound.kube.errors import Conflict, KubeError, NameConflict, QuotaExceeded, Terminal
 from tailbound.kube.objects import key_of, uid_of
@@ -41,11 +42,16 @@ class Executor:
             await self._look_again(resource, namespace, name)
             raise
         except Terminal as error:
-            return Obstacle(resource.kind, name, _reason(error), str(error))
+            return Obstacle(resource.kind, name, _reason(error, resource), str(error))
         return None
 
+    async def rival(self, write: Write) -> Obstacle:
+        """Who undoes this write each time. Raises Transient."""
+        resource, namespace, name = target_of(write)
+        return rivalry(resource.kind, name, await self._cluster.get(resource, namespace, name))
+
     async def write_status(self, service: Object, status: Object) -> Object:
-        """Apply the whole status of a service, guarded by the version that it was decided on.
+        """Replace the whole status of a service, guarded by the version that it was decided on.
 
         Raises what `write` raises, and Terminal if the API server refuses it.
         """
@@ -64,7 +70,7 @@ class Executor:
             raise
 
     async def _status(self, body: Object) -> Object:
-        stored = await self._cluster.apply_status(INFERENCE_SERVICES, body)
+        stored = await self._cluster.replace_status(INFERENCE_SERVICES, body)
         self._stores.of[INFERENCE_SERVICES].upsert(stored)
         return stored
 
@@ -126,10 +132,10 @@ def _propagation(resource: Resource) -> Propagation:
     return "Foreground" if resource is DEPLOYMENTS else "Background"
 
 
-def _reason(error: Terminal) -> Reason:
-    """What a refusal says about the service. What we write besides comes from the runtime's template."""
+def _reason(error: Terminal, resource: Resource) -> Reason:
+    """What a refusal says about the service. The runtime's template is in the Deployment alone."""
     if isinstance(error, NameConflict):
         return Reason.NAME_CONFLICT
     if isinstance(error, QuotaExceeded):
         return Reason.QUOTA_EXCEEDED
-    return Reason.RUNTIME_INVALID
+    return Reason.RUNTIME_INVALID if resource is DEPLOYMENTS else Reason.WRITE_REFUSED

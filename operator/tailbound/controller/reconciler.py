@@ -8,6 +8,7 @@ from typing import Protocol
 from tailbound.controller.execute import Executor, target_of
 from tailbound.controller.following import Following
 from tailbound.controller.observe import observe
+from tailbound.controller.restraint import Restraint, Target
 from tailbound.controller.stores import Stores
 from tailbound.kube.errors import Conflict
 from tailbound.kube.objects import Key
@@ -25,8 +26,8 @@ from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
-# Decisions of one pass: each has met a new conflict or obstacle. After that the backoff takes over.
-MOST_DECISIONS = 8
+# Conflicts of one pass: each was decided again on newer facts. After that the backoff takes over.
+MOST_CONFLICTS = 8
 
 
 class Decider(Protocol):
@@ -81,38 +82,38 @@ class Reconciler:
         self._decider = decider
         self._settings = settings
         self._now = now
+        self._restraint = Restraint()
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Bring one service closer to its spec.
+        """Bring one service closer to its spec. What the API server refuses of it holds up nothing else.
 
         Raises Fenced, Transient, Conflict (having looked again several times), and Terminal (status refused).
         """
-        obstacles: dict[tuple[str, str], Obstacle] = {}
-        wrote = False
-        for decision in range(MOST_DECISIONS):
-            service = self._stores.service(key)
-            if service is None:
-                self._following.release(key)
-                return Outcome(gone=True)
-            plan = await self._decide(key, service, obstacles)
+        wrote, conflicts = False, 0
+        service = self._stores.service(key)
+        obstacles = self._restraint.held(key, _generation(service), self._seconds())
+        while service is not None:
             try:
-                if await self._write(plan, obstacles):
-                    wrote = True
-                    continue
-                if not obstacles and _begins(service, plan):
-                    _log(service, plan)
-                    return Outcome(requeue_after_seconds=0.0, wrote=True)
-                await self._finish(service, plan)
+                plan = await self._decide(key, service, obstacles)
+                if not await self._write(key, service, plan, obstacles):
+                    if not obstacles and _begins(service, plan):
+                        _log(service, plan)
+                        return Outcome(requeue_after_seconds=0.0, wrote=True)
+                    told_after = await self._finish(key, service, plan)
+                    self._following.follow(key, plan)
+                    wrote = wrote or bool(plan.writes) or plan.status is not None
+                    return self._outcome(key, plan, obstacles, told_after, wrote)
+                wrote = True
             except Conflict:
-                if decision == MOST_DECISIONS - 1:
+                conflicts += 1
+                if conflicts == MOST_CONFLICTS:
                     raise
-                continue
-            self._following.follow(key, plan)
-            wrote = wrote or bool(plan.writes) or plan.status is not None
-            return _outcome(plan, obstructed=bool(obstacles), wrote=wrote)
-        raise Conflict(f"{key[0]}/{key[1]} met {len(obstacles)} refusals in one pass")
+            service = self._stores.service(key)
+        self._following.release(key)
+        self._restraint.forget(key)
+        return Outcome(gone=True)
 
-    async def _decide(self, key: Key, service: Object, obstacles: dict[tuple[str, str], Obstacle]) -> Plan:
+    async def _decide(self, key: Key, service: Object, obstacles: dict[Target, Obstacle]) -> Plan:
         gateways = self._following.gateways.view()
         observation = observe(
             self._stores,
@@ -128,25 +129,65 @@ class Reconciler:
         rendering = None if request is None else await self._renderer.render(request)
         return self._decider.decide(observation, rendering, self._now())
 
-    async def _write(self, plan: Plan, obstacles: dict[tuple[str, str], Obstacle]) -> bool:
-        """Do the plan's writes in order. True if one was refused: there is something new to decide on."""
+    async def _write(self, key: Key, service: Object, plan: Plan, obstacles: dict[Target, Obstacle]) -> bool:
+        """Do the plan's writes in order. True if one was refused, or is undone each time: decide again."""
+        generation = _generation(service)
         for write in plan.writes:
             resource, _, name = target_of(write)
-            if (resource.kind, name) in obstacles:
+            target = (resource.kind, name)
+            if target in obstacles:
                 continue
+            if self._restraint.wait(key, target, write, self._seconds()) > 0:
+                obstacles[target] = await self._executor.rival(write)
+                self._restraint.contested(key, obstacles[target])
+                return True
             obstacle = await self._executor.write(write)
             if obstacle is not None:
-                obstacles[resource.kind, name] = obstacle
+                obstacles[target] = obstacle
+                self._restraint.refused(key, obstacle, generation, self._seconds())
+                return True
+            undone = self._restraint.written(key, target, write, generation, self._seconds())
+            if undone is not None:
+                obstacles[target] = undone
                 return True
         return False
 
-    async def _finish(self, service: Object, plan: Plan) -> None:
+    async def _finish(self, key: Key, service: Object, plan: Plan) -> float | None:
+        """Write the status, and record what is told with it; or how long that has to wait, in seconds."""
         if plan.status is not None:
-            await self._executor.write_status(service, plan.status)
+            stored = service.get("status") or {}
+            wait = self._restraint.status_wait(key, stored, plan.status, self._seconds())
+            if wait > 0:
+                return wait
+            answer = await self._executor.write_status(service, plan.status)
+            after = answer.get("status") or {}
+            self._restraint.status_written(key, stored, plan.status, after, self._seconds())
         if plan.writes or plan.status is not None:
             _log(service, plan)
         for event in plan.events:
             await self._events.record(service, event.type, event.reason, event.message)
+        return None
+
+    def _outcome(
+        self,
+        key: Key,
+        plan: Plan,
+        obstacles: dict[Target, Obstacle],
+        told_after: float | None,
+        wrote: bool,
+    ) -> Outcome:
+        """When to look again: when the plan asks for it, or something that waits may be written."""
+        wanted = None if plan.requeue_after is None else max(0.0, plan.requeue_after.total_seconds())
+        waits = (wanted, told_after, self._restraint.next(key, obstacles, self._seconds()))
+        after = min((wait for wait in waits if wait is not None), default=None)
+        return Outcome(requeue_after_seconds=after, obstructed=bool(obstacles), wrote=wrote)
+
+    def _seconds(self) -> float:
+        return self._now().timestamp()
+
+
+def _generation(service: Object | None) -> int:
+    return int((service or {}).get("metadata", {}).get("generation") or 0)
 
 
 def _begins(service: Object, plan: Plan) -> bool:
@@ -165,8 +206,3 @@ def _log(service: Object, plan: Plan) -> None:
         summary=plan.summary,
         writes=len(plan.writes),
     )
-
-
-def _outcome(plan: Plan, *, obstructed: bool, wrote: bool) -> Outcome:
-    after = None if plan.requeue_after is None else max(0.0, plan.requeue_after.total_seconds())
-    return Outcome(requeue_after_seconds=after, obstructed=obstructed, wrote=wrote)

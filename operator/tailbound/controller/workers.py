@@ -79,8 +79,7 @@ class Workers:
     # How the pass ended        | what happens to the key
     # --------------------------|--------------------------------------------------------------
     # the service is gone       | forgotten
-    # something was refused     | after its backoff: the cause lies outside the service
-    # well                      | when the plan asks for it, else when something changes
+    # well, or refused in part  | when it asks for it, else when something changes
     # Conflict                  | after its backoff; a watch event brings it back earlier
     # Transient                 | after its backoff, and not before the server allows
     # Terminal, or our own bug  | after its backoff; logged with what was refused
@@ -114,10 +113,9 @@ class Workers:
         if outcome.gone:
             self.queue.forget(key)
             return "gone"
-        if outcome.obstructed:
-            self.queue.retry(key, self._clock())
-            return "obstructed"
         self.queue.succeeded(key)
         if outcome.requeue_after_seconds is not None:
             self.queue.add_at(key, self._clock() + outcome.requeue_after_seconds)
+        if outcome.obstructed:
+            return "obstructed"
         return "changed" if outcome.wrote else "unchanged"

@@ -110,10 +110,11 @@ class AioCluster:
         _require_guards(body)
         return (await self._apply(resource.path(namespace, name), body, force=True))[1]
 
-    async def apply_status(self, resource: Resource, body: Object) -> Object:
+    async def replace_status(self, resource: Resource, body: Object) -> Object:
         namespace, name = key_of(body)
         _require_guards(body)
-        return (await self._apply(resource.path(namespace, name, "status"), body, force=True))[1]
+        path = resource.path(namespace, name, "status")
+        return await self._json("PUT", path, {"fieldManager": FIELD_MANAGER}, body)
 
     async def delete(
         self,
@@ -241,5 +242,5 @@ def _require_guards(body: Object) -> None:
     missing = [field for field in ("uid", "resourceVersion") if not metadata(body).get(field)]
     if missing:
         raise ValueError(
-            f"an apply of {body.get('kind')} {key_of(body)[1]} needs metadata.{' and '.join(missing)}"
+            f"a write of {body.get('kind')} {key_of(body)[1]} needs metadata.{' and '.join(missing)}"
         )

@@ -79,8 +79,11 @@ class Cluster(Protocol):
         """
         ...
 
-    async def apply_status(self, resource: Resource, body: Object) -> Object:
-        """`apply` of the status subresource."""
+    async def replace_status(self, resource: Resource, body: Object) -> Object:
+        """PUT of the status subresource: afterwards nothing else is in it, whoever wrote it.
+
+        The body must hold uid and resourceVersion, else ValueError; Conflict if the object has others.
+        """
         ...
 
     async def delete(

@@ -64,6 +64,8 @@ class Facts:
 
     stopped: bool
     problem: Problem | None
+    conflict: Problem | None
+    """A child that is refused or undone, while the rest goes on."""
     waiting: str | None
     """What must be gone before the work can go on."""
     desired: Desired
@@ -142,6 +144,7 @@ def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
         ConditionType.TRAFFIC_APPLIED: _traffic_applied(facts),
         ConditionType.PROMOTED: promoted(facts),
         ConditionType.HAND_REFUSED: _hand_refused(facts),
+        ConditionType.CONFLICT: _conflict(facts),
     }
     if facts.desired.rendering_known:
         found[ConditionType.RUNTIME_OUTDATED] = _runtime_outdated(facts)
@@ -405,3 +408,9 @@ def _runtime_outdated(facts: Facts) -> Verdict:
     if facts.desired.outdated is None:
         return Verdict(_FALSE, Reason.UP_TO_DATE, f"{facts.name} is what would be made now")
     return Verdict(_TRUE, facts.desired.outdated.reason, facts.desired.outdated.message)
+
+
+def _conflict(facts: Facts) -> Verdict:
+    if facts.conflict is None:
+        return Verdict(_FALSE, Reason.NO_CONFLICT, "no write of a child is refused or undone")
+    return Verdict(_TRUE, facts.conflict.reason, f"{facts.conflict.message}; the rest goes on without it")

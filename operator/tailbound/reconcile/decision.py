@@ -216,14 +216,15 @@ class Decision:
 
     def _ensure_children(self, revision: Revision, replicas: int, *, come_what_may: bool = False) -> None:
         service, template = self._service, revision.template
-        bodies = [
+        bodies = (
             children.revision_service(service, revision, template),
             children.deployment(service, revision, template, replicas),
-        ]
-        if replicas > 1:
-            bodies.append(children.disruption_budget(service, revision))
+        )
         for body in bodies:
-            self._writer.ensure(body, come_what_may=come_what_may)
+            self._writer.ensure(body, come_what_may=come_what_may, vital=not come_what_may)
+        if replicas > 1:
+            budget = children.disruption_budget(service, revision)
+            self._writer.ensure(budget, come_what_may=come_what_may, vital=False)
 
     def _shrink(self) -> None:
         """Take away the children of revisions that nothing needs, and budgets of what is no fleet."""
@@ -288,6 +289,7 @@ class Decision:
         return Facts(
             stopped=self._service.spec.stopped,
             problem=self._writer.problem or self._desired.problem,
+            conflict=self._writer.conflict,
             waiting=self._writer.waiting,
             desired=self._desired,
             step=self._step,
@@ -330,10 +332,12 @@ class Decision:
         )
 
     def _requeue_after(self) -> timedelta | None:
-        if self._world.observation.obstacles:
-            return RETRY_REFUSED
         awaited = self._desired.revision is None and self._desired.problem is None
-        return AWAIT_RENDERING if awaited else self._step.wake
+        wakes = (
+            RETRY_REFUSED if self._world.observation.obstacles else None,
+            AWAIT_RENDERING if awaited else self._step.wake,
+        )
+        return min((wake for wake in wakes if wake is not None), default=None)
 
 
 def _preview(service: InferenceService) -> str | None:

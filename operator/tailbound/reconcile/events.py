@@ -18,6 +18,7 @@ _TOLD: Final = (
     ConditionType.TRAFFIC_APPLIED,
     ConditionType.RUNTIME_OUTDATED,
     ConditionType.HAND_REFUSED,
+    ConditionType.CONFLICT,
 )
 # Good news, and steps on the way that everybody expects.
 _NORMAL: Final = frozenset(
@@ -45,6 +46,7 @@ _QUIET: Final = frozenset(
         Reason.RECONCILED,
         Reason.NOT_STALLED,
         Reason.NO_HAND_REFUSED,
+        Reason.NO_CONFLICT,
         Reason.WAITING_FOR_GATEWAY,
     }
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tailbound.api.conditions import ConditionType
-from tailbound.api.inferenceservice import InferenceServiceStatus, RevisionStatus
+from tailbound.api.inferenceservice import MOST_CONDITIONS, InferenceServiceStatus, RevisionStatus
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.reconcile.model import Object
 from tailbound.reconcile.world import World
@@ -37,11 +37,15 @@ def total_replicas(deployments: Iterable[Object]) -> int:
 
 
 def to_write(stored: InferenceServiceStatus, wanted: InferenceServiceStatus) -> dict[str, Any] | None:
-    """The whole status as JSON; None if the stored one is equal but for other people's conditions."""
+    """The whole status as JSON, other people's conditions at its end; None if the stored one is equal."""
     ours = tuple(condition for condition in stored.conditions if condition.type in _OUR_CONDITIONS)
     if stored.model_copy(update={"conditions": ours}) == wanted:
         return None
-    return wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
+    theirs = [condition for condition in stored.conditions if condition.type not in _OUR_CONDITIONS]
+    kept = (*wanted.conditions, *theirs)[:MOST_CONDITIONS]
+    return wanted.model_copy(update={"conditions": kept}).model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
 
 
 def _pods(deployment: Object | None) -> tuple[int, int]:

@@ -8,9 +8,12 @@
 | ours, being deleted | none | waiting until it is gone |
 | of a deleted namesake | none | waiting for garbage collection |
 | of somebody else | none | NameConflict |
-| any, and the API server refused the last attempt | none | what it said |
+| none, the API server refused it | none | what it said |
+| ours, the API server refuses the change, or somebody undoes it | none | - |
 
-Once something is in the way nothing new is brought up; what is ours is still kept as it should be.
+Once something is in the way nothing new is brought up; what is ours is still kept as it should be. A child
+that is not vital is in the way of nothing: a budget, or what an older revision lacks. What is refused or
+undone, and in the way of nothing, is told all the same (`conflict`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,6 +37,8 @@ class Writer:
     """The first thing that somebody must change, or that the API server refused."""
     waiting: str | None = None
     """The first thing that must be gone before the work can go on."""
+    _told: set[tuple[str, str]] = field(default_factory=set)
+    _beside: list[Problem] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._refused = {
@@ -45,18 +50,33 @@ class Writer:
         """Something is in the way."""
         return self.problem is not None or self.waiting is not None
 
-    def probe(self, kind: str, name: str) -> bool:
-        """Note what is in the way of an object of ours of this name; True if nothing is."""
+    @property
+    def conflict(self) -> Problem | None:
+        """The first child that is refused, undone or not ours to write, and in the way of nothing else."""
+        refused = sorted(item for item in self._refused.items() if item[0] not in self._told)
+        return next(iter([*self._beside, *(_words(obstacle) for _, obstacle in refused)]), None)
+
+    def probe(self, kind: str, name: str, *, vital: bool = True) -> bool:
+        """Note what is in the way of an object of ours of this name; True if nothing is.
+
+        The rest can go on without one that is not vital.
+        """
         live = self.world.find(kind, name)
         refused = self._refused.get((kind, name))
         if refused is not None:
-            self._note(_words(refused))
+            if live is None and vital:
+                self._note(_words(refused))
+                self._told.add((kind, name))
         elif live is None:
             return True
         else:
             whose = ownership(live, self.world.service)
-            if whose is Ownership.FOREIGN:
+            if whose is Ownership.FOREIGN and vital:
                 self._note(_conflict(kind, live))
+            elif whose is Ownership.FOREIGN:
+                self._beside.append(_conflict(kind, live))
+            elif not vital and (whose is Ownership.PREVIOUS or terminating(live)):
+                return False
             elif whose is Ownership.PREVIOUS:
                 self._wait(
                     f"{kind} {name} of a deleted InferenceService of this name is still there; waiting for "
@@ -68,10 +88,10 @@ class Writer:
                 return True
         return False
 
-    def ensure(self, body: Mapping[str, Any], *, come_what_may: bool = False) -> None:
+    def ensure(self, body: Mapping[str, Any], *, come_what_may: bool = False, vital: bool = True) -> None:
         """The object as it should be. `come_what_may`: what serves is made whole though the rest is stuck."""
         kind, name = body["kind"], body["metadata"]["name"]
-        if not self.probe(kind, name):
+        if not self.probe(kind, name, vital=vital):
             return
         live = self.world.find(kind, name)
         if live is None:
@@ -117,7 +137,8 @@ def _guarded(body: Mapping[str, Any], live: Object) -> dict[str, Any]:
 
 
 def _words(refused: Obstacle) -> Problem:
-    return Problem(refused.reason, refused.message)
+    about = "" if refused.name in refused.message else f"{refused.kind} {refused.name}: "
+    return Problem(refused.reason, f"{about}{refused.message}")
 
 
 def _conflict(kind: str, live: Object) -> Problem:

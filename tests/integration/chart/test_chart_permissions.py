@@ -9,7 +9,7 @@ Grants = set[tuple[str, str, str]]
 OPERATOR_WATCHED: Grants = {
     ("tailbound.dev", "inferenceservices", "get list watch"),
     ("tailbound.dev", "servingruntimes", "list watch"),
-    ("tailbound.dev", "inferenceservices/status", "patch"),
+    ("tailbound.dev", "inferenceservices/status", "update"),
     ("tailbound.dev", "inferenceservices/finalizers", "update"),
     ("apps", "controllerrevisions", "get list watch create patch delete"),
     ("apps", "deployments", "get list watch create patch delete"),

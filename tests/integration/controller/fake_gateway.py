@@ -81,6 +81,6 @@ class FakeGateway:
             "conditions": [{"type": "Ready", "status": "True"}],
         }
         meta = {key: created["metadata"][key] for key in ("namespace", "name", "uid", "resourceVersion")}
-        await self.cluster.apply_status(
+        await self.cluster.replace_status(
             PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
         )

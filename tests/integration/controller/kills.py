@@ -19,7 +19,7 @@ class Cut:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
-        if name not in {"create", "apply", "apply_status", "delete", "create_event"}:
+        if name not in {"create", "apply", "replace_status", "delete", "create_event"}:
             return method
 
         async def write(*arguments: Any) -> Any:

@@ -88,7 +88,7 @@ async def _serve_deployment(
             "reason": "FailedCreate",
             "message": "exceeded quota: devices",
         }
-        await cluster.apply_status(
+        await cluster.replace_status(
             DEPLOYMENTS,
             {
                 "apiVersion": "apps/v1",
@@ -185,6 +185,6 @@ async def _run_pods(environment: Environment, deployment: Object) -> None:
         ]
         about = {key: created[key] for key in ("namespace", "name", "uid", "resourceVersion")}
         status = {"phase": "Running", "conditions": conditions}
-        await cluster.apply_status(
+        await cluster.replace_status(
             PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "status": status}
         )

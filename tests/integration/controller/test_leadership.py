@@ -17,7 +17,7 @@ from tests.integration.controller.environment import Environment
 from tests.integration.controller.nodes import kubelet
 from tests.integration.controller.services import is_ready
 
-WRITES = {"create", "apply", "apply_status", "delete", "create_event"}
+WRITES = {"create", "apply", "replace_status", "delete", "create_event"}
 
 
 class Line:

@@ -41,7 +41,7 @@ async def one_pass(ending: Outcome | Exception) -> tuple[Workers, Metrics]:
         (Outcome(wrote=True), "changed", None),
         (Outcome(requeue_after_seconds=7.0), "unchanged", 7.0),
         (Outcome(gone=True), "gone", None),
-        (Outcome(obstructed=True, requeue_after_seconds=0.1), "obstructed", FIRST_BACKOFF_SECONDS),
+        (Outcome(obstructed=True, requeue_after_seconds=7.0), "obstructed", 7.0),
         (Conflict("changed"), "conflict", FIRST_BACKOFF_SECONDS),
         (Transient("away"), "transient", FIRST_BACKOFF_SECONDS),
         (Transient("busy", retry_after_seconds=9.0), "transient", 9.0),

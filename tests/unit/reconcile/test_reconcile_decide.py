@@ -74,6 +74,7 @@ def test_status_document() -> None:
         "RuntimeOutdated",
         "Promoted",
         "HandRefused",
+        "Conflict",
     ]
 
 

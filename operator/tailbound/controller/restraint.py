@@ -1,0 +1,182 @@
+"""Writes that do not last: what is refused, or undone by others, is written again at ever longer intervals.
+
+Of one child, by kind and name, where n is how often in a row:
+
+| the last write of it | since then | the next write |
+|---|---|---|
+| none, or of other content | any | at once |
+| refused, before the spec changed | any | at once |
+| accepted the n-th time, and the same is to be written again | less than 2^(n-1) s, at most 5 min | waits |
+| refused the n-th time | less than 2^(n-1) s, at most 1 min | waits |
+| either | more | at once |
+
+Of the status: the same. It was undone if the stored one is not what the last write left, or if the very same
+is to be written again.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tailbound.api.conditions import Reason
+from tailbound.api.names import FIELD_MANAGER
+from tailbound.kube.objects import Key, metadata
+from tailbound.kube.protocol import Object
+from tailbound.reconcile.model import Delete, Obstacle, Write
+
+FIRST_SECONDS: Final = 1.0
+LONGEST_UNDONE_SECONDS: Final = 300.0
+LONGEST_REFUSED_SECONDS: Final = 60.0
+# What lasted for this long was not undone by what undid it before.
+LASTED_SECONDS: Final = 2 * LONGEST_UNDONE_SECONDS
+
+Target = tuple[str, str]
+"""Kind and name of a child."""
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """The last write of one child."""
+
+    content: object
+    times: int
+    """How often in a row: the same content, or refused."""
+    at: float
+    generation: int
+    obstacle: Obstacle | None = None
+    """Why it was refused, or who undoes it."""
+
+    @property
+    def refused(self) -> bool:
+        """The API server did not take it."""
+        return self.obstacle is not None and self.obstacle.reason is not Reason.CONTESTED
+
+    def is_recent(self, now: float) -> bool:
+        """Whether what undid it before may undo it again."""
+        return 0 <= now - self.at < LASTED_SECONDS
+
+    def left(self, now: float) -> float:
+        """Seconds until the next one; 0 as well if the clock was set back."""
+        longest = LONGEST_REFUSED_SECONDS if self.refused else LONGEST_UNDONE_SECONDS
+        pause = min(FIRST_SECONDS * (1 << min(self.times - 1, 16)), longest)
+        return pause - (now - self.at) if 0 <= now - self.at < pause else 0.0
+
+
+@dataclass(frozen=True)
+class _Status:
+    """The last write of a status."""
+
+    wanted: Object
+    stored: Object
+    """As the API server answered."""
+    undone: int
+    at: float
+
+
+class Restraint:
+    """Remembers the last write of every child and status. Times are in seconds of any clock."""
+
+    def __init__(self) -> None:
+        self._children: dict[Key, dict[Target, _Attempt]] = {}
+        self._statuses: dict[Key, _Status] = {}
+
+    def forget(self, key: Key) -> None:
+        """The service is gone."""
+        self._children.pop(key, None)
+        self._statuses.pop(key, None)
+
+    def held(self, key: Key, generation: int, now: float) -> dict[Target, Obstacle]:
+        """The children that are not to be written now, and why. A new spec is always tried."""
+        attempts = self._children.get(key, {})
+        return {
+            target: each.obstacle
+            for target, each in attempts.items()
+            if each.obstacle is not None
+            and each.left(now) > 0
+            and (not each.refused or each.generation == generation)
+        }
+
+    def wait(self, key: Key, target: Target, write: Write, now: float) -> float:
+        """Seconds until this write may be done."""
+        last = self._children.get(key, {}).get(target)
+        if last is None or last.refused or last.content != _content(write):
+            return 0.0
+        return last.left(now)
+
+    def written(self, key: Key, target: Target, write: Write, generation: int, now: float) -> Obstacle | None:
+        """The API server took this write; returns who has undone it so far, if somebody does."""
+        content, last = _content(write), self._children.get(key, {}).get(target)
+        made = _Attempt(content, 1, now, generation)
+        if last is not None and not last.refused and last.content == content and last.is_recent(now):
+            made = replace(made, times=last.times + 1, obstacle=last.obstacle)
+        self._children.setdefault(key, {})[target] = made
+        return made.obstacle
+
+    def refused(self, key: Key, obstacle: Obstacle, generation: int, now: float) -> None:
+        """The API server refused a write of this child."""
+        target = (obstacle.kind, obstacle.name)
+        last = self._children.get(key, {}).get(target)
+        times = last.times + 1 if last is not None and last.refused and last.generation == generation else 1
+        self._children.setdefault(key, {})[target] = _Attempt(None, times, now, generation, obstacle)
+
+    def contested(self, key: Key, obstacle: Obstacle) -> None:
+        """Somebody undoes what is written of this child."""
+        attempts, target = self._children[key], (obstacle.kind, obstacle.name)
+        attempts[target] = replace(attempts[target], obstacle=obstacle)
+
+    def next(self, key: Key, targets: Mapping[Target, Obstacle], now: float) -> float | None:
+        """Seconds until the first of these children may be written again; None if there is none."""
+        attempts = self._children.get(key, {})
+        return min((attempts[target].left(now) for target in targets if target in attempts), default=None)
+
+    def status_wait(self, key: Key, stored: Object, wanted: Object, now: float) -> float:
+        """Seconds until this status may be written; `stored` is the one that is there."""
+        last = self._statuses.get(key)
+        if last is None or not _undone(last, stored, wanted):
+            return 0.0
+        return _Attempt(None, last.undone + 1, last.at, 0).left(now)
+
+    def status_written(self, key: Key, before: Object, wanted: Object, stored: Object, now: float) -> None:
+        """This status took the place of `before`, and the API server answered with `stored`."""
+        last = self._statuses.get(key)
+        undone = last is not None and _undone(last, before, wanted) and 0 <= now - last.at < LASTED_SECONDS
+        self._statuses[key] = _Status(wanted, stored, last.undone + 1 if last and undone else 0, now)
+
+
+def rivalry(kind: str, name: str, live: Object | None) -> Obstacle:
+    """Who undoes what is written of a child, by the newest of the foreign entries of its managedFields."""
+    entries = sorted(_rivals(live), key=lambda entry: str(entry.get("time")))
+    if live is None or not entries:
+        words = "somebody removes it again" if live is None else "somebody undoes what Tailbound writes"
+        return Obstacle(
+            kind, name, Reason.CONTESTED, f"{kind} {name}: {words} each time: leave it to Tailbound"
+        )
+    manager = entries[-1].get("manager")
+    if entries[-1].get("subresource") == "scale":
+        words = (
+            f"{manager} changes its replicas each time, as a HorizontalPodAutoscaler does: remove that one, "
+            "and scale the InferenceService instead (spec.scaling)"
+        )
+    else:
+        words = f"{manager} undoes what Tailbound writes each time: leave it to Tailbound"
+    return Obstacle(kind, name, Reason.CONTESTED, f"{kind} {name}: {words}")
+
+
+def _rivals(live: Object | None) -> Iterator[Object]:
+    for entry in metadata(live or {}).get("managedFields") or ():
+        if entry.get("manager") != FIELD_MANAGER and entry.get("subresource") != "status":
+            yield entry
+
+
+def _undone(last: _Status, stored: Object, wanted: Object) -> bool:
+    return stored != last.stored or wanted == last.wanted
+
+
+def _content(write: Write) -> object:
+    """What a write says, without the state that it was decided on. Every deletion says the same."""
+    if isinstance(write, Delete):
+        return None
+    meta = {
+        key: value for key, value in write.body["metadata"].items() if key not in ("uid", "resourceVersion")
+    }
+    return {**write.body, "metadata": meta}

@@ -1,0 +1,167 @@
+"""The reconciler over the simulated cluster, in virtual time, with others who write beside it."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from tailbound.controller.execute import Executor
+from tailbound.controller.following import Following
+from tailbound.controller.reconciler import Outcome, Reconciler
+from tailbound.controller.stores import Stores
+from tailbound.kube.errors import KubeError
+from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.resources import INFERENCE_SERVICES, Resource
+from tailbound.reconcile.model import Apply, Create, Delete, Observation, Plan, Rendering
+from tailbound.telemetry.events import EventWriter
+from tailbound.telemetry.metrics import Metrics
+
+from tests.unit.reconcile.objects import NAME, NAMESPACE
+from tests.unit.reconcile.simulator import SETTINGS, Simulator
+
+KEY = (NAMESPACE, NAME)
+EVENT = timedelta(milliseconds=100)
+"""From a write to the watch event of it."""
+
+
+@dataclass
+class Api:
+    """The API server of a simulated cluster, as far as a reconciler asks it."""
+
+    simulator: Simulator
+    refuses: Callable[[str, str], KubeError | None] = lambda kind, name: None
+    """By kind and name of a child that is to be written."""
+    after: Callable[[str, str], None] = lambda kind, name: None
+    """What others do after a write of that kind and name."""
+    prunes: str = ""
+    """Field of the status that it does not know."""
+    managers: Mapping[str, Any] = field(default_factory=dict)
+    """By kind, the newest foreign entry of managedFields."""
+    writes: list[tuple[datetime, str, str]] = field(default_factory=list)
+    """Attempts: when, kind, name."""
+    events: list[tuple[str, str]] = field(default_factory=list)
+    """Reason and note."""
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
+        found = self.simulator.objects.get((resource.kind, name))
+        if found is None:
+            return None
+        entries = [self.managers[resource.kind]] if resource.kind in self.managers else []
+        return {**found, "metadata": {**found["metadata"], "managedFields": entries}}
+
+    async def create(self, resource: Resource, body: Object) -> Object:
+        return self._write(resource, body["metadata"]["name"], Create(body))
+
+    async def apply(self, resource: Resource, body: Object) -> Object:
+        return self._write(resource, body["metadata"]["name"], Apply(body))
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, uid: str, version: str, propagation: str
+    ) -> Object | None:
+        write = Delete(resource.api_version, resource.kind, str(namespace), name, uid, version)
+        self._write(resource, name, write)
+        return self.simulator.objects.get((resource.kind, name))
+
+    async def replace_status(self, resource: Resource, body: Object) -> Object:
+        simulator = self.simulator
+        assert body["metadata"]["resourceVersion"] == simulator.service["metadata"]["resourceVersion"]
+        self.writes.append((simulator.now, resource.kind, "status"))
+        simulator.check_weight(body["status"])
+        simulator.service["status"] = copy.deepcopy(dict(body["status"]))
+        simulator.service["status"].pop(self.prunes, None)
+        simulator.touch(simulator.service)
+        answer = copy.deepcopy(simulator.service)
+        self.after(resource.kind, "status")
+        return answer
+
+    async def create_event(self, body: Object) -> None:
+        self.events.append((body["reason"], body["note"]))
+
+    def _write(self, resource: Resource, name: str, write: Create | Apply | Delete) -> Object:
+        self.writes.append((self.simulator.now, resource.kind, name))
+        refused = self.refuses(resource.kind, name)
+        if refused is not None:
+            raise refused
+        self.simulator.write(write)
+        answer = copy.deepcopy(self.simulator.objects.get((resource.kind, name), {}))
+        self.after(resource.kind, name)
+        return answer
+
+
+@dataclass
+class Decider:
+    """Decides on the simulated cluster, with the obstacles that the reconciler has met."""
+
+    simulator: Simulator
+
+    def wanted_rendering(self, _observation: Observation) -> None:
+        return None
+
+    def decide(self, observation: Observation, _rendering: Rendering, _now: datetime) -> Plan:
+        self.simulator.obstacles = observation.obstacles
+        plan = self.simulator.plan()
+        self.simulator.polls, self.simulator.queries = plan.poll_counters, plan.queries
+        return plan
+
+
+class Operator:
+    """One service and its reconciler."""
+
+    def __init__(self, simulator: Simulator, **api: Any) -> None:
+        self.simulator, self.api = simulator, Api(simulator, **api)
+        self._stores = Stores(lambda _: None)
+        cluster, metrics = cast(Cluster, self.api), Metrics()
+        self._reconciler = Reconciler(
+            self._stores,
+            Executor(cluster, self._stores, metrics, lambda: True),
+            cast(Following, _Nobody()),
+            cast(Any, None),
+            EventWriter(cluster, "operator-0", lambda: simulator.now, lambda: "x"),
+            Decider(simulator),
+            SETTINGS,
+            lambda: simulator.now,
+        )
+
+    async def passes(self) -> Outcome:
+        """One pass over what is there now."""
+        self._stores.of[INFERENCE_SERVICES].upsert(copy.deepcopy(self.simulator.service))
+        return await self._reconciler.reconcile(KEY)
+
+    async def works(self, seconds: float) -> None:
+        """For a while in a cluster where everything works: a pass after every change, and when one asks."""
+        simulator = self.simulator
+        end = simulator.now + timedelta(seconds=seconds)
+        while simulator.now < end:
+            simulator.run_controllers()
+            for pod in list(simulator.pods):
+                simulator.make_ready(pod)
+            for name in simulator.gateways:
+                simulator.sync(name)
+            simulator.traffic(100)
+            before = simulator.versions
+            outcome = await self.passes()
+            if simulator.versions != before:
+                simulator.now += EVENT
+            elif simulator.polls:
+                simulator.now += timedelta(seconds=2)
+            else:
+                asked = outcome.requeue_after_seconds
+                pause = timedelta(seconds=seconds if asked is None else asked)
+                simulator.now = min(end, simulator.now + pause + EVENT)
+
+    def written(self, kind: str, seconds: float) -> int:
+        """How often something of this kind was written, or tried, within so many seconds from now back."""
+        since = self.simulator.now - timedelta(seconds=seconds)
+        return sum(at >= since and written == kind for at, written, _ in self.api.writes)
+
+
+@dataclass
+class _Nobody:
+    """Follows nothing: the simulator tells what gateways report."""
+
+    def __getattr__(self, _: str) -> Any:
+        return self
+
+    def __call__(self, *_: Any) -> None:
+        return None
