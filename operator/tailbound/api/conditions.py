@@ -26,7 +26,7 @@ class ConditionType(StrEnum):
     PROMOTED = "Promoted"
     HAND_REFUSED = "HandRefused"
     CONFLICT = "Conflict"
-    # Only of services whose pods follow the traffic.
+    # Of services whose pods follow the traffic; ScalingLimited also of others, while it is True.
     SLA_MET = "SLAMet"
     SCALING_LIMITED = "ScalingLimited"
     METRICS_STALE = "MetricsStale"
@@ -87,7 +87,8 @@ class Reason(StrEnum):
     SUPERSEDED = "Superseded"  # a newer spec came before it was judged; not a rejection
     # Scaling.
     TARGET_MISSED = "TargetMissed"  # more than one request in a hundred was slower than the P99 target
-    AT_MAXIMUM = "AtMaximum"  # the traffic asks for more pods than spec.scaling.max
+    AT_MAXIMUM = "AtMaximum"  # the traffic, or spec.scaling.replicas, asks for more pods than max
+    AT_MINIMUM = "AtMinimum"  # spec.scaling.replicas asks for fewer pods than min
     METRICS_MISSING = "MetricsMissing"  # pods are not taken away meanwhile; the message says what is missing
     # Obstacles outside the spec: they end by themselves once the cause is mended.
     UNSCHEDULABLE = "Unschedulable"

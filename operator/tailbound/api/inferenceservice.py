@@ -266,6 +266,9 @@ class RevisionStatus(Model):
     ready: Annotated[StrictInt, Field(ge=0)] = 0
     """Pods that are ready."""
 
+    weight: Annotated[StrictInt, Field(ge=0, le=100)] = 0
+    """Percent of the requests that it is to get."""
+
 
 class InferenceServiceStatus(Model):
     """What was observed."""
@@ -290,6 +293,9 @@ class InferenceServiceStatus(Model):
 
     scaling: ScalingStatus | None = None
     """What the pods are sized by, where they follow the traffic."""
+
+    serving_pods: Annotated[str, StringConstraints(max_length=32)] = ""
+    """Ready and wanted pods of the revisions that get requests, for example 3/4."""
 
     replicas: Annotated[StrictInt, Field(ge=0)] = 0
     """Pods that exist, of all revisions."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from tailbound.api.conditions import ConditionStatus, ConditionType
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.scaling import RevisionScaling, ScalingMode
+from tailbound.api.scaling import RevisionScaling, Scaling, ScalingMode
 
 # When each is worth a line: the other way round it is what everybody expects.
 _TOLD: Final = (
@@ -19,17 +19,46 @@ def scaling_lines(service: InferenceService) -> Iterator[str]:
     """One line on each revision's pods, and one on each condition that is not as it should be."""
     scaling, status = service.spec.scaling, service.status
     if not scaling.automatic:
-        by = "the scale subresource" if scaling.mode is ScalingMode.EXTERNAL else "the spec"
-        yield f"pods: {scaling.asked}, as {by} asks for."
-        return
-    if status.scaling is None or not status.scaling.revisions:
+        yield f"pods: {scaling.asked}, as {_asks(scaling)} asks for."
+    elif status.scaling is None or not status.scaling.revisions:
         yield "pods: nothing was decided yet; they stay as many as they are."
     else:
         yield from (_revision(each) for each in status.scaling.revisions)
+    floor = _floor(scaling)
+    if floor is not None:
+        yield f"  {floor}."
     for kind, wanted in _TOLD:
         found = status.condition(kind)
         if found is not None and found.status == wanted:
             yield f"  {kind} is {found.status} ({found.reason}): {found.message}."
+
+
+def _asks(scaling: Scaling) -> str:
+    if scaling.mode is ScalingMode.EXTERNAL:
+        return "the scale subresource"
+    return "spec.scaling.replicas" if scaling.replicas > scaling.min else "the spec"
+
+
+def _floor(scaling: Scaling) -> str | None:
+    """What spec.scaling.replicas does beside min, where nobody may expect it.
+
+    | mode | spec.scaling.replicas | what is said |
+    |---|---|---|
+    | external | any | nothing: it is the number of pods, and a condition says where bounds cut it |
+    | auto | above min | that it is a floor, who may have left it, and how to remove it |
+    | auto | above 1, below min | that min counts |
+    | auto | otherwise | nothing |
+    """
+    asked, least = scaling.replicas, scaling.min
+    if scaling.mode is ScalingMode.EXTERNAL or asked in (1, least):
+        return None
+    if asked < least:
+        return f"spec.scaling.replicas is {asked}, and spec.scaling.min {least} counts: lower min for fewer"
+    return (
+        f"never fewer than {scaling.asked}: spec.scaling.replicas is {asked}, as kubectl scale or a "
+        f"HorizontalPodAutoscaler, which may be gone, has left it; kubectl scale --replicas=1 leaves it to "
+        f"spec.scaling.min, which is {least}"
+    )
 
 
 def _revision(told: RevisionScaling) -> str:

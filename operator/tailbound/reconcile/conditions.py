@@ -113,8 +113,8 @@ class Facts:
             return f"{self.serving} serves; "
         if self.down is None:
             return ""
-        found = self.target_pods.obstacle
-        why = f" ({found.message})" if found is not None else ""
+        found = self.target_pods.why_unready
+        why = f" ({found})" if found else ""
         return f"no endpoint of {self.down} is ready{why}, so that requests fail; "
 
     @property
@@ -223,7 +223,8 @@ def _ready_rules(facts: Facts) -> Iterator[Verdict]:
         yield Verdict(status, applied.reason, applied.message)
     if facts.was_stable:
         here = now if another else ""
-        yield Verdict(_FALSE, Reason.NOT_READY, f"{here}no endpoint of {name} is ready{comes}")
+        why = f": {facts.pods.unready}" if facts.pods.unready else ""
+        yield Verdict(_FALSE, Reason.NOT_READY, f"{here}no endpoint of {name} is ready{why}{comes}")
     if another:
         yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, now + _besides(facts))
     yield _starting(facts)
@@ -303,7 +304,8 @@ def _reconciling(facts: Facts, ready: Verdict, stalled: Verdict) -> Verdict:
         return Verdict(_FALSE, Reason.RECONCILED, "everything is as the spec wants it")
     if ready.status is _TRUE:
         obstacle = facts.pods.obstacle
-        missing = f"{facts.name} has fewer ready endpoints than it is to have"
+        why = f": {facts.pods.unready}" if facts.pods.unready else ""
+        missing = f"{facts.name} has fewer ready endpoints than it is to have{why}"
         return (
             Verdict(_TRUE, obstacle.reason, obstacle.message)
             if obstacle is not None
@@ -398,7 +400,7 @@ def promoted(facts: Facts) -> Verdict:
 def _hand_refused(facts: Facts) -> Verdict:
     refusal = facts.step.refusal
     if refusal is None:
-        return Verdict(_FALSE, Reason.NO_HAND_REFUSED, "no annotation asks for what cannot be")
+        return Verdict(_FALSE, Reason.NO_HAND_REFUSED, "no annotation asks a rollout for what it cannot do")
     return Verdict(_TRUE, Reason.HAND_REFUSED, refusal)
 
 
@@ -406,7 +408,7 @@ def _runtime_outdated(facts: Facts) -> Verdict:
     if facts.name is None:
         return Verdict(_UNKNOWN, Reason.PENDING, "there is no revision yet")
     if facts.desired.outdated is None:
-        return Verdict(_FALSE, Reason.UP_TO_DATE, f"{facts.name} is what would be made now")
+        return Verdict(_FALSE, Reason.UP_TO_DATE, f"the pods of {facts.name} are as they would be made now")
     return Verdict(_TRUE, facts.desired.outdated.reason, facts.desired.outdated.message)
 
 

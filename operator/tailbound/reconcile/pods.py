@@ -64,6 +64,8 @@ class PodsReport:
     """At least one pod is downloading, and no attempt of it has failed."""
     findings: tuple[Finding, ...]
     """The most telling first."""
+    unready: str = ""
+    """Which probe of a container that runs does not succeed, in words; empty if there is none."""
 
     @property
     def obstacle(self) -> Finding | None:
@@ -74,6 +76,11 @@ class PodsReport:
     def fetch_failure(self) -> Finding | None:
         """The most telling finding of a fetch container."""
         return next((finding for finding in self.findings if finding.container == FETCH_CONTAINER), None)
+
+    @property
+    def why_unready(self) -> str:
+        """Why a pod is not ready, in words, as far as that is known."""
+        return self.obstacle.message if self.obstacle is not None else self.unready
 
     def first_of(self, *reasons: Reason) -> Finding | None:
         """The most telling finding with one of these reasons."""
@@ -108,7 +115,37 @@ def report(pods: Sequence[Object], deployment: Object | None) -> PodsReport:
         fetched=any(_succeeded(_fetch_status(pod)) for pod in active),
         fetching=any(_is_fetching(_fetch_status(pod)) for pod in active),
         findings=tuple(sorted(findings, key=lambda finding: _MOST_TELLING.index(finding.reason))),
+        unready=next((probe for pod in unready if (probe := _failing_probe(pod))), ""),
     )
+
+
+def _failing_probe(pod: Object) -> str:
+    """The probe that keeps the first container that runs from being ready; what it answers no pod says."""
+    specs = {each["name"]: each for each in pod.get("spec", {}).get("containers") or ()}
+    for container in pod.get("status", {}).get("containerStatuses") or ():
+        if container.get("ready") or "running" not in (container.get("state") or {}):
+            continue
+        spec = specs.get(container["name"], {})
+        kind = "startup" if spec.get("startupProbe") and not container.get("started") else "readiness"
+        probe = spec.get(f"{kind}Probe")
+        if probe is not None:
+            name = pod["metadata"]["name"]
+            return (
+                f"container {container['name']} of pod {name} runs, and its {kind} probe "
+                f"({_probe_words(probe)}) does not succeed; kubectl describe pod {name} shows the answers"
+            )
+    return ""
+
+
+def _probe_words(probe: Mapping[str, Any]) -> str:
+    """What a probe asks."""
+    if "httpGet" in probe:
+        get = probe["httpGet"]
+        return f"GET {get.get('path', '/')} on port {get.get('port')}"
+    if "exec" in probe:
+        return " ".join(probe["exec"].get("command") or ())
+    handler = "grpc" if "grpc" in probe else "tcpSocket"
+    return f"{handler} on port {probe.get(handler, {}).get('port')}"
 
 
 def _findings(pod: Object) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from tailbound.reconcile.world import World
 from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout import scrapes
 from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
+from tailbound.rollout.figures import rounded, short_of
 from tailbound.rollout.hands import read_hands
 from tailbound.rollout.machine import advance, begin
 from tailbound.rollout.metrics import Metric, MetricFinding, metric_of
@@ -109,6 +110,7 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         stuck=told.stuck + told.refused if told is not None else 0,
         running=max(told.scheduled - world.ready_endpoints.get(name, 0), 0) if told is not None else 0,
         trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
+        unready=told.unready if told is not None else "",
         promoted_at=marks.promoted_at if marks is not None else None,
         rejection=Rejection(name, rejected.reason, rejected.message, rejected.by) if rejected else None,
     )
@@ -180,12 +182,12 @@ def _told(finding: Finding, verdict: Verdict) -> ApiFinding:
         outcome=finding.outcome,
         allowed=objective.allowed,
         unacceptable=objective.unacceptable,
-        requests=counted.judged,
-        bad=counted.bad,
-        absolute=ApiEvidence(value=numbers.absolute, threshold=limits.absolute),
-        late=ApiEvidence(value=numbers.late, threshold=limits.late),
-        relative=ApiEvidence(value=numbers.relative, threshold=limits.relative),
-        passing=ApiEvidence(value=numbers.passing, threshold=limits.passing),
+        requests=round(counted.judged, 2),
+        bad=round(counted.bad, 2),
+        absolute=_evidence(numbers.absolute, limits.absolute),
+        late=_evidence(numbers.late, limits.late),
+        relative=_evidence(numbers.relative, limits.relative),
+        passing=_evidence(numbers.passing, limits.passing),
         improves_breach=finding.improves_breach,
     )
 
@@ -193,18 +195,23 @@ def _told(finding: Finding, verdict: Verdict) -> ApiFinding:
 def _told_metric(finding: MetricFinding) -> ApiMetricFinding:
     numbers, limits = finding.numbers, finding.limits
     beyond = (
-        ApiEvidence(value=numbers.absolute, threshold=limits.absolute),
-        ApiEvidence(value=numbers.late, threshold=limits.late),
+        _evidence(numbers.absolute, limits.absolute),
+        _evidence(numbers.late, limits.late),
     )
-    relative = ApiEvidence(value=numbers.relative, threshold=limits.relative)
+    relative = _evidence(numbers.relative, limits.relative)
     return ApiMetricFinding(
         name=finding.metric.name,
         outcome=finding.outcome,
-        samples=finding.judged,
-        mean=finding.mean,
+        samples=round(finding.judged, 2),
+        mean=rounded(finding.mean),
         bound=finding.metric.bound,
         against=max(beyond, key=lambda each: each.value - each.threshold),
         relative=relative if finding.metric.compared else None,
-        passing=ApiEvidence(value=numbers.passing, threshold=limits.passing),
+        passing=_evidence(numbers.passing, limits.passing),
         improves_breach=finding.improves_breach,
     )
+
+
+def _evidence(value: float, threshold: float) -> ApiEvidence:
+    shown, needed = short_of(value, threshold)
+    return ApiEvidence(value=shown, threshold=needed)

@@ -21,7 +21,7 @@ from tailbound.api.batching import Batching
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.meta import Condition
-from tailbound.api.scaling import RevisionScaling, ScalingStatus
+from tailbound.api.scaling import RevisionScaling, Scaling, ScalingMode, ScalingStatus
 from tailbound.autoscale.model import Decision, Known, Limit, Objective, Unknown
 from tailbound.reconcile.conditions import Verdict
 from tailbound.reconcile.model import Carrier, Scalable, Sized
@@ -97,21 +97,25 @@ def status(world: World, step: Step) -> ScalingStatus | None:
 
 
 def still_true(service: InferenceService) -> tuple[Condition, ...]:
-    """The stored conditions, without those that only an automatically scaled service has if it is none."""
-    stored = service.status.conditions
-    if service.spec.scaling.automatic:
+    """The stored conditions, without those on scaling of which nothing is said any more."""
+    stored, scaling = service.status.conditions, service.spec.scaling
+    if scaling.automatic:
         return stored
-    return tuple(each for each in stored if each.type not in CONDITIONS)
+    over = CONDITIONS if _asked(scaling) is None else CONDITIONS - {ConditionType.SCALING_LIMITED}
+    return tuple(each for each in stored if each.type not in over)
 
 
 def verdicts(world: World) -> dict[ConditionType, Verdict]:
-    """The conditions of a service whose pods follow the traffic. Of what is not known nothing is said."""
-    sizes = world.observation.sizes
+    """The conditions of a service whose pods follow the traffic. Of what is not known nothing is said.
+
+    Of other services only that the scale subresource asks for what the bounds do not allow.
+    """
+    sizes, asked = world.observation.sizes, _asked(world.service.spec.scaling)
     if not world.service.spec.scaling.automatic or sizes is None:
-        return {}
+        return {} if asked is None else {ConditionType.SCALING_LIMITED: asked}
     decisions = {name: each.decision for name, each in sorted(sizes.revisions.items())}
     found = {
-        ConditionType.SCALING_LIMITED: _limited(world, decisions),
+        ConditionType.SCALING_LIMITED: asked or _limited(world, decisions),
         ConditionType.METRICS_STALE: _stale(world, decisions, sizes.awaited),
     }
     met = _met(world, sizes.late)
@@ -157,6 +161,24 @@ def _limited(world: World, decisions: Mapping[str, Decision]) -> Verdict:
         if name is not None:
             return Verdict(_TRUE, reason, message.format(name))
     return Verdict(_FALSE, Reason.NOT_LIMITED, "nothing keeps the pods from following the traffic")
+
+
+def _asked(scaling: Scaling) -> Verdict | None:
+    """
+    | spec.scaling.replicas, as kubectl scale or a HorizontalPodAutoscaler sets it | status | reason |
+    |---|---|---|
+    | above max | True | AtMaximum |
+    | below min, with mode external | True | AtMinimum |
+    | otherwise | none | none |
+    """
+    wants = f"spec.scaling.replicas asks for {scaling.replicas} pods, and spec.scaling"
+    if scaling.replicas > scaling.most:
+        message = f"{wants}.max allows {scaling.most}: raise it, or scale to fewer"
+        return Verdict(_TRUE, Reason.AT_MAXIMUM, message)
+    if scaling.mode is ScalingMode.EXTERNAL and scaling.replicas < scaling.min:
+        message = f"{wants}.min keeps {scaling.min}: lower it, or scale to more"
+        return Verdict(_TRUE, Reason.AT_MINIMUM, message)
+    return None
 
 
 def _stale(world: World, decisions: Mapping[str, Decision], awaited: bool) -> Verdict:

@@ -8,16 +8,27 @@ from tailbound.api.inferenceservice import MOST_CONDITIONS, InferenceServiceStat
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.reconcile.model import Object
 from tailbound.reconcile.world import World
+from tailbound.rollout.situation import Step
+from tailbound.rollout.weights import weight_of
 
 _OUR_CONDITIONS = frozenset(ConditionType)
 
 
-def revision_status(world: World, name: str | None) -> RevisionStatus | None:
-    """One revision and its pods; None if there is no such revision."""
+def revision_status(world: World, step: Step, name: str | None) -> RevisionStatus | None:
+    """One revision, its pods and its share; None if there is no such revision."""
     if name is None:
         return None
     replicas, ready = _pods(world.deployments.get(name))
-    return RevisionStatus(revision=name, replicas=replicas, ready=ready)
+    weight = weight_of(step.flow.traffic, name)
+    return RevisionStatus(revision=name, replicas=replicas, ready=ready, weight=weight)
+
+
+def serving_pods(world: World, step: Step) -> str:
+    """Ready and wanted pods of all revisions that get requests; empty where none does."""
+    backends = step.flow.traffic.backends if step.flow.traffic is not None else ()
+    names = [backend.revision for backend in backends if backend.weight]
+    ready = sum(world.ready_endpoints.get(name, 0) for name in names)
+    return f"{ready}/{sum(step.fleet.get(name, 0) for name in names)}" if names else ""
 
 
 def url(world: World) -> str:

@@ -11,8 +11,19 @@ def count(value: float) -> str:
     return f"{value:.0f}" if value >= _EXACT_FROM or value == int(value) else f"{value:.{_DIGITS}g}"
 
 
+def rounded(value: float) -> float:
+    """A measured value, to as many digits as anybody reads."""
+    return float(f"{value:.4g}")
+
+
+def short_of(value: float, threshold: float, digits: int = 2) -> tuple[float, float]:
+    """Evidence and what it takes, rounded. What falls short never reads as if it were as much."""
+    shown, needed = round(value, digits), round(threshold, digits)
+    most = inf if value >= threshold else round(needed - 0.1**digits, digits)
+    return min(shown, most), needed
+
+
 def proof(value: float, threshold: float) -> str:
-    """Evidence against what it takes. What falls short of it never reads as if it were as much."""
-    shown, needed = round(value, 1), round(threshold, 1)
-    most = inf if value >= threshold else needed - 0.1
-    return f"{min(shown, most):.1f} of {needed:.1f}"
+    """Evidence against what it takes, in words."""
+    shown, needed = short_of(value, threshold, 1)
+    return f"{shown:.1f} of {needed:.1f}"

@@ -44,7 +44,7 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
     if overdue(rollout, spec.progress_deadline, now.now):
         why = trouble if trouble is not None and not (trouble.lacks_room and state.running) else None
         reason = why.reason if why is not None else Reason.DEADLINE_EXCEEDED
-        yield Rejection(name, reason, words.overdue(spec.progress_deadline, why))
+        yield Rejection(name, reason, words.overdue(spec.progress_deadline, why, state.unready))
     for finding in verdict.findings:
         if finding.outcome is Outcome.ROLL_BACK:
             message = words.condemned(finding, verdict.counted(finding.objective.measure))
@@ -53,7 +53,7 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
         if of_metric.outcome is Outcome.ROLL_BACK:
             yield Rejection(name, Reason.METRIC_BREACHED, words.breached(of_metric))
     if _inconclusive(now, rollout, verdict):
-        yield Rejection(name, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec))
+        yield Rejection(name, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec, verdict))
 
 
 def _inconclusive(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> bool:

@@ -64,6 +64,8 @@ class RevisionState:
     running: int = 0
     """Pods that have a place, and are not ready."""
     trouble: Trouble | None = None
+    unready: str = ""
+    """What a pod lacks that runs and is not ready, in words; empty if there is none."""
     promoted_at: str | None = None
     rejection: Rejection | None = None
 

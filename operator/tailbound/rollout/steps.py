@@ -252,7 +252,8 @@ def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
     if elapsed >= spec.max_step_time.timedelta:
         if spec.on_inconclusive is OnInconclusive.PROMOTE and verdict.outcome is not Outcome.HOLD:
             return _next(now, step, rollout)
-        return _told(step, RolloutState.PAUSED, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec))
+        message = words.inconclusive(rollout, spec, verdict)
+        return _told(step, RolloutState.PAUSED, Reason.INCONCLUSIVE, message)
     if verdict.outcome is Outcome.HOLD:
         return _told(step, RolloutState.ANALYSING, Reason.SHARED_BREACH, words.shared(rollout, verdict))
     message = words.analysing(rollout, len(spec.weights))

@@ -4,6 +4,7 @@ from tailbound.api.quantities import Duration
 from tailbound.api.rollout import Capacity, RolloutSpec, RolloutState, RolloutStatus
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
+from tailbound.rollout.figures import count, proof
 from tailbound.rollout.metrics import MetricFinding
 from tailbound.rollout.situation import Lack, Rejection, Superseded, Trouble
 from tailbound.rollout.verdict import Finding, Measure, Numbers, Outcome, Thresholds
@@ -108,7 +109,7 @@ def paused(rollout: RolloutStatus) -> str:
 
 def awaiting(rollout: RolloutStatus) -> str:
     """Manual promotion."""
-    return f"{rollout.revision} is good to go and spec.rollout.promotion is manual: promote or abort it"
+    return f"{rollout.revision} has passed, and spec.rollout.promotion is manual: promote or abort it"
 
 
 def no_data(verdict: Verdict) -> str:
@@ -116,11 +117,22 @@ def no_data(verdict: Verdict) -> str:
     return f"there is no verdict without counters: {verdict.unread_why}"
 
 
-def inconclusive(rollout: RolloutStatus, spec: RolloutSpec) -> str:
-    """The step took too long."""
+def inconclusive(rollout: RolloutStatus, spec: RolloutSpec, verdict: Verdict) -> str:
+    """The step took too long. Requests help only where they are what is missing."""
+    silent = [each.metric.name for each in verdict.metrics if not each.judged]
+    outcomes = [each.outcome for each in verdict.findings]
+    outcomes += [each.outcome for each in verdict.metrics if each.judged]
+    waits = Outcome.WAIT in outcomes
+    without = f"; metric {' and '.join(silent)} has given no value" if silent else ""
+    remedies = [
+        *(["see that its query matches a series"] if silent else []),
+        *(["send more requests"] if waits else []),
+        "promote it",
+        "or abort it",
+    ]
     return (
         f"{rollout.revision} got {rollout.weight} percent of the requests for {spec.max_step_time} without a "
-        "verdict: promote it, abort it, or send more requests"
+        f"verdict{without}: {', '.join(remedies)}"
     )
 
 
@@ -190,17 +202,19 @@ def lost() -> str:
     return "it had all requests, and none of its endpoints was ready any more"
 
 
-def overdue(deadline: Duration, trouble: Trouble | None) -> str:
-    """Not ready in time."""
-    return f"no further pod got ready within {deadline}" + _because(trouble)
+def overdue(deadline: Duration, trouble: Trouble | None, unready: str) -> str:
+    """Not ready in time; `unready` is what a pod that runs lacks."""
+    because = f": {unready}" if trouble is None and unready else _because(trouble)
+    return f"no further pod got ready within {deadline}{because}"
 
 
 def condemned(finding: Finding, counted: Tally) -> str:
     """The evidence against it."""
-    objective, proof = finding.objective, _proof("the SLA", finding.numbers, finding.limits)
+    objective, proven = finding.objective, _proof("the SLA", finding.numbers, finding.limits)
+    bad, judged = count(counted.bad), count(counted.judged)
     return (
-        f"{counted.bad:g} of {counted.judged:g} requests were {_BAD[objective.measure]}, and the SLA allows "
-        f"{100 * objective.allowed:.4g} % ({proof})"
+        f"{bad} of {judged} requests were {_BAD[objective.measure]}, and the SLA allows "
+        f"{100 * objective.allowed:.4g} % ({proven})"
     )
 
 
@@ -209,8 +223,8 @@ def breached(finding: MetricFinding) -> str:
     metric = finding.metric
     side = "at most" if metric.bad_end > metric.good_end else "at least"
     return (
-        f"metric {metric.name} is {finding.mean:.4g} over {finding.judged:g} samples, and must be {side} "
-        f"{metric.bound:g} ({_proof('the bound', finding.numbers, finding.limits)})"
+        f"metric {metric.name} is {finding.mean:.4g} over {count(finding.judged)} samples, and must be "
+        f"{side} {metric.bound:g} ({_proof('the bound', finding.numbers, finding.limits)})"
     )
 
 
@@ -220,7 +234,7 @@ def _proof(bound: str, numbers: Numbers, limits: Thresholds) -> str:
         (f"beyond {bound} since a later step", numbers.late, limits.late),
         ("worse than stable", numbers.relative, limits.relative),
     )
-    proven = [f"{what} {value:.1f} of {limit:.1f}" for what, value, limit in tests if value >= limit]
+    proven = [f"{what} {proof(value, limit)}" for what, value, limit in tests if value >= limit]
     return f"evidence: {', '.join(proven)}"
 
 

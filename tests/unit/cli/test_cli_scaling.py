@@ -34,13 +34,31 @@ def lines(scaling: dict[str, Any], status: dict[str, Any] | None = None) -> list
     ("scaling", "line"),
     [
         ({"min": 3}, "pods: 3, as the spec asks for."),
-        ({"min": 3, "replicas": 5}, "pods: 5, as the spec asks for."),
         ({"mode": "external", "replicas": 4}, "pods: 4, as the scale subresource asks for."),
         (AUTOMATIC, "pods: nothing was decided yet; they stay as many as they are."),
     ],
 )
 def test_who_decides(scaling: dict[str, Any], line: str) -> None:
     assert lines(scaling) == [line]
+
+
+LEFT = (
+    "  never fewer than 5: spec.scaling.replicas is 5, as kubectl scale or a HorizontalPodAutoscaler, which "
+    "may be gone, has left it; kubectl scale --replicas=1 leaves it to spec.scaling.min, which is {}."
+)
+
+
+def test_a_floor_that_was_left_behind_is_named() -> None:
+    fixed = lines({"min": 3, "replicas": 5})
+    assert fixed == ["pods: 5, as spec.scaling.replicas asks for.", LEFT.format(3)]
+    assert lines({**AUTOMATIC, "replicas": 5}, {"scaling": {"revisions": [TOLD]}})[-1] == LEFT.format(2)
+
+
+def test_a_scale_under_min_says_that_min_counts() -> None:
+    assert lines({"min": 3, "replicas": 2}) == [
+        "pods: 3, as the spec asks for.",
+        "  spec.scaling.replicas is 2, and spec.scaling.min 3 counts: lower min for fewer.",
+    ]
 
 
 def test_the_figures_behind_a_decision_and_the_rule_that_won() -> None:

@@ -61,7 +61,8 @@ def test_status_document() -> None:
     assert status["url"] == "http://churn.risk.svc.cluster.local"
     assert status["selector"] == "tailbound.dev/service=churn"
     assert status["replicas"] == 2
-    assert status["stable"] == {"revision": name, "replicas": 2, "ready": 2}
+    assert status["stable"] == {"revision": name, "replicas": 2, "ready": 2, "weight": 100}
+    assert status["servingPods"] == "2/2"
     assert "canary" not in status
     assert status["observedGeneration"] == 1
     assert [c["type"] for c in status["conditions"]] == [

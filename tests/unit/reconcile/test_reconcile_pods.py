@@ -168,6 +168,50 @@ def test_refused_pods_are_told_by_the_deployment() -> None:
     assert (admitted.obstacle, admitted.refused) == (None, 0)
 
 
+GET = {"readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": "http"}}}
+PROBED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "readiness": (GET, {"started": True}, "its readiness probe (GET /v2/health/ready on port http)"),
+    "startup": (
+        {**GET, "startupProbe": {"tcpSocket": {"port": 9000}}},
+        {"started": False},
+        "its startup probe (tcpSocket on port 9000)",
+    ),
+    "after-the-startup": (
+        {**GET, "startupProbe": {"grpc": {"port": 9000}}},
+        {"started": True},
+        "its readiness probe (GET /v2/health/ready on port http)",
+    ),
+    "a-command": (
+        {"readinessProbe": {"exec": {"command": ["check", "-v"]}}},
+        {},
+        "its readiness probe (check -v)",
+    ),
+    "none": ({}, {}, ""),
+}
+
+
+@pytest.mark.parametrize(("spec", "status", "words"), PROBED.values(), ids=PROBED)
+def test_the_probe_that_fails_is_named(spec: dict[str, Any], status: dict[str, Any], words: str) -> None:
+    running = server(RUNNING)
+    running["spec"] = {"containers": [{"name": "server", **spec}]}
+    running["status"]["containerStatuses"][0] |= status
+    seen = report([running], None)
+    assert seen.obstacle is None
+    if words:
+        assert seen.unready == (
+            f"container server of pod p1 runs, and {words} does not succeed; kubectl describe pod p1 shows "
+            "the answers"
+        )
+    else:
+        assert seen.unready == ""
+
+
+def test_a_container_that_waits_fails_no_probe() -> None:
+    waits = server(waiting("CrashLoopBackOff"))
+    waits["spec"] = {"containers": [{"name": "server", **GET}]}
+    assert report([waits], None).unready == ""
+
+
 def test_counts_of_a_mixed_fleet() -> None:
     fetching, done, nowhere = fetch(RUNNING), pod(**ready_status()), pod(conditions=[UNSCHEDULABLE])
     seen = report([fetching, done, nowhere], {"status": {}})
