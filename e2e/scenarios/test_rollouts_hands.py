@@ -127,6 +127,8 @@ def test_new_spec_in_the_middle_starts_anew_from_the_last_promoted_revision(scen
         scene.gone("Deployment", second)
         rollout.promoted(third)
     load.assert_flawless(at_least=50)
+    told = [event for event in scene.api.list("Event", scene.namespace) if event["reason"] == "Superseded"]
+    assert [second in event["message"] and bool(event["lastTimestamp"]) for event in told] == [True], told
 
 
 def test_return_to_the_old_spec_in_the_middle_ends_the_rollout_at_once(scene: Scene) -> None:

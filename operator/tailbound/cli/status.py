@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from tailbound.api.conditions import ConditionType
+from tailbound.api.conditions import ConditionStatus, ConditionType
 from tailbound.api.inferenceservice import InferenceService, RevisionStatus
 from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
 from tailbound.cli.subject import OVER, Subject, judged_now, returns
@@ -17,14 +17,16 @@ _BAR = 8
 
 def overview(services: Sequence[InferenceService], *, namespaces: bool) -> str:
     """One line for each service."""
-    heading = ["NAME", "PROMOTED", "STABLE", "CANARY", "WEIGHT", "STATE", "REASON"]
+    heading = ["NAME", "READY", "REPLICAS", "PROMOTED", "STABLE", "CANARY", "WEIGHT", "STATE", "REASON"]
     rows = [["NAMESPACE", *heading] if namespaces else heading]
     for service in sorted(services, key=lambda each: (each.metadata.namespace, each.metadata.name)):
         metadata, status = service.metadata, service.status
-        promoted = status.condition(ConditionType.PROMOTED)
+        ready, promoted = (status.condition(kind) for kind in (ConditionType.READY, ConditionType.PROMOTED))
         rollout = status.rollout
         cells = [
             metadata.name,
+            ready.status if ready is not None else _NONE,
+            status.serving_pods or _NONE,
             promoted.status if promoted is not None else _NONE,
             status.stable.revision if status.stable is not None else _NONE,
             status.canary.revision if status.canary is not None else _NONE,
@@ -53,6 +55,9 @@ def status(subject: Subject, now: datetime) -> str:
 def _conditions(subject: Subject) -> str:
     shown = (ConditionType.READY, ConditionType.PROMOTED)
     found = [subject.service.status.condition(kind) for kind in shown]
+    refused = subject.service.status.condition(ConditionType.HAND_REFUSED)
+    if refused is not None and refused.status is ConditionStatus.TRUE:
+        found.append(refused)
     lines = [
         f"{each.type} is {each.status} ({each.reason}): {each.message}" for each in found if each is not None
     ]

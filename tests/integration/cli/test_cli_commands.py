@@ -83,7 +83,7 @@ def annotations(api: Api) -> dict[str, str]:
             ("status", "churn"),
             ["canary   churn-r3-c   25%        1 of 1", "rollout of churn-r3-c: analysing"],
         ),
-        (("status",), ["churn   Unknown    churn-r2-b   churn-r3-c   25%"]),
+        (("status",), ["churn   Unknown   5/5        Unknown    churn-r2-b   churn-r3-c   25%"]),
         (("status", "-A"), ["risk        churn   Unknown"]),
         (("history", "churn"), ["churn-r2-b (stable)   75%"]),
         (("why", "churn"), ["beyond the SLA: not proven, evidence 2.5 of 5.0"]),

@@ -244,9 +244,9 @@ async def test_one_event_per_transition(environment: Environment) -> None:
 
         async def reasons() -> list[str]:
             listing = await environment.cluster.list(EVENTS, environment.namespace)
-            return sorted(
-                event["reason"] for event in listing.items if event["involvedObject"]["name"] == "churn"
-            )
+            events = [event for event in listing.items if event["involvedObject"]["name"] == "churn"]
+            assert all(event["lastTimestamp"] for event in events), "kubectl describe sorts by it"
+            return sorted(event["reason"] for event in events)
 
         async def serving() -> bool:
             return "Serving" in await reasons()

@@ -82,6 +82,7 @@ def service(
         },
         "stable": {"revision": R2, "replicas": 4, "ready": 4},
         "canary": {"revision": R3, "replicas": 1, "ready": 1},
+        "servingPods": "5/5",
         "conditions": conditions,
     }
     if merged["state"] is not None:

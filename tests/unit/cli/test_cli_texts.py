@@ -18,6 +18,7 @@ from tests.unit.cli.cli_objects import (
     R1,
     R2,
     R3,
+    condition,
     promoted,
     rejected,
     revision,
@@ -75,6 +76,12 @@ def test_status_tells_where_the_rollout_stands(rollout: dict[str, Any], line: st
     assert f"  rollout of {R3}: {line}" in text.splitlines()
 
 
+def test_status_tells_of_an_annotation_that_cannot_be_acted_on() -> None:
+    raw = service()
+    raw["status"]["conditions"].append(condition("HandRefused", "True", "HandRefused", "no such revision"))
+    assert "  HandRefused is True (HandRefused): no such revision" in status(subject(raw), NOW).splitlines()
+
+
 def test_a_return_has_no_steps() -> None:
     back = {"state": "Promoting", "reason": "RolledBackByHand", "revision": R1, "step": 0}
     text = status(subject(service(rollout=back)), NOW)
@@ -84,9 +91,12 @@ def test_a_return_has_no_steps() -> None:
 def test_overview_of_services() -> None:
     services = [subject(raw).service for raw in (service(), service(rollout={"state": None}, promoted=None))]
     assert overview(services, namespaces=True).splitlines() == [
-        "NAMESPACE   NAME    PROMOTED   STABLE       CANARY       WEIGHT   STATE       REASON",
-        "risk        churn   Unknown    churn-r2-b   churn-r3-c   25%      Analysing   Analysing",
-        "risk        churn   -          churn-r2-b   churn-r3-c   -        -           -",
+        "NAMESPACE   NAME    READY     REPLICAS   PROMOTED   STABLE       CANARY       WEIGHT   STATE       "
+        "REASON",
+        "risk        churn   Unknown   5/5        Unknown    churn-r2-b   churn-r3-c   25%      Analysing   "
+        "Analysing",
+        "risk        churn   Unknown   5/5        -          churn-r2-b   churn-r3-c   -        -           "
+        "-",
     ]
     assert overview(services[:1], namespaces=False).splitlines()[0].startswith("NAME  ")
 
