@@ -127,7 +127,11 @@ def test_new_spec_in_the_middle_starts_anew_from_the_last_promoted_revision(scen
         scene.gone("Deployment", second)
         rollout.promoted(third)
     load.assert_flawless(at_least=50)
-    told = [event for event in scene.api.list("Event", scene.namespace) if event["reason"] == "Superseded"]
+    told = [
+        event
+        for event in scene.api.list("Event", scene.namespace)
+        if (event["involvedObject"].get("name"), event["reason"]) == (rollout.name, "Superseded")
+    ]
     assert [second in event["message"] and bool(event["lastTimestamp"]) for event in told] == [True], told
 
 

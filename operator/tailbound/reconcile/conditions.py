@@ -5,6 +5,7 @@ Ready (first row that fits; "desired" is the revision of the spec as it is):
 | what holds | status | reason |
 |---|---|---|
 | the revision that has the requests took over once, and none of its endpoints is ready | False | NotReady |
+| another revision than desired serves, or there is a problem, and no gateway is Ready | False | NoGateway |
 | something must be changed, or a write was refused | False | that of the problem |
 | children of a deleted namesake are not gone yet | Unknown | Pending |
 | spec.stopped | False | Stopped |
@@ -20,8 +21,8 @@ Ready (first row that fits; "desired" is the revision of the spec as it is):
 | pods download | Unknown | Fetching |
 | otherwise | Unknown | Starting |
 
-The first row is not for a stopped service, nor where strategy `recreate` takes the old pods away first, nor
-for a desired revision without a problem, whose pods say more further down.
+The first two rows are not for a stopped service, nor where strategy `recreate` takes the old pods away first,
+nor for a desired revision without a problem, of which more is said further down.
 
 Reconciling is True unless Stalled is, Ready is True with every replica ready, or the service is stopped for
 good. What serves now comes first in every message that would be read as if something did. Messages hold no
@@ -107,10 +108,27 @@ class Facts:
         return self.step.flow.target if self.serving is None and served_before and not exchanged else None
 
     @property
+    def unrouted(self) -> bool:
+        """Pods could answer, and no gateway brings them a request."""
+        return not self.stopped and self.applied is not None and self.applied.reason is Reason.NO_GATEWAY
+
+    @property
+    def outage(self) -> Reason | None:
+        """Why requests fail, where nothing else that is said of the desired revision would tell it."""
+        told_elsewhere = self.step.flow.target == self.name and self.problem is None
+        if told_elsewhere or (self.serving is None and self.down is None):
+            return None
+        if self.down is not None:
+            return Reason.NOT_READY
+        return Reason.NO_GATEWAY if self.unrouted else None
+
+    @property
     def serves_now(self) -> str:
         """What answers requests now, as the beginning of a message; empty before anything ever did."""
         if self.serving is not None:
-            return f"{self.serving} serves; "
+            return (
+                f"{self.applied.message}; " if self.applied and self.unrouted else f"{self.serving} serves; "
+            )
         if self.down is None:
             return ""
         found = self.target_pods.why_unready
@@ -194,8 +212,8 @@ def _ready(facts: Facts) -> Verdict:
 
 def _ready_rules(facts: Facts) -> Iterator[Verdict]:
     now, name, problem, rollout = facts.serves_now, facts.name, facts.problem, facts.step.rollout
-    if facts.down is not None and (facts.down != name or problem is not None):
-        yield Verdict(_FALSE, Reason.NOT_READY, now + _besides(facts))
+    if facts.outage is not None:
+        yield Verdict(_FALSE, facts.outage, now + _besides(facts))
     if problem is not None:
         yield Verdict(_FALSE, problem.reason, now + problem.message)
     if facts.waiting is not None:

@@ -78,6 +78,16 @@ def test_requests_that_are_answered_again_after_a_rollback_are_told_as_such() ->
     assert [(event.type, event.reason) for event in plan.events] == [("Normal", "Serving")]
 
 
+def test_without_a_gateway_nothing_serves() -> None:
+    simulator = rejected()
+    simulator.gateways.clear()
+    plan = simulator.reconcile()
+    assert simulator.condition("Ready") == ("False", "NoGateway")
+    for kind in ("Ready", "Reconciling"):
+        assert simulator.message(kind).startswith("no gateway pod is Ready, so that nothing is routed"), kind
+    assert [event.reason for event in plan.events] == ["NoGateway"]
+
+
 def test_an_outage_says_what_the_pods_are_stuck_at() -> None:
     simulator = rejected()
     (name, *_) = simulator.names("ControllerRevision")
