@@ -14,7 +14,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=line
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick lint types contracts crds crd-check unit runtime \
-        integration e2e soak cluster-up cluster-down bench-rollout bench-batching bench-autoscale
+        integration e2e soak explore cluster-up cluster-down bench-rollout bench-batching bench-autoscale
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -54,6 +54,9 @@ crd-check: $(INSTALLED) ## The checked-in CRDs are those of the models
 
 unit: $(INSTALLED) ## Pure parts
 	$(BIN)/python -m pytest tests/unit -q
+
+explore: $(INSTALLED) ## Property machines of rollouts with new examples for MINUTES, 60 if not given
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m tests.unit.reconcile.explore $(or $(MINUTES),60)
 
 runtime: $(INSTALLED) ## The model server, by itself
 	$(BIN)/python -m pytest tests/runtime -q

@@ -130,6 +130,8 @@ class Cluster:
             mine = [
                 pod for pod, body in self.pods.items() if body["metadata"]["labels"][REVISION_LABEL] == name
             ]
+            # As a ReplicaSet does: of those that are not ready first, and the youngest of them.
+            mine.sort(key=lambda pod: not self.pods[pod]["status"].get("ready"))
             for pod in mine[wanted:]:
                 del self.pods[pod]
             missing = max(wanted - len(mine), 0)
@@ -265,7 +267,8 @@ class Cluster:
             others = ready - rejected - {name}
             if name not in ready and others and not recreates:
                 raise UnsafeError(f"weight on {name}, while {others} are ready")
-            if name in rejected and weight > before.get(name, 0) and self.marked("stable") - {name}:
+            able = any(self.ready_pods(stable) for stable in self.marked("stable") - {name})
+            if name in rejected and weight > before.get(name, 0) and able:
                 raise UnsafeError(f"{name} was rejected, and gets {weight} percent")
 
     def check_stable(self, name: str, replicas: int, before: int) -> None:

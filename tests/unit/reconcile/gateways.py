@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from tailbound.api.traffic import AppliedRoute, Observed, ServiceObservation
@@ -32,18 +33,25 @@ class Gateway:
             backend["revision"] for backend in (self.route or {}).get("backends", []) if backend["weight"]
         }
 
-    def serve(self, requests: int, slow: Mapping[str, float], ready: set[str]) -> None:
-        """Share requests out as the weights say; `slow` is the fraction of slow ones by revision."""
+    def serve(
+        self,
+        requests: int,
+        slow: Mapping[str, float],
+        ready: set[str],
+        failing: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Share requests out as the weights say; `slow` and `failing` are fractions by revision."""
         shares = {
             backend["revision"]: backend["weight"]
             for backend in (self.route or {}).get("backends", [])
-            if backend["revision"] in ready
+            if backend["revision"] in ready and backend["weight"]
         }
         for revision, weight in shares.items():
             judged = round(requests * weight / sum(shares.values()))
-            late = round(judged * slow.get(revision, 0.0))
+            failed = round(judged * failing.get(revision, 0.0))
+            late = round((judged - failed) * slow.get(revision, 0.0))
             before = self.counted.get(revision, Classes())
-            self.counted[revision] = before + Classes(good=judged - late, slow=late)
+            self.counted[revision] = before + Classes(good=judged - late - failed, slow=late, failed=failed)
 
     def restart(self) -> None:
         """Envoy begins to count anew."""

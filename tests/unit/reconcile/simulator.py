@@ -5,10 +5,21 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from tailbound.reconcile.decide import decide, wanted_rendering
-from tailbound.reconcile.model import Object, Observation, Obstacle, Plan, RenderFailed, Settings, Sizes
+from tailbound.reconcile.model import (
+    Object,
+    Observation,
+    Obstacle,
+    Plan,
+    RenderFailed,
+    Rendering,
+    RenderRequest,
+    Settings,
+    Sizes,
+)
 from tailbound.revisions.template import expand
 from tailbound.rollout.polls import Answers
 from tailbound.telemetry.prometheus import Series, Unavailable
@@ -24,6 +35,12 @@ SETTINGS = Settings(
     fetch_image="registry.example.com/tailbound:1",
     image_pull_policy="IfNotPresent",
 )
+
+
+@lru_cache(maxsize=256)
+def rendered(request: RenderRequest) -> Rendering:
+    """What the renderer makes of a request: always the same."""
+    return expand(request)
 
 
 @dataclass
@@ -76,12 +93,16 @@ class Simulator(Cluster):
         """The decision on what is, with every input left as it was."""
         observation = self.observation()
         before = copy.deepcopy(observation)
-        request = wanted_rendering(observation)
-        rendering = expand(request) if request is not None else None
-        assert rendering is None or isinstance(rendering, RenderFailed) or json.loads(rendering.template_json)
-        plan = decide(observation, rendering, self.now)
+        plan = self.decided(observation)
         assert observation == before
         return plan
+
+    def decided(self, observation: Observation) -> Plan:
+        """The decision on this observation, with the rendering that it asks for."""
+        request = wanted_rendering(observation)
+        rendering = rendered(request) if request is not None else None
+        assert rendering is None or isinstance(rendering, RenderFailed) or json.loads(rendering.template_json)
+        return decide(observation, rendering, self.now)
 
     def reconcile(self, *, crash_after: int | None = None) -> Plan:
         """Decide and execute; `crash_after` writes the operator dies."""

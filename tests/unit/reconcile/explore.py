@@ -1,0 +1,54 @@
+"""Runs the property machines for so many minutes: `make explore`, with examples that no run has seen."""
+
+import sys
+import time
+import traceback
+from collections import Counter
+from typing import Final
+
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from tests.conftest import PROFILE
+from tests.unit.reconcile.test_reconcile_room_simulated import FullNodes
+from tests.unit.reconcile.test_reconcile_simulated import Rollovers
+from tests.unit.reconcile.test_reconcile_trials import Trials
+
+MACHINES: Final = (Trials, Rollovers, FullNodes)
+BATCH: Final = 20
+"""Examples of one machine before the next one has its turn."""
+
+
+def counted(machine: type[RuleBasedStateMachine], played: Counter[str]) -> type[RuleBasedStateMachine]:
+    """The machine, with every example counted under its name."""
+
+    class Counted(machine):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            played[machine.__name__] += 1
+            super().__init__()
+
+    return Counted
+
+
+def explore(minutes: float) -> int:
+    """Exit status: 1 if an example failed. The minutes may be overrun by one batch, and by its shrinking."""
+    played: Counter[str] = Counter()
+    failed = 0
+    end = time.monotonic() + 60 * minutes
+    while time.monotonic() < end:
+        for machine in MACHINES:
+            fresh = settings(machine.TestCase.settings, max_examples=BATCH)
+            try:
+                run_state_machine_as_test(counted(machine, played), settings=fresh)
+            except Exception:
+                failed += 1
+                traceback.print_exc()
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(played.items()))
+    sys.stdout.write(
+        f"profile {PROFILE}: {sum(played.values())} examples ({counts}), {failed} batches failed\n"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(explore(float(sys.argv[1])))

@@ -1,0 +1,189 @@
+"""A cluster in which much goes wrong and stays wrong, and an operator whose decisions are checked."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tailbound.api.conditions import Reason
+from tailbound.reconcile.model import Delete, Obstacle, Plan, Write
+
+from tests.unit.reconcile.objects import runtime
+from tests.unit.reconcile.promises import PROMISES, Past, Seen
+from tests.unit.reconcile.simulator import Simulator
+
+MOST_DECISIONS = 20
+"""In one pass, as refused writes are decided on again."""
+HELD = timedelta(seconds=30)
+"""For so long a refused write is not tried again."""
+
+
+@dataclass
+class Trial(Simulator):
+    """What is wrong lasts until somebody mends it."""
+
+    past: Past = field(default_factory=Past)
+    rounds: int = 0
+    dead: set[str] = field(default_factory=set)
+    """Numbers of revisions whose servers end, as r2."""
+    hung: set[str] = field(default_factory=set)
+    """Numbers of revisions whose pods run and are not ready."""
+    flapping: set[str] = field(default_factory=set)
+    """Numbers of revisions whose pods are ready every other round."""
+    out: set[str] = field(default_factory=set)
+    """Pods that run and are not ready."""
+    failing: dict[str, float] = field(default_factory=dict)
+    """Fraction of failed requests by the number of the revision."""
+    slow: dict[str, float] = field(default_factory=dict)
+    """Fraction of slow requests by the number of the revision."""
+    behind: set[str] = field(default_factory=set)
+    """Gateways that apply nothing."""
+    refuses: dict[str, Reason] = field(default_factory=dict)
+    """Kinds of which the API server refuses every write, and how."""
+    held: dict[tuple[str, str], tuple[Obstacle, datetime]] = field(default_factory=dict)
+    """Refused writes, and until when they are not tried again."""
+    restarts: dict[str, int] = field(default_factory=dict)
+    requests: int = 1000
+    """That each gateway gets in a round."""
+    promises: tuple[Any, ...] = PROMISES
+
+    def plan(self) -> Plan:
+        """The decision, checked."""
+        observation = self.observation()
+        plan = self.decided(observation)
+        seen = Seen(observation, plan, self.past, self.now)
+        self.past.had_pods |= {
+            pod["metadata"]["labels"]["tailbound.dev/revision"] for pod in self.pods.values()
+        }
+        for promise in self.promises:
+            promise(seen)
+        return plan
+
+    def reconcile(self, *, crash_after: int | None = None) -> Plan:
+        """One pass, as the controller makes it: what is refused is decided on again, and held for a while."""
+        if not self.refuses and not self.held:
+            return super().reconcile(crash_after=crash_after)
+        self.held = {key: until for key, until in self.held.items() if until[1] > self.now}
+        for _ in range(MOST_DECISIONS):
+            self.obstacles = tuple(obstacle for obstacle, _ in self.held.values())
+            plan = self.plan()
+            self.obstacles = ()
+            if not self._write_until_refused(plan):
+                break
+        else:
+            raise AssertionError(f"{len(self.held)} refusals in one pass")
+        self.polls, self.queries = plan.poll_counters, plan.queries
+        self.now += timedelta(seconds=1)
+        if plan.status is not None:
+            self.check_weight(plan.status)
+            self.service["status"] = copy.deepcopy(dict(plan.status))
+            self.touch(self.service)
+        return plan
+
+    def _write_until_refused(self, plan: Plan) -> bool:
+        for write in plan.writes:
+            key = _key(write)
+            if key in self.held:
+                continue
+            reason = self.refuses.get(key[0])
+            if reason is not None and not isinstance(write, Delete):
+                message = f"{key[0]} {key[1]} is refused: no luck today"
+                self.held[key] = (Obstacle(*key, reason, message), self.now + HELD)
+                return True
+            self.write(write)
+        return False
+
+    def annotate(self, **values: str) -> None:
+        """Somebody sets an annotation."""
+        super().annotate(**values)
+        named = {hand: value.partition("/")[0] for hand, value in values.items()}
+        if "promote" in named:
+            self.past.promoted_by_hand.add(named["promote"])
+        self.past.rejected_by_hand |= {named[hand] for hand in ("abort",) if hand in named}
+        if "rollback_to" in named:
+            self.past.rejected_by_hand.add(self.desired())
+
+    def desired(self) -> str:
+        """The revision of the spec as it is."""
+        return Seen(self.observation(), Plan(), self.past, self.now).desired
+
+    def go(self, rounds: int, seconds: int = 1) -> None:
+        """Some rounds of controllers, kubelet, gateways, requests and the operator."""
+        for _ in range(rounds):
+            self.go_round(seconds)
+
+    def go_round(self, seconds: int = 1) -> Plan:
+        """One of them."""
+        self.rounds += 1
+        fresh = set(self.pods)
+        self.run_controllers()
+        for pod in list(self.pods):
+            if pod in fresh:
+                self._kubelet(pod)
+        for name in self.gateways:
+            if name not in self.behind:
+                self.sync(name)
+        self._requests(self.requests)
+        self.now += timedelta(seconds=seconds)
+        return self.reconcile()
+
+    def _kubelet(self, pod: str) -> None:
+        number, ready = pod.split("-")[1], bool(self.pods[pod]["status"].get("ready"))
+        if number in self.dead:
+            self.restarts[pod] = self.restarts.get(pod, 0) + (self.rounds % 4 == 0)
+            self.crash(pod, self.restarts[pod])
+            return
+        flaps = number in self.flapping and self.rounds % 2
+        well = number not in self.hung and pod not in self.out and not flaps
+        running = self.pods[pod]["status"].get("phase") == "Running"
+        if ready != well or not running:
+            self.make_ready(pod, well)
+
+    def _requests(self, requests: int) -> None:
+        failing, slow = self._by_name(self.failing), self._by_name(self.slow)
+        for gateway in self.gateways.values():
+            gateway.serve(requests, slow, self.ready_revisions(), failing)
+
+    def _by_name(self, fractions: Mapping[str, float]) -> dict[str, float]:
+        names = self.names("ControllerRevision")
+        return {name: fractions[name.split("-")[1]] for name in names if name.split("-")[1] in fractions}
+
+    # The end.
+
+    def heals(self) -> None:
+        """Everything works, and nothing is asked for: one revision serves, and nothing more is written."""
+        wanted = self.service["spec"]
+        kept = {
+            name: wanted["rollout"][name] for name in ("strategy", "capacity") if name in wanted["rollout"]
+        }
+        self.service["metadata"].pop("annotations", None)
+        self.cluster_runtimes = self.cluster_runtimes or {"onnxruntime": runtime()}
+        self.edit(sla={}, rollout=kept)
+        self.devices = self.quota = 1000
+        self.settle(100)
+        plan = self.reconcile()
+        assert (plan.writes, plan.status, plan.events) == ((), None, ())
+        (name,) = self.names("Deployment")
+        stopped, desired = wanted.get("stopped", False), self.desired()
+        assert self.serving() == ([] if stopped else [name])
+        if stopped:
+            return
+        rejected = desired in self.marked("rejected-at")
+        assert self.marked("stable") == {name}
+        assert self.condition("Ready") == (("False", "RolledBack") if rejected else ("True", "Serving"))
+        assert self.condition("Promoted")[0] == ("False" if rejected else "True")
+        assert (name == desired) != rejected
+
+    def mend(self) -> None:
+        """Nothing is wrong any more."""
+        for faults in (self.dead, self.hung, self.flapping, self.out, self.behind):
+            faults.clear()
+        for by_name in (self.failing, self.slow, self.refuses, self.held):
+            by_name.clear()
+
+
+def _key(write: Write) -> tuple[str, str]:
+    if isinstance(write, Delete):
+        return write.kind, write.name
+    return write.body["kind"], write.body["metadata"]["name"]
