@@ -62,7 +62,7 @@ def test_pause_keeps_the_weight_and_its_end_goes_on(scene: Scene) -> None:
         rollout.hand("pause", revision)
         rollout.reaches("Paused", "Paused", revision=revision)
         stays("the pause", lambda: _paused(rollout), ENOUGH_FOR_A_VERDICT_SECONDS)
-        rollout.hand("pause", None)
+        rollout.hand("pause", "")
         rollout.promoted(revision)
     load.assert_flawless(at_least=100)
 
@@ -86,7 +86,7 @@ def test_scale_change_in_the_middle_reaches_both_revisions_and_restarts_nothing(
         scene.wait("pods for the new scale", lambda: _ready_pods(rollout, {stable: 3, revision: 2}), 90)
         assert rollout.status()["startedAt"] == began
         assert running.items() <= restarts(scene.pods("growing")).items()
-        rollout.hand("pause", None)
+        rollout.hand("pause", "")
         rollout.promoted(revision)
         scene.wait("the pods of one revision", lambda: _ready_pods(rollout, {revision: 3}), 90)
     load.assert_flawless(at_least=50)

@@ -41,12 +41,13 @@ SUPERSEDED_BY_ANNOTATION: Final = f"{GROUP}/superseded-by"  # the revision of th
 CAPACITY_ANNOTATION: Final = f"{GROUP}/capacity"  # how fast a pod of it was found to be, as JSON
 
 # Hands: annotations that people set on an InferenceService. A value is a revision's name, or that name with
-# anything behind a slash, which tells a repetition from what was already acted on.
+# anything behind a slash, which tells a repetition from what was already acted on. What is being acted on is
+# remembered: it goes on where the annotation is lost, as after a kubectl replace.
 PROMOTE_ANNOTATION: Final = f"{GROUP}/promote"  # all requests to this revision once its endpoints are ready
 ABORT_ANNOTATION: Final = f"{GROUP}/abort"  # reject this revision at once; wins over everything
 RETRY_ANNOTATION: Final = f"{GROUP}/retry"  # forget that this revision was rejected
 ROLLBACK_ANNOTATION: Final = f"{GROUP}/rollback-to"  # make this revision the stable one again
-PAUSE_ANNOTATION: Final = f"{GROUP}/pause"  # keep this revision's weight as long as the annotation is there
+PAUSE_ANNOTATION: Final = f"{GROUP}/pause"  # keep this revision's weight until it is empty or names another
 # Of any value: a new value is a new revision of the same spec, made from the runtime as it is then.
 REFRESH_ANNOTATION: Final = f"{GROUP}/refresh"
 HANDS: Final = (
@@ -63,6 +64,12 @@ HANDLED_ANNOTATIONS: Final = {
     ABORT_ANNOTATION: f"{GROUP}/handled-abort",
     RETRY_ANNOTATION: f"{GROUP}/handled-retry",
     ROLLBACK_ANNOTATION: f"{GROUP}/handled-rollback-to",
+}
+# Marks on the same: the value that is being acted on.
+UNDER_WAY_ANNOTATIONS: Final = {
+    RETRY_ANNOTATION: f"{GROUP}/under-way-retry",
+    ROLLBACK_ANNOTATION: f"{GROUP}/under-way-rollback-to",
+    PAUSE_ANNOTATION: f"{GROUP}/under-way-pause",
 }
 # Set by the API server where it can: the user who last changed one of the hands.
 HANDS_BY_ANNOTATION: Final = f"{GROUP}/hands-by"

@@ -8,7 +8,7 @@
 | these three | - | - | it is the first revision, or an older one that comes back: nothing is judged |
 | pause, promote | - | - | somebody asked to abort it, which wins |
 | pause | - | - | somebody has promoted it, or asked for that: a promotion is not held |
-| resume | pause, removed | - | nobody paused it |
+| resume | pause, empty | - | nobody paused it |
 | retry | retry | the rejected revision | the newest revision was not rejected |
 | rollback | rollback-to | the given one, else the one before | it never served, is newest, or serves now |
 | any of them | - | - | the service is stopped |
@@ -29,7 +29,7 @@ from tailbound.api.names import (
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.api.traffic import utc_seconds
 from tailbound.cli.subject import CommandError, Entry, Subject, returns
-from tailbound.rollout.hands import read_hands
+from tailbound.rollout.hands import named
 
 
 class Hand(StrEnum):
@@ -83,10 +83,10 @@ def target(hand: Hand, subject: Subject, revision: str | None = None) -> str:
     return rollout.revision
 
 
-def changes(hand: Hand, revision: str, now: datetime) -> Mapping[str, str | None]:
-    """The annotations to set, and with None to remove. The time tells a repeated request from the first."""
+def changes(hand: Hand, revision: str, now: datetime) -> Mapping[str, str]:
+    """The annotations to set. The time tells a repeated request from the first."""
     if hand is Hand.RESUME:
-        return {_ANNOTATIONS[hand]: None}
+        return {_ANNOTATIONS[hand]: ""}
     return {_ANNOTATIONS[hand]: f"{revision}/{utc_seconds(now)}"}
 
 
@@ -116,8 +116,7 @@ def _demand_a_choice(hand: Hand, rollout: RolloutStatus) -> None:
 
 def _demand_no_later_word(hand: Hand, subject: Subject, rollout: RolloutStatus) -> None:
     """To abort wins over everything, and to promote over a pause."""
-    marks = {entry.name: entry.marks.handled for entry in subject.history}
-    asked, name = read_hands(subject.service.metadata.annotations, marks), rollout.revision
+    asked, name = subject.hands, rollout.revision
     if asked.revision(ABORT_ANNOTATION) == name:
         raise CommandError(f"{name} is being rolled back, as somebody asked for: there is nothing to {hand}")
     by_hand = rollout.reason == Reason.PROMOTED_BY_HAND or asked.revision(PROMOTE_ANNOTATION) == name
@@ -129,8 +128,8 @@ def _demand_no_later_word(hand: Hand, subject: Subject, rollout: RolloutStatus) 
 
 
 def _paused(subject: Subject) -> str | None:
-    value = subject.service.metadata.annotations.get(PAUSE_ANNOTATION)
-    return value.partition("/")[0] if value is not None else None
+    value = subject.hands.value(PAUSE_ANNOTATION)
+    return named(value) if value is not None else None
 
 
 def _rejected(subject: Subject) -> str:

@@ -16,7 +16,6 @@ row that fits:
 | any | yes | other | other | waits |
 """
 
-import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,8 +30,8 @@ from tailbound.api.names import (
 )
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.subject import Subject
-from tailbound.revisions.relevant import REFRESH_FIELD
-from tailbound.rollout.hands import Hands, read_hands
+from tailbound.revisions.record import Origin, spec_origin
+from tailbound.rollout.hands import Hands
 
 PROMOTED: Final = 0
 FAILED: Final = 1
@@ -50,9 +49,7 @@ class Outcome:
 
 def outcome(subject: Subject) -> Outcome | None:
     """How it ended; None while it has not."""
-    hands = read_hands(
-        subject.service.metadata.annotations, {entry.name: entry.marks.handled for entry in subject.history}
-    )
+    hands = subject.hands
     rollout, promoted = subject.rollout, subject.service.status.condition(ConditionType.PROMOTED)
     never = _never(subject, promoted) or _impossible(subject, hands.revision(ROLLBACK_ANNOTATION))
     if never is not None:
@@ -73,8 +70,7 @@ def awaited(subject: Subject) -> str | None:
     """What the operator has yet to look at or to act on, in words; None if nothing."""
     if subject.unseen is not None:
         return subject.unseen
-    marks = {entry.name: entry.marks.handled for entry in subject.history}
-    for annotation, revision in read_hands(subject.service.metadata.annotations, marks).open().items():
+    for annotation, revision in subject.hands.open().items():
         if annotation in (RETRY_ANNOTATION, ROLLBACK_ANNOTATION, PROMOTE_ANNOTATION, ABORT_ANNOTATION):
             return f"{annotation} asks for {revision}, and the operator has not finished acting on it"
     return None
@@ -110,7 +106,8 @@ def _to_come(subject: Subject, hands: Hands, rollout: RolloutStatus) -> bool:
     if entry is None or entry.content is None:
         return False
     asked = subject.service.metadata.annotations.get(REFRESH_ANNOTATION, "")
-    return bool(json.loads(entry.content.spec_json).get(REFRESH_FIELD, "") != asked)
+    origin = spec_origin(entry.content.spec_json)
+    return bool(asked) and Origin(origin.spec_hash, asked) not in subject.origins
 
 
 def _stale(subject: Subject, promoted: Condition) -> bool:

@@ -1,6 +1,6 @@
 """What the commands speak about: one service and its history."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,16 @@ from tailbound.api.conditions import Reason
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.rollout import RolloutState, RolloutStatus
-from tailbound.revisions.record import CorruptRevisionError, Marks, Revision, from_object, marks_of
+from tailbound.revisions.record import (
+    CorruptRevisionError,
+    Marks,
+    Origin,
+    Revision,
+    from_object,
+    marks_of,
+    spec_origin,
+)
+from tailbound.rollout.hands import Hands, read_hands
 
 _RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
 OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
@@ -94,6 +103,20 @@ class Subject:
             ready = f" ({found.ready} of {found.replicas} pods ready)" if found is not None else ""
             parts.append(f"{backend.revision} gets {backend.weight}% of the requests{ready}")
         return f"{title}: {', '.join(parts)}."
+
+    @property
+    def hands(self) -> Hands:
+        """What people ask of its rollout."""
+        return read_hands(
+            self.service.metadata.annotations,
+            {entry.name: entry.marks.handled for entry in self.history},
+            {entry.name: entry.marks.under_way for entry in self.history},
+        )
+
+    @property
+    def origins(self) -> Collection[Origin]:
+        """What its readable revisions were made from."""
+        return {spec_origin(entry.content.spec_json) for entry in self.history if entry.content is not None}
 
     def entry(self, name: str) -> Entry | None:
         """The revision of this name."""

@@ -55,14 +55,7 @@ class Executor:
 
         Raises what `write` raises, and Terminal if the API server refuses it.
         """
-        meta = service["metadata"]
-        guards = {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion")}
-        body = {
-            "apiVersion": service["apiVersion"],
-            "kind": service["kind"],
-            "metadata": guards,
-            "status": status,
-        }
+        body = {**service, "status": status}
         try:
             return await self._counted("status", INFERENCE_SERVICES, lambda: self._status(body))
         except Conflict:

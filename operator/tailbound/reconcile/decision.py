@@ -18,7 +18,7 @@ from tailbound.reconcile.gateways import Applied, Wanted, applied
 from tailbound.reconcile.model import Event, Object, Plan
 from tailbound.reconcile.pods import PodsReport, report
 from tailbound.reconcile.rollouts import Known, roll
-from tailbound.reconcile.world import World, owner_reference, revision_of
+from tailbound.reconcile.world import World, controller_of, owner_reference, revision_of
 from tailbound.reconcile.writes import Writer
 from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import NAME_LIMIT
@@ -148,11 +148,19 @@ class Decision:
         if sized is not None and sized.capacity is not None:
             marks = replace(marks, capacity=sized.capacity)
         annotations = self._service.metadata.annotations
-        done = {hand: annotations[hand] for hand in marking.handled if named(annotations[hand]) == name}
+        hands = {
+            hand: value
+            for hand in (*marking.handled, *marking.under_way)
+            if named(value := annotations.get(hand, marks.under_way.get(hand, ""))) == name
+        }
+        done = {hand: value for hand, value in hands.items() if hand in marking.handled}
         # For as long as the annotation is there: who removes it and sets it again asks again.
-        known = {hand: value for hand, value in marks.handled.items() if annotations.get(hand) == value}
-        if known | done != marks.handled:
-            marks = marks.remembering(known | done)
+        known = {
+            hand: value for hand, value in {**marks.handled, **done}.items() if annotations.get(hand) == value
+        }
+        under_way = {hand: value for hand, value in hands.items() if hand in marking.under_way}
+        if (known, under_way) != (marks.handled, marks.under_way):
+            marks = marks.remembering(known, under_way)
         if RETRY_ANNOTATION in done:
             marks = marks.forgiven()
         superseded, rejection = marking.superseded, marking.rejection
@@ -165,7 +173,9 @@ class Decision:
         return marks.condemned(Rejected(at, rejection.reason, rejection.message, rejection.by))
 
     def _mark(self, name: str, marks: Marks, changed: Marks) -> None:
-        revision = self._stored(name) if changed != marks else None
+        # The record of the desired revision is made whole with its children.
+        adopted = name != self._name and controller_of(self._world.stored_revisions[name]) is None
+        revision = self._stored(name) if changed != marks or adopted else None
         if revision is not None:
             self._writer.apply(self._record(revision, changed), self._world.stored_revisions[name])
 

@@ -66,7 +66,7 @@ class Desired:
 def intend(world: World) -> Intent:
     """What the spec asks for."""
     spec_hash = digest(world.service.spec, world.refresh)
-    stored = world.made_from(spec_hash)
+    stored = world.made_from(digest(world.service.spec, ""), world.refresh)
     if stored is not None:
         return Intent(spec_hash, stored, world.numbers[stored], stored=True, choice=choose(world))
     number = world.next_number

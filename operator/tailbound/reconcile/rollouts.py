@@ -80,7 +80,9 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         spec=spec.rollout,
         stored=stored,
         hands=read_hands(
-            service.metadata.annotations, {name: marks.handled for name, marks in world.marks.items()}
+            service.metadata.annotations,
+            {name: marks.handled for name, marks in world.marks.items()},
+            {name: marks.under_way for name, marks in world.marks.items()},
         ),
         judged=bool(terms_of(world.service.spec).objectives or spec.rollout.analysis.metrics),
         timeout=spec.effective_timeout().timedelta + _lag(spec.rollout.analysis),

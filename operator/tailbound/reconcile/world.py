@@ -7,11 +7,19 @@ from functools import cached_property
 from typing import Any, Final
 
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.names import API_VERSION, GROUP, REFRESH_ANNOTATION, REVISION_LABEL
+from tailbound.api.names import (
+    API_VERSION,
+    GROUP,
+    MANAGED_BY_LABEL,
+    MANAGED_BY_VALUE,
+    REFRESH_ANNOTATION,
+    REVISION_LABEL,
+    SERVICE_LABEL,
+)
 from tailbound.api.traffic import TrafficStatus
 from tailbound.reconcile.model import Object, Observation
 from tailbound.revisions.identity import number_in
-from tailbound.revisions.record import Marks, marks_of, spec_hash_of
+from tailbound.revisions.record import Marks, marks_of, origin_of
 
 SERVICE_KIND: Final = "InferenceService"
 FINISHED: Final = frozenset({"Failed", "Succeeded"})
@@ -33,16 +41,33 @@ def controller_of(stored: Object) -> Mapping[str, Any] | None:
 
 
 def ownership(stored: Object, service: InferenceService) -> Ownership:
-    """Whose a namesake is: only the uid tells this InferenceService from an earlier one of its name."""
+    """Whose a namesake is: only the uid tells this InferenceService from an earlier one of its name.
+
+    | controller | labels | whose |
+    |---|---|---|
+    | this InferenceService | any | ours |
+    | an earlier one of its name | any | garbage collection's |
+    | anybody else | any | theirs |
+    | none: stripped, or left behind by kubectl delete --cascade=orphan | as Tailbound sets them | ours |
+    | none | others | theirs |
+    """
     controller = controller_of(stored)
     if controller is None:
-        return Ownership.FOREIGN
+        return Ownership.OURS if _has_our_labels(stored, service) else Ownership.FOREIGN
     if controller.get("uid") == service.metadata.uid:
         return Ownership.OURS
     named_like_us = controller.get("kind") == SERVICE_KIND and controller.get("name") == service.metadata.name
     if named_like_us and str(controller.get("apiVersion", "")).startswith(f"{GROUP}/"):
         return Ownership.PREVIOUS
     return Ownership.FOREIGN
+
+
+def _has_our_labels(stored: Object, service: InferenceService) -> bool:
+    labels = stored["metadata"].get("labels") or {}
+    return (labels.get(MANAGED_BY_LABEL), labels.get(SERVICE_LABEL)) == (
+        MANAGED_BY_VALUE,
+        service.metadata.name,
+    )
 
 
 def owner_reference(service: InferenceService) -> dict[str, Any]:
@@ -125,10 +150,26 @@ class World:
             for name, stored in self.stored_revisions.items()
         }
 
-    def made_from(self, digest: str) -> str | None:
-        """The newest revision that was made from a spec of this hash."""
-        names = [name for name, stored in self.stored_revisions.items() if spec_hash_of(stored) == digest]
-        return max(names, key=lambda name: (self.numbers[name], name), default=None)
+    def made_from(self, digest: str, refresh: str) -> str | None:
+        """The revision of a spec with this hash; None if one is to be made.
+
+        | refresh is asked for | revisions of this spec | which |
+        |---|---|---|
+        | any | none | one is to be made |
+        | and none was made for it | some | one is to be made |
+        | no, or the one for it is not rejected | some are not rejected | the newest of them |
+        | yes, and the one for it is rejected | any | that one, or a newer one that is not |
+        | no | all are rejected | the newest |
+
+        So a refresh stays made where its annotation is lost, or set back to an earlier value.
+        """
+        origins = {name: origin_of(stored) for name, stored in self.stored_revisions.items()}
+        same = {name: made.refresh for name, made in origins.items() if made and made.spec_hash == digest}
+        asked = {name for name, value in same.items() if refresh and value == refresh}
+        if not same or (refresh and not asked):
+            return None
+        fit = [name for name in same if name in asked or self.marks[name].rejected is None]
+        return max(fit or same, key=lambda name: (self.numbers[name], name))
 
     @cached_property
     def next_number(self) -> int:

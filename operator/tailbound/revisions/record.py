@@ -28,9 +28,11 @@ from tailbound.api.names import (
     STABLE_ANNOTATION,
     SUPERSEDED_AT_ANNOTATION,
     SUPERSEDED_BY_ANNOTATION,
+    UNDER_WAY_ANNOTATIONS,
 )
 from tailbound.api.traffic import utc_seconds
-from tailbound.revisions.identity import text_hash
+from tailbound.revisions.identity import canonical_json, text_hash
+from tailbound.revisions.relevant import REFRESH_FIELD
 
 DATA_LIMIT_BYTES: Final = 256 * 1024
 _MOST_FORMER: Final = 5
@@ -111,6 +113,8 @@ class Marks:
     """That it was given up, until it is decided on."""
     handled: Mapping[str, str] = field(default_factory=dict)
     """By annotation of the service, the last value that named this revision and was acted on."""
+    under_way: Mapping[str, str] = field(default_factory=dict)
+    """By annotation of the service, the value that names this revision and is being acted on."""
     capacity: str | None = None
     """How fast a pod of it was found to be, as the autoscaler wrote it."""
 
@@ -140,9 +144,9 @@ class Marks:
         """Left for a later spec, before a verdict."""
         return replace(self, superseded=superseded)
 
-    def remembering(self, handled: Mapping[str, str]) -> "Marks":
-        """With these values, by annotation, as those that were acted on, and no others."""
-        return replace(self, handled=dict(handled))
+    def remembering(self, handled: Mapping[str, str], under_way: Mapping[str, str]) -> "Marks":
+        """With these values, by annotation, as those that were acted on or are being, and no others."""
+        return replace(self, handled=dict(handled), under_way=dict(under_way))
 
     def annotations(self) -> dict[str, str]:
         """As they are stored."""
@@ -159,6 +163,7 @@ class Marks:
             SUPERSEDED_AT_ANNOTATION: self.superseded.at if self.superseded else None,
             SUPERSEDED_BY_ANNOTATION: self.superseded.by if self.superseded else None,
             **{HANDLED_ANNOTATIONS[hand]: value for hand, value in self.handled.items()},
+            **{UNDER_WAY_ANNOTATIONS[hand]: value for hand, value in self.under_way.items()},
             CAPACITY_ANNOTATION: self.capacity,
         }
         return {name: value for name, value in stored.items() if value is not None}
@@ -201,12 +206,25 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
         handled={
             hand: annotations[mark] for hand, mark in HANDLED_ANNOTATIONS.items() if mark in annotations
         },
+        under_way={
+            hand: annotations[mark] for hand, mark in UNDER_WAY_ANNOTATIONS.items() if mark in annotations
+        },
         capacity=annotations.get(CAPACITY_ANNOTATION),
     )
 
 
-def spec_hash_of(stored: Mapping[str, Any]) -> str | None:
-    """The digest of the spec that a stored ControllerRevision was made from; None if it cannot be told.
+@dataclass(frozen=True)
+class Origin:
+    """What a revision was made from."""
+
+    spec_hash: str
+    """Of the spec alone, whatever the refresh."""
+    refresh: str
+    """The value of the annotation that asked for it; empty without one."""
+
+
+def origin_of(stored: Mapping[str, Any]) -> Origin | None:
+    """What a stored ControllerRevision was made from; None if it cannot be told.
 
     It is taken from the immutable data; the annotation, which anybody can edit, counts only where those are
     corrupt.
@@ -214,9 +232,22 @@ def spec_hash_of(stored: Mapping[str, Any]) -> str | None:
     data = stored.get("data")
     spec = data.get("spec") if isinstance(data, Mapping) else None
     if isinstance(spec, str):
-        return text_hash(spec)
+        return spec_origin(spec)
     digest = stored["metadata"].get("annotations", {}).get(SPEC_HASH_ANNOTATION)
-    return digest if isinstance(digest, str) else None
+    return Origin(digest, "") if isinstance(digest, str) else None
+
+
+@lru_cache(maxsize=4096)
+def spec_origin(spec_json: str) -> Origin:
+    """The origin of a revision whose stored spec is this text."""
+    try:
+        spec = json.loads(spec_json)
+    except ValueError:
+        spec = None
+    if not isinstance(spec, dict) or REFRESH_FIELD not in spec:
+        return Origin(text_hash(spec_json), "")
+    refresh = str(spec.pop(REFRESH_FIELD))
+    return Origin(text_hash(canonical_json(spec)), refresh)
 
 
 def to_object(

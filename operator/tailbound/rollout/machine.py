@@ -21,7 +21,13 @@ new spec (a new rollout begins, its candidate Pending until the old one has gone
 from dataclasses import replace
 
 from tailbound.api.conditions import Reason
-from tailbound.api.names import ABORT_ANNOTATION, PROMOTE_ANNOTATION, RETRY_ANNOTATION
+from tailbound.api.names import (
+    ABORT_ANNOTATION,
+    PAUSE_ANNOTATION,
+    PROMOTE_ANNOTATION,
+    RETRY_ANNOTATION,
+    ROLLBACK_ANNOTATION,
+)
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import deadline, rest, steps, words
 from tailbound.rollout.analysis import Verdict
@@ -67,18 +73,28 @@ def advance(now: Situation, who: Roles, rollout: RolloutStatus | None, verdict: 
         step = rest.serving(now, who)
     else:
         step = _roll(now, who, rollout, verdict)
-    return _complete(now, step)
+    return _complete(now, who, step)
 
 
-def _complete(now: Situation, step: Step) -> Step:
+def _complete(now: Situation, who: Roles, step: Step) -> Step:
     """What holds for every step: what has the weight keeps its pods, and what was given up is remembered."""
     fleet, target = dict(step.fleet), step.flow.target
     if target is not None and target not in fleet:
         fleet[target] = now.pods(target)
     serves = now.ready(target) > 0 or not any(state.ready for state in now.revisions.values())
     shrink = step.flow.settled and now.desired is not None and (serves or now.stopped or target is None)
-    marking = replace(step.marking, superseded=superseded(now))
+    marking = replace(step.marking, superseded=superseded(now), under_way=_under_way(now, who, step.marking))
     return replace(step, fleet=fleet, shrink=shrink, marking=marking, refusal=refusal(now, step))
+
+
+def _under_way(now: Situation, who: Roles, marking: Marking) -> tuple[str, ...]:
+    """The hands that are being acted on."""
+    hands = (
+        (ROLLBACK_ANNOTATION, who.back is not None and who.back.annotation is not None),
+        (RETRY_ANNOTATION, who.retried),
+        (PAUSE_ANNOTATION, who.candidate is not None and now.hands.pauses(who.candidate)),
+    )
+    return tuple(hand for hand, holds in hands if holds and hand not in marking.handled)
 
 
 def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) -> Step:

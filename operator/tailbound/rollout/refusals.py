@@ -24,9 +24,12 @@ def refusal(now: Situation, step: Step) -> str | None:
     """Why the first annotation that cannot be acted on cannot be; None if there is none."""
     if not now.hands.values:
         return None
-    open_hands = {hand: name for hand, name in now.hands.open().items() if hand not in step.marking.handled}
+    done = step.marking.handled
+    asked = {hand: name for hand, name in now.hands.open().items() if hand in now.hands.values}
+    open_hands = {hand: name for hand, name in asked.items() if hand not in done}
+    # An empty one ends a pause.
     pause = now.hands.values.get(PAUSE_ANNOTATION)
-    named_anywhere = open_hands if pause is None else {**open_hands, PAUSE_ANNOTATION: named(pause)}
+    named_anywhere = {**open_hands, PAUSE_ANNOTATION: named(pause)} if pause else open_hands
     return next(
         (f"{hand} is {now.hands.values[hand]!r}: {why}" for hand, why in _rules(now, step, named_anywhere)),
         None,

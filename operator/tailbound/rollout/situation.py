@@ -148,6 +148,8 @@ class Marking:
     superseded: Superseded | None = None
     handled: tuple[str, ...] = ()
     """Annotations that are done with; a `retry` forgets the rejection of the revision that it names."""
+    under_way: tuple[str, ...] = ()
+    """Annotations that are being acted on, and go on to be if they are lost."""
 
 
 @dataclass(frozen=True)

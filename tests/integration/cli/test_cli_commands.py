@@ -120,7 +120,7 @@ def test_a_hand_is_written(
 def test_a_pause_ends(churn: Api, run: Run) -> None:
     assert run("pause", "churn")[0] == 0
     assert run("resume", "churn")[0] == 0
-    assert annotations(churn) == {}
+    assert annotations(churn) == {"tailbound.dev/pause": ""}
 
 
 def test_a_rejected_revision_is_tried_again(churn: Api, run: Run) -> None:

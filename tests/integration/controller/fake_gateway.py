@@ -80,7 +80,4 @@ class FakeGateway:
             "podIPs": [{"ip": self.address}],
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        meta = {key: created["metadata"][key] for key in ("namespace", "name", "uid", "resourceVersion")}
-        await self.cluster.replace_status(
-            PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
-        )
+        await self.cluster.replace_status(PODS, {**created, "status": status})

@@ -91,9 +91,7 @@ async def _serve_deployment(
         await cluster.replace_status(
             DEPLOYMENTS,
             {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion")},
+                **deployment,
                 "status": {
                     "observedGeneration": meta["generation"],
                     "replicas": pods,
@@ -178,13 +176,10 @@ async def _run_pods(environment: Environment, deployment: Object) -> None:
             },
             "spec": {"containers": [{"name": "server", "image": "runtime"}]},
         }
-        created = (await cluster.insert(PODS, body))["metadata"]
+        created = await cluster.insert(PODS, body)
         conditions = [
-            {"type": kind, "status": "True", "lastTransitionTime": created["creationTimestamp"]}
+            {"type": kind, "status": "True", "lastTransitionTime": created["metadata"]["creationTimestamp"]}
             for kind in ("PodScheduled", "Ready")
         ]
-        about = {key: created[key] for key in ("namespace", "name", "uid", "resourceVersion")}
         status = {"phase": "Running", "conditions": conditions}
-        await cluster.replace_status(
-            PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "status": status}
-        )
+        await cluster.replace_status(PODS, {**created, "status": status})

@@ -175,9 +175,8 @@ async def test_quota_is_told_apart(cluster: AioCluster, namespace: str) -> None:
         "spec": {"hard": {"count/configmaps": "0"}},
     }
     stored = await cluster.insert(QUOTAS, quota)
-    meta = {key: stored["metadata"][key] for key in ("namespace", "name", "uid", "resourceVersion")}
     status = {"hard": {"count/configmaps": "0"}, "used": {"count/configmaps": "0"}}
-    await cluster.replace_status(QUOTAS, {**quota, "metadata": meta, "status": status})
+    await cluster.replace_status(QUOTAS, {**stored, "status": status})
     async with asyncio.timeout(20):
         while True:
             try:

@@ -33,7 +33,7 @@ EDITED = service(rollout={"state": "Promoted"}, generation=4)
         (Hand.ABORT, None, None, R3, {"tailbound.dev/abort": f"{R3}/{STAMP}"}),
         (Hand.PAUSE, None, None, R3, {"tailbound.dev/pause": f"{R3}/{STAMP}"}),
         (Hand.PAUSE, service(annotations={"tailbound.dev/pause": R2}), None, R3, None),
-        (Hand.RESUME, PAUSED, None, R3, {"tailbound.dev/pause": None}),
+        (Hand.RESUME, PAUSED, None, R3, {"tailbound.dev/pause": ""}),
         (Hand.RETRY, REJECTED, None, R3, {"tailbound.dev/retry": f"{R3}/{STAMP}"}),
         (Hand.ROLLBACK, None, None, R2, {"tailbound.dev/rollback-to": f"{R2}/{STAMP}"}),
         (Hand.ROLLBACK, OVER, None, R2, None),

@@ -41,7 +41,7 @@ class Api:
     writes: list[tuple[datetime, str, str]] = field(default_factory=list)
     """Attempts: when, kind, name."""
     events: list[tuple[str, str]] = field(default_factory=list)
-    """Reason and note."""
+    """Reason and message."""
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
         found = self.simulator.objects.get((resource.kind, name))
@@ -76,7 +76,7 @@ class Api:
         return answer
 
     async def create_event(self, body: Object) -> None:
-        self.events.append((body["reason"], body["note"]))
+        self.events.append((body["reason"], body["message"]))
 
     def _write(self, resource: Resource, name: str, write: Create | Apply | Delete) -> Object:
         self.writes.append((self.simulator.now, resource.kind, name))

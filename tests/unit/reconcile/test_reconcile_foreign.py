@@ -8,7 +8,7 @@ from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import Obstacle, Plan
 
 from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, verbs
-from tests.unit.reconcile.objects import NAME
+from tests.unit.reconcile.objects import NAME, model
 from tests.unit.reconcile.simulator import Simulator
 
 
@@ -143,3 +143,44 @@ def test_a_service_that_is_being_deleted_is_left_to_garbage_collection() -> None
     simulator.objects.clear()
     plan = simulator.plan()
     assert (plan.writes, plan.status) == ((), None)
+
+
+def orphaned(simulator: Simulator) -> None:
+    """The controllers of all children are gone, as after kubectl delete --cascade=orphan."""
+    for stored in simulator.objects.values():
+        stored["metadata"].pop("ownerReferences", None)
+        simulator.touch(stored)
+
+
+@pytest.mark.parametrize("recreated", [True, False], ids=["deleted-and-applied", "stripped"])
+def test_children_without_a_controller_are_adopted_and_nothing_restarts(recreated: bool) -> None:
+    simulator = settled(scaling={"min": 2})
+    for letter in ("b", "c"):
+        simulator.edit(model=model(letter))
+        simulator.settle()
+    pods, children = set(simulator.pods), set(simulator.objects)
+    marks = simulator.marked("promoted-at"), simulator.marked("stable")
+    orphaned(simulator)
+    if recreated:
+        simulator.service["metadata"] |= {"uid": "uid-of-the-new-one", "generation": 1}
+        del simulator.service["status"]
+    simulator.settle()
+    assert simulator.plan() == Plan()
+    assert (set(simulator.pods), set(simulator.objects)) == (pods, children)
+    assert (simulator.marked("promoted-at"), simulator.marked("stable")) == marks
+    owners = {each["metadata"]["ownerReferences"][0]["uid"] for each in simulator.objects.values()}
+    assert owners == {simulator.service["metadata"]["uid"]}
+    assert simulator.condition("Ready") == ("True", "Serving")
+    assert simulator.rollout["state"] == "Promoted"
+
+
+def test_what_lacks_our_labels_is_not_adopted() -> None:
+    simulator = settled()
+    (name,) = simulator.names("Deployment")
+    stored = simulator.objects["Deployment", name]
+    del stored["metadata"]["ownerReferences"]
+    stored["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "Helm"
+    simulator.touch(stored)
+    plan = simulator.reconcile()
+    assert ("Apply", "Deployment") not in verbs(plan)
+    assert simulator.condition("Ready") == ("False", "NameConflict")

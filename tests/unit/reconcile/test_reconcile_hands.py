@@ -20,6 +20,12 @@ def served(*letters: str, **rollout: Any) -> Simulator:
     return simulator
 
 
+def replace(simulator: Simulator) -> None:
+    """`kubectl replace` with a manifest that has no annotations."""
+    simulator.service["metadata"].pop("annotations", None)
+    simulator.touch(simulator.service)
+
+
 def lose_status(simulator: Simulator) -> None:
     del simulator.service["status"]
     simulator.touch(simulator.service)
@@ -236,15 +242,92 @@ def test_manual_blue_green_waits_with_all_pods_and_no_weight() -> None:
     assert simulator.weights() == {"r2": 100}
 
 
-def test_pause_keeps_the_weight_until_it_is_gone() -> None:
+@pytest.mark.parametrize("ended", ["", "another"])
+def test_pause_keeps_the_weight_until_it_names_the_revision_no_more(ended: str) -> None:
     simulator = begun()
     until(simulator, lambda rollout: rollout["weight"] == 10)
     simulator.annotate(pause=simulator.rollout["revision"])
     for _ in range(40):
         around(simulator)
     assert (simulator.weights(), simulator.rollout["state"]) == ({"r1": 90, "r2": 10}, "Paused")
-    del simulator.service["metadata"]["annotations"]["tailbound.dev/pause"]
+    replace(simulator)
+    for _ in range(40):
+        around(simulator)
+    assert (simulator.weights(), simulator.rollout["state"]) == ({"r1": 90, "r2": 10}, "Paused")
+    assert simulator.condition("HandRefused")[0] == "False"
+    simulator.annotate(pause=ended and number_of(simulator, "r1"))
     until(simulator, state("Promoted"))
+    marks = simulator.objects["ControllerRevision", number_of(simulator, "r2")]["metadata"]["annotations"]
+    assert not any("under-way" in mark for mark in marks)
+
+
+@pytest.mark.parametrize("replaced", ["under-way", "done"])
+def test_a_refresh_outlives_its_annotation(replaced: str) -> None:
+    simulator = served(promotion="manual")
+    simulator.cluster_runtimes = {"onnxruntime": runtime(image="registry.example.com/runtime:2")}
+    simulator.annotate(refresh="1")
+    simulator.settle()
+    if replaced == "under-way":
+        replace(simulator)
+        simulator.settle()
+        assert simulator.rollout["reason"] == "AwaitingPromotion"
+    simulator.annotate(promote=number_of(simulator, "r2"))
+    simulator.settle()
+    replace(simulator)
+    before = simulator.rollout
+    plan = simulator.reconcile()
+    assert plan.events == ()
+    simulator.settle()
+    assert (simulator.weights(), simulator.rollout) == ({"r2": 100}, before)
+    assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
+    assert simulator.condition("Ready") == ("True", "Serving")
+    simulator.annotate(refresh="2")
+    simulator.settle()
+    assert simulator.rollout["revision"] == number_of(simulator, "r3")
+    simulator.annotate(promote=number_of(simulator, "r3"))
+    simulator.settle()
+    simulator.annotate(refresh="1")
+    simulator.settle()
+    assert simulator.weights() == {"r3": 100}, "an earlier value asks for what was done"
+
+
+def test_a_rejected_refresh_is_over_once_its_annotation_is_gone() -> None:
+    simulator = served(promotion="manual")
+    simulator.cluster_runtimes = {"onnxruntime": runtime(image="registry.example.com/runtime:2")}
+    simulator.annotate(refresh="1")
+    simulator.settle()
+    simulator.annotate(abort=number_of(simulator, "r2"))
+    simulator.settle()
+    assert simulator.condition("Ready") == ("False", "RolledBack")
+    replace(simulator)
+    simulator.settle()
+    assert (simulator.weights(), simulator.condition("Ready")) == ({"r1": 100}, ("True", "Serving"))
+
+
+def test_a_return_goes_on_where_its_annotation_is_lost_and_ends_where_it_is_taken_back() -> None:
+    for ended in (False, True):
+        simulator = served("b")
+        simulator.annotate(rollback_to=number_of(simulator, "r1"))
+        simulator.reconcile()
+        assert simulator.weights() == {"r2": 100}
+        replace(simulator)
+        simulator.reconcile()
+        if ended:
+            simulator.annotate(rollback_to="")
+        simulator.settle()
+        assert simulator.weights() == ({"r2": 100} if ended else {"r1": 100})
+        assert simulator.marked("rejected-at") == (set() if ended else {number_of(simulator, "r2")})
+
+
+def test_a_retry_goes_on_where_its_annotation_is_lost() -> None:
+    simulator = begun()
+    until(simulator, state("RolledBack"), r2=0.1)
+    simulator.annotate(retry=number_of(simulator, "r2"))
+    until(simulator, state("Analysing"))
+    replace(simulator)
+    until(simulator, state("Promoted"))
+    simulator.settle()
+    assert simulator.marked("rejected-at") == set()
 
 
 def test_rollback_to_scales_up_then_moves_the_weight_then_shrinks() -> None:

@@ -68,7 +68,8 @@ class Rollovers(RuleBasedStateMachine):
         self.simulator.annotate(refresh=again)
 
     @rule()
-    def hands_off(self) -> None:
+    def kubectl_replace(self) -> None:
+        """Annotations are lost."""
         self.simulator.service["metadata"].pop("annotations", None)
         self.simulator.touch(self.simulator.service)
 
@@ -194,7 +195,7 @@ class Rollovers(RuleBasedStateMachine):
         simulator = self.simulator
         simulator.cluster_runtimes = {"onnxruntime": runtime(image=IMAGES[0])}
         simulator.gateways = simulator.gateways or {"gateway-a": Gateway()}
-        simulator.service["metadata"].pop("annotations", None)
+        simulator.service["metadata"]["annotations"] = {"tailbound.dev/pause": ""}
         rollout = simulator.service["spec"].get("rollout", {})
         kept = {field: rollout[field] for field in ("strategy", "capacity") if field in rollout}
         simulator.edit(sla={}, rollout=kept)
@@ -236,14 +237,14 @@ class Rollovers(RuleBasedStateMachine):
 
 
 def name_wanted(simulator: Simulator) -> str:
-    """The newest revision of the model that the spec names, without a refresh."""
-    sha256 = simulator.service["spec"]["model"]["sha256"]
+    """The newest revision of the model that the spec names; one that is not rejected, if there is one."""
+    sha256, rejected = simulator.service["spec"]["model"]["sha256"], simulator.marked("rejected-at")
     specs = {
         stored["metadata"]["name"]: json.loads(stored["data"]["spec"])
         for stored in simulator.of("ControllerRevision")
     }
-    plain: list[str] = [name for name, wanted in specs.items() if "refresh" not in wanted]
-    return [name for name in plain if specs[name]["model"]["sha256"] == sha256][-1]
+    same: list[str] = [name for name in specs if specs[name]["model"]["sha256"] == sha256]
+    return [name for name in same if name not in rejected or rejected.issuperset(same)][-1]
 
 
 Rollovers.TestCase.settings = settings(

@@ -13,12 +13,14 @@ from tailbound.revisions.identity import canonical_json, text_hash
 from tailbound.revisions.record import (
     CorruptRevisionError,
     Marks,
+    Origin,
     Rejected,
     Revision,
     Superseded,
     from_object,
     marks_of,
-    spec_hash_of,
+    origin_of,
+    spec_origin,
     to_object,
 )
 
@@ -76,18 +78,24 @@ def test_the_first_promotion_keeps_its_time() -> None:
 def test_an_edited_annotation_does_not_change_which_spec_a_revision_is_for() -> None:
     body = stored()
     body["metadata"]["annotations"]["tailbound.dev/spec-hash"] = "lies"
-    assert spec_hash_of(body) == REVISION.spec_hash
+    assert origin_of(body) == Origin(REVISION.spec_hash, "")
     del body["metadata"]["annotations"]
-    assert spec_hash_of(body) == REVISION.spec_hash
+    assert origin_of(body) == Origin(REVISION.spec_hash, "")
     assert from_object(body) == REVISION
+
+
+def test_a_refresh_is_of_the_spec_without_it() -> None:
+    refreshed = canonical_json({**json.loads(SPEC_JSON), "refresh": "1"})
+    assert spec_origin(refreshed) == Origin(REVISION.spec_hash, "1")
+    assert spec_origin("{") == Origin(text_hash("{"), "")
 
 
 def test_the_annotation_finds_a_revision_whose_data_are_corrupt() -> None:
     body = stored()
     body["data"] = {}
-    assert spec_hash_of(body) == REVISION.spec_hash
+    assert origin_of(body) == Origin(REVISION.spec_hash, "")
     del body["metadata"]["annotations"]
-    assert spec_hash_of(body) is None
+    assert origin_of(body) is None
 
 
 CORRUPT: dict[str, tuple[tuple[str, ...], Any, str]] = {

@@ -48,7 +48,7 @@ def situation(
     """Revision `old` is stable and the spec wants `new`, two pods of it."""
     asked = {f"tailbound.dev/{hand}": value for hand, value in (annotations or {}).items()}
     done = {f"tailbound.dev/{hand}": asked[f"tailbound.dev/{hand}"] for hand in handled}
-    hands = read_hands(asked, dict.fromkeys(revisions, done))
+    hands = read_hands(asked, dict.fromkeys(revisions, done), {})
     base = Situation(
         desired="new",
         stable="old" if "old" in revisions else None,
