@@ -13,6 +13,13 @@ from tailbound.rollout.verdict import Outcome
 
 _NONE = "-"
 _BAR = 8
+# Shown while they are True.
+_ABNORMAL = (
+    ConditionType.HAND_REFUSED,
+    ConditionType.CONFLICT,
+    ConditionType.SCALING_LIMITED,
+    ConditionType.METRICS_STALE,
+)
 
 
 def overview(services: Sequence[InferenceService], *, namespaces: bool) -> str:
@@ -53,13 +60,11 @@ def status(subject: Subject, now: datetime) -> str:
 
 
 def _conditions(subject: Subject) -> str:
-    shown = (ConditionType.READY, ConditionType.PROMOTED)
-    found = [subject.service.status.condition(kind) for kind in shown]
-    refused = subject.service.status.condition(ConditionType.HAND_REFUSED)
-    if refused is not None and refused.status is ConditionStatus.TRUE:
-        found.append(refused)
+    always = (ConditionType.READY, ConditionType.PROMOTED)
     lines = [
-        f"{each.type} is {each.status} ({each.reason}): {each.message}" for each in found if each is not None
+        f"{each.type} is {each.status} ({each.reason}): {each.message}"
+        for each in (subject.service.status.condition(kind) for kind in (*always, *_ABNORMAL))
+        if each is not None and (each.type in always or each.status is ConditionStatus.TRUE)
     ]
     return "\n".join([*([subject.unseen] if subject.unseen is not None else []), *lines])
 

@@ -71,7 +71,7 @@ class Subject:
         if seen == 0:
             return f"the operator has not seen this service yet; {remedy}"
         return (
-            f"the operator has not seen generation {generation} of the spec yet, and what follows is about "
+            f"the operator has not seen generation {generation} of the spec yet, and its status is of "
             f"generation {seen}; {remedy}"
         )
 

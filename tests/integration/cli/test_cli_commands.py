@@ -41,6 +41,7 @@ def written(raw: dict[str, Any]) -> dict[str, Any]:
 def set_status(api: Api, raw: dict[str, Any]) -> None:
     """As the operator would write it, for the generation that there is."""
     body = json.loads(json.dumps({"status": raw["status"]}))
+    body["status"]["observedGeneration"] = 1
     for each in body["status"]["conditions"]:
         each["observedGeneration"] = 1
     answer = api.patch(written(raw), body, "/status")

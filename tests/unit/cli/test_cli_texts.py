@@ -76,10 +76,13 @@ def test_status_tells_where_the_rollout_stands(rollout: dict[str, Any], line: st
     assert f"  rollout of {R3}: {line}" in text.splitlines()
 
 
-def test_status_tells_of_an_annotation_that_cannot_be_acted_on() -> None:
+@pytest.mark.parametrize("kind", ["HandRefused", "Conflict", "ScalingLimited", "MetricsStale"])
+def test_status_tells_of_what_is_not_as_it_should_be(kind: str) -> None:
     raw = service()
-    raw["status"]["conditions"].append(condition("HandRefused", "True", "HandRefused", "no such revision"))
-    assert "  HandRefused is True (HandRefused): no such revision" in status(subject(raw), NOW).splitlines()
+    raw["status"]["conditions"].append(condition(kind, "False", "Fine", "nothing"))
+    assert kind not in status(subject(raw), NOW)
+    raw["status"]["conditions"][-1] |= {"status": "True", "message": "look here"}
+    assert f"  {kind} is True (Fine): look here" in status(subject(raw), NOW).splitlines()
 
 
 def test_a_return_has_no_steps() -> None:
@@ -297,7 +300,7 @@ def test_why_says_first_what_serves_now(raw: dict[str, Any], line: str) -> None:
 
 def test_a_status_of_an_older_spec_is_told_as_such() -> None:
     silent = (
-        "the operator has not seen generation 4 of the spec yet, and what follows is about generation 3; if "
+        "the operator has not seen generation 4 of the spec yet, and its status is of generation 3; if "
         "this lasts, see whether Tailbound's operator runs"
     )
     raw = service(generation=4)
