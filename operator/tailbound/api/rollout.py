@@ -175,8 +175,9 @@ class RolloutSpec(Model):
     """surge: the new pods come beside the old ones, and wait while there is no room. inPlace: they take the
     places of old ones, one after the other, so that no spare device is needed and one pod is missing
     meanwhile. auto: beside them where there is room, or else in place. A return to an older revision finds
-    room in the same way. Dead pods give up their places at once; the only pod of a service does so only when
-    it is dead, and until then all three wait for room."""
+    room in the same way. With each of the three, pods that are stuck, or that have not been ready for
+    progressDeadline, give up their places where there is no room. The only pod of a service does so only
+    then, and until then all three wait for room; strategy recreate does not wait."""
 
     promotion: Promotion = Promotion.AUTOMATIC
     """manual: a revision that has passed its last step waits for kubectl tailbound promote. With blueGreen it

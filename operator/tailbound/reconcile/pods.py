@@ -9,6 +9,7 @@ not flap with every attempt.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -97,6 +98,13 @@ def most_restarts(pods: Sequence[Object]) -> int:
         ),
         default=0,
     )
+
+
+def unready_since(pods: Sequence[Object]) -> tuple[datetime, ...]:
+    """Since when each pod is not Ready, of those that run and are stuck at nothing that they say."""
+    ready = (_condition(pod, "Ready") for pod in pods if next(_findings(pod), None) is None)
+    times = (each.get("lastTransitionTime") for each in ready if each.get("status") == "False")
+    return tuple(datetime.fromisoformat(time) for time in times if time is not None)
 
 
 def report(pods: Sequence[Object], deployment: Object | None) -> PodsReport:

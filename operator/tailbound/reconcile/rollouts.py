@@ -11,7 +11,7 @@ from tailbound.api.rollout import Finding as ApiFinding
 from tailbound.api.rollout import MetricFinding as ApiMetricFinding
 from tailbound.reconcile.needs import needs
 from tailbound.reconcile.pods import Finding as Obstacle
-from tailbound.reconcile.pods import most_restarts, report
+from tailbound.reconcile.pods import most_restarts, report, unready_since
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.world import World
 from tailbound.revisions.record import CorruptRevisionError, from_object
@@ -110,6 +110,7 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         ready=world.ready_endpoints.get(name, 0),
         restarts=most_restarts(pods),
         stuck=told.stuck + told.refused if told is not None else 0,
+        unready=unready_since(pods),
         running=max(told.scheduled - world.ready_endpoints.get(name, 0), 0) if told is not None else 0,
         trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
         unready=told.unready if told is not None else "",

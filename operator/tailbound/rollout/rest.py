@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tailbound.api.conditions import Reason
 from tailbound.api.names import ABORT_ANNOTATION
-from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
+from tailbound.api.rollout import Capacity, RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.places import lack_of_room
 from tailbound.rollout.recreate import exchange
@@ -194,8 +194,16 @@ def _room(now: Situation, name: str, step: Step) -> str:
         return _place(now, name, step, step.makes_way)
     if trouble is None or not trouble.lacks_room:
         return ""
-    target = step.flow.target
-    return words.waits_for_room(trouble, now.spec.capacity, target if target != name else None)
+    return words.waits_for_room(trouble, _remedy(now, name, step.flow.target))
+
+
+def _remedy(now: Situation, name: str, serving: str | None) -> str:
+    """What helps a revision that comes back beside more room; `serving` has the requests meanwhile."""
+    if serving is None or serving == name:
+        return ""
+    if now.spec.capacity is Capacity.SURGE and now.pods(serving) > 1:
+        return words.let_give_up_places(serving)
+    return words.only_pod(serving, now.spec.progress_deadline, ready=now.ready(serving) > 0)
 
 
 def _place(now: Situation, name: str, step: Step, other: str) -> str:

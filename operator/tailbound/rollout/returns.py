@@ -5,10 +5,11 @@ First row that fits; "other" is the revision with most of the weight beside the 
 | capacity | the one that comes back | the other | comes back |
 |---|---|---|---|
 | any | has all pods ready, or there is no other | any | as `weights.py` says |
-| surge | any | any | beside it, when there is room |
-| inPlace, auto | any | has one pod, which is not dead | beside it, when there is room |
+| any | any | has one pod, which is not dead | beside it, when there is room |
+| surge | finds room, or the other has no dead pods | any | beside it, when there is room |
 | auto | finds room | has given up no place | beside it |
 | otherwise | some ready | rejected, or none ready | at once, and the rest when the other has gone |
+| surge | finds no room | has dead pods | in the places of those |
 | otherwise | any | any | in its places, one after the other (`places.py`) |
 
 In its places it gets weight as its pods get ready: what they carry, and all once they have every place but
@@ -22,7 +23,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tailbound.api.rollout import Capacity, Strategy
-from tailbound.rollout.places import gives_places, handed_over, most_in_place
+from tailbound.rollout.places import dead, gives_places, handed_over, most_in_place
 from tailbound.rollout.situation import Flow, Situation
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import flow, weight_of
@@ -54,7 +55,10 @@ def in_turn(now: Situation, back: str, rejected: Collection[str], *, lost: bool)
         if sole
         else flow(now, other, back, _share(now, back, pods, most), rejected, enough=1)
     )
-    return Turn(where, handed_over(now, other, back, pods, lost=lost), other)
+    fleet = handed_over(now, other, back, pods, lost=lost)
+    if now.spec.capacity is Capacity.SURGE:
+        fleet = {**fleet, back: now.pods(back)}
+    return Turn(where, fleet, other)
 
 
 def interrupted(now: Situation, back: str) -> str | None:
@@ -90,9 +94,11 @@ def _other(now: Situation, back: str) -> str | None:
 
 def _changes_hands(now: Situation, back: str, other: str, *, lost: bool) -> bool:
     capacity, state, trouble = now.spec.capacity, now.of(other), now.of(back).trouble
-    if capacity is Capacity.SURGE or not (lost or gives_places(now, other)):
+    if not (lost or gives_places(now, other)):
         return False
     full = trouble is not None and trouble.lacks_room
+    if capacity is Capacity.SURGE:
+        return full and (lost or dead(now, other) > 0)
     return capacity is Capacity.IN_PLACE or full or state.replicas < now.pods(other)
 
 

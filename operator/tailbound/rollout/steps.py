@@ -26,7 +26,15 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Capacity, OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import deadline, words
 from tailbound.rollout.analysis import Verdict
-from tailbound.rollout.places import awaits_place, climbing, gives_places, lack_of_room, needed, settled_on
+from tailbound.rollout.places import (
+    awaits_place,
+    climbing,
+    dead_at,
+    gives_places,
+    lack_of_room,
+    needed,
+    settled_on,
+)
 from tailbound.rollout.situation import Marking, Situation, Step
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Outcome
@@ -223,7 +231,7 @@ def _remedy(now: Situation, rollout: RolloutStatus) -> str:
     if rollout.in_place:
         return words.fewer_together(rollout, now.pods(base))
     if not gives_places(now, base):
-        return words.only_pod(base)
+        return words.only_pod(base, now.spec.progress_deadline, ready=now.ready(base) > 0)
     return words.let_give_up_places(base) if now.spec.capacity is Capacity.SURGE else ""
 
 
@@ -318,6 +326,9 @@ def wake(now: Situation, step: Step, verdict: Verdict) -> timedelta | None:
     overdue_at = deadline.ends_at(rollout, spec.progress_deadline)
     if overdue_at is not None:
         limits.append(overdue_at)
+    frees_place = dead_at(now, rollout.from_revision)
+    if rollout.no_room_since is not None and frees_place is not None:
+        limits.append(frees_place)
     began = rollout.step_started_at
     if began is not None and is_last(now, rollout):
         limits.append(began + spec.scale_down_delay.timedelta)

@@ -1,7 +1,7 @@
 """What is said about a rollout. No count or time that changes by itself: an idle service writes nothing."""
 
 from tailbound.api.quantities import Duration
-from tailbound.api.rollout import Capacity, RolloutSpec, RolloutState, RolloutStatus
+from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.figures import count, proof
@@ -61,9 +61,17 @@ def let_give_up_places(name: str) -> str:
     return f", or let {name} give up places: spec.rollout.capacity auto"
 
 
-def only_pod(name: str) -> str:
-    """No capacity helps."""
-    return f": {name} does not give up its only pod while that may serve"
+def only_pod(name: str, deadline: Duration, *, ready: bool) -> str:
+    """No capacity helps; what else does."""
+    if not ready:
+        return (
+            f": {name} gives up its only pod once that has not been ready for {deadline}; "
+            "spec.rollout.strategy recreate ends it at once"
+        )
+    return (
+        f": {name} does not give up its only pod while that serves; spec.rollout.strategy recreate ends it "
+        "before the new one starts, and nothing serves in between"
+    )
 
 
 def in_place(rollout: RolloutStatus) -> str:
@@ -179,12 +187,9 @@ def takes_back(stable: str, other: str) -> str:
     return f". First {stable} takes its places back from {other}"
 
 
-def waits_for_room(trouble: Trouble, capacity: Capacity, other: str | None) -> str:
-    """Nobody gives up a place to one that comes back; `other` is what has the requests meanwhile."""
-    waits = f". It waits for room: {trouble.message}. Add or free what a pod needs"
-    if other is None:
-        return waits
-    return waits + (let_give_up_places(other) if capacity is Capacity.SURGE else only_pod(other))
+def waits_for_room(trouble: Trouble, remedy: str) -> str:
+    """Nobody gives up a place to one that comes back; `remedy` says what helps beside more room."""
+    return f". It waits for room: {trouble.message}. Add or free what a pod needs{remedy}"
 
 
 def aborted(by: str | None) -> str:

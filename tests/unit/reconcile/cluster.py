@@ -7,6 +7,7 @@ uid or an older resourceVersion. It checks at every write what must never happen
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from tailbound.api.names import REVISION_LABEL
@@ -174,6 +175,16 @@ class Cluster:
         self.pods[pod] = body
         self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
 
+    def hang(self, pod: str, since: datetime) -> None:
+        """The pod runs, and has not been ready since this time; it does not say why."""
+        if pod not in self.placed:
+            return
+        unready = {"type": "Ready", "status": "False", "lastTransitionTime": since.isoformat()}
+        body = copy.deepcopy(self.pods[pod])
+        body["status"] = {**STARTING, "phase": "Running", "conditions": [*STARTING["conditions"], unready]}
+        self.pods[pod] = body
+        self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
+
     def crash(self, pod: str, restarts: int) -> None:
         """The pod's server has ended again, and waits for another try."""
         if pod not in self.placed:
@@ -254,8 +265,7 @@ class Cluster:
 
     def check_last(self, revision: str) -> None:
         """Only a dead pod gives up its place to another revision before its requests have gone."""
-        in_place = self.service["spec"].get("rollout", {}).get("capacity", "surge") != "surge"
-        if not in_place or self.ready_pods(revision):
+        if self.ready_pods(revision):
             self.check_unused(revision)
 
     def check_weight(self, status: Object) -> None:
@@ -274,8 +284,8 @@ class Cluster:
     def check_stable(self, name: str, replicas: int, before: int) -> None:
         """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up.
 
-        In place it gives up ready pods one at a time, never the last, and only where all others are ready;
-        and those that are not ready.
+        In place it gives up ready pods one at a time, never the last, and only where all others are ready.
+        Those that are not ready it gives up with any capacity.
         """
         wanted = self.service["spec"]
         rollout, least = wanted.get("rollout", {}), wanted.get("scaling", {}).get("min", 1)
@@ -284,7 +294,7 @@ class Cluster:
             return
         in_place = rollout.get("capacity", "surge") != "surge"
         gone = max(min(before, self.ready_pods(name)) - replicas, 0)
-        if not in_place or (gone and (replicas == 0 or gone > 1 or self.ready_pods() - gone < least - 1)):
+        if gone and (not in_place or replicas == 0 or gone > 1 or self.ready_pods() - gone < least - 1):
             raise UnsafeError(f"stable {name} is to have {replicas} pods")
 
     def ready_pods(self, revision: str | None = None) -> int:

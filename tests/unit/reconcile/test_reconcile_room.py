@@ -184,7 +184,7 @@ def lost(simulator: Simulator) -> None:
     assert simulator.rollout["reason"] == "Lost"
 
 
-@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+@pytest.mark.parametrize("capacity", ["surge", "inPlace", "auto"])
 @pytest.mark.parametrize("pods", [1, 2, 4])
 def test_a_lost_revision_makes_way_for_the_one_before_on_full_nodes(capacity: str, pods: int) -> None:
     simulator = promoted(capacity, replicas=pods)
@@ -208,19 +208,19 @@ def test_a_lost_revision_keeps_a_pod_that_may_recover_and_then_it_serves() -> No
     assert simulator.condition("Ready") == ("True", "Serving")
 
 
-def test_with_surge_a_lost_revision_keeps_its_devices_and_every_word_says_what_to_do() -> None:
+def test_with_surge_a_return_waits_for_room_and_every_word_says_what_to_do() -> None:
     simulator = promoted("surge", replicas=2)
-    lost(simulator)
+    simulator.annotate(rollback_to=simulator.names("ControllerRevision")[0])
     for _ in range(4):
-        go_round(simulator, "r2")
+        around(simulator)
     assert replicas(simulator) == {"r1": 2, "r2": 2}
-    for told in (simulator.rollout["message"], simulator.message("Ready"), simulator.message("Reconciling")):
+    for told in (simulator.rollout["message"], simulator.message("Reconciling")):
         assert "waits for room" in told
         assert "nvidia.com/gpu 1 (HardwareClass gpu-l4)" in told
         assert "spec.rollout.capacity auto" in told
     simulator.edit(rollout={"capacity": "auto"})
-    for _ in range(12):
-        go_round(simulator, "r2")
+    until(simulator, state("RolledBack"))
+    simulator.settle()
     assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 2})
 
 
@@ -313,7 +313,7 @@ def test_a_third_spec_waits_for_the_stable_revision_to_have_its_places_back() ->
     assert (simulator.weights(), replicas(simulator)) == ({"r3": 100}, {"r3": 4})
 
 
-@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+@pytest.mark.parametrize("capacity", ["surge", "inPlace", "auto"])
 @pytest.mark.parametrize("pods", [1, 2, 4])
 def test_dead_pods_make_way_for_a_new_spec_at_once(capacity: str, pods: int) -> None:
     simulator = promoted(capacity, replicas=pods)

@@ -95,7 +95,7 @@ def test_either_remedy_lets_the_rollout_go_on(
 
 OTHER_REMEDIES: dict[str, tuple[str, int, str]] = {
     "surge": ("surge", PODS, "or let {stable} give up places: spec.rollout.capacity auto"),
-    "one pod": ("inPlace", 1, "{stable} does not give up its only pod while that may serve"),
+    "one pod": ("inPlace", 1, "before the new one starts, and nothing serves in between"),
 }
 
 

@@ -21,6 +21,14 @@ STARTED = rollout("Starting")
     ("capacity", "pods", "stored", "others", "in_place"),
     [
         ("surge", 4, FULL, {}, False),
+        ("surge", 4, FULL, {"old": state(3, replicas=4, stuck=1)}, True),
+        ("surge", 4, FULL, {"old": state(3, replicas=4, unready=(ago(600),))}, True),
+        ("surge", 4, FULL, {"old": state(3, replicas=4, unready=(ago(599),))}, False),
+        ("surge", 4, STARTED, {"old": state(3, replicas=4, stuck=1)}, False),
+        ("surge", 4, BEGUN, {"old": state(3, replicas=3)}, True),
+        ("surge", 1, FULL, {"old": state(0, replicas=1, unready=(ago(600),))}, True),
+        ("auto", 1, FULL, {"old": state(0, replicas=1, unready=(ago(600),))}, True),
+        ("inPlace", 1, STARTED, {"old": state(0, replicas=1, unready=(ago(599),))}, False),
         ("inPlace", 1, FULL, {}, False),
         ("auto", 1, FULL, {}, False),
         ("inPlace", 2, STARTED, {}, True),
@@ -35,7 +43,9 @@ def test_whether_pods_come_in_place(
     capacity: str, pods: int, stored: RolloutStatus, others: dict[str, RevisionState], in_place: bool
 ) -> None:
     now = situation(
-        {"old": state(pods), "new": state(), **others}, spec={"capacity": capacity}, replicas=pods
+        {"old": state(pods, replicas=pods), "new": state(), **others},
+        spec={"capacity": capacity},
+        replicas=pods,
     )
     assert settled_on(now, stored).in_place is in_place
 
@@ -48,8 +58,9 @@ def held(ready: int, replicas: int | None = None, pods: int | None = None) -> di
 
 PLACES: dict[str, tuple[dict[str, Any], dict[str, Any], int, int, tuple[int, int]]] = {
     "the first place is given up at once": (held(4), held(0), 0, 2, (3, 0)),
-    "but not while a stable pod is missing": (held(3, 4), held(0), 0, 2, (4, 0)),
-    "nor while one is being replaced": (held(4, 4, 5), held(0), 0, 2, (4, 0)),
+    "by a pod that is not ready before any other": (held(3, 4), held(0), 0, 2, (3, 0)),
+    "of several that are not ready by one": (held(1, 4), held(0), 0, 2, (3, 0)),
+    "but not while one is being replaced": (held(4, 4, 5), held(0), 0, 2, (4, 0)),
     "it is taken when its pod has ended": (held(3, 3, 4), held(0), 0, 2, (3, 0)),
     "then it is taken": (held(3), held(0), 0, 2, (3, 1)),
     "the next one waits for the pod in the first": (held(3), held(0, 1), 0, 2, (3, 1)),
@@ -72,6 +83,32 @@ def test_places(
         to(old=100 - weight, new=weight),
         replicas=4,
         acknowledged=True,
+        spec={"capacity": "inPlace"},
+    )
+    fleet = places(now, rollout(in_place=True), pods)
+    assert (fleet["old"], fleet["new"]) == expected
+
+
+DEAD: dict[str, tuple[str, dict[str, Any], int, tuple[int, int]]] = {
+    "surge-dead-ones-go": ("surge", {**held(2, 4), "stuck": 2}, 3, (2, 3)),
+    "surge-as-many-as-are-needed": ("surge", {**held(2, 4), "stuck": 2}, 1, (3, 1)),
+    "surge-not-ready-for-long": ("surge", {**held(3, 4), "unready": (ago(600),)}, 3, (3, 3)),
+    "surge-not-ready-for-a-while": ("surge", {**held(3, 4), "unready": (ago(599),)}, 3, (4, 3)),
+    "surge-living-ones-stay": ("surge", held(4), 3, (4, 3)),
+    "in-place-not-ready-for-long": ("inPlace", {**held(1, 4), "unready": (ago(600),) * 3}, 3, (1, 0)),
+}
+
+
+@pytest.mark.parametrize(("capacity", "old", "pods", "expected"), DEAD.values(), ids=DEAD)
+def test_dead_pods_give_up_their_places_at_once(
+    capacity: str, old: dict[str, Any], pods: int, expected: tuple[int, int]
+) -> None:
+    now = situation(
+        {"old": state(**old), "new": state(**held(0))},
+        to("old"),
+        replicas=4,
+        acknowledged=True,
+        spec={"capacity": capacity},
     )
     fleet = places(now, rollout(in_place=True), pods)
     assert (fleet["old"], fleet["new"]) == expected
@@ -79,7 +116,8 @@ def test_places(
 
 def test_a_place_is_given_up_only_for_weight_that_every_gateway_applies() -> None:
     revisions = {"old": state(**held(3)), "new": state(**held(1))}
-    now = situation(revisions, to(old=75, new=25), replicas=4, acknowledged=False)
+    traffic, spec = to(old=75, new=25), {"capacity": "inPlace"}
+    now = situation(revisions, traffic, replicas=4, acknowledged=False, spec=spec)
     assert places(now, rollout(in_place=True), 2) == {"old": 3, "new": 1}
 
 

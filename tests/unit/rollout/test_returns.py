@@ -29,7 +29,7 @@ BESIDE: dict[str, tuple[str, int, RevisionState, RevisionState, int]] = {
     "it has all its pods": ("inPlace", 4, pods(4), pods(4), 0),
     "it has all requests": ("inPlace", 4, pods(3, 4), pods(1), 100),
     "surge": ("surge", 4, waiting(), pods(4), 0),
-    "surge, and all are dead": ("surge", 4, waiting(), pods(0, 4, stuck=4), 0),
+    "surge, and all are dead, but it finds room": ("surge", 4, pods(0, 4), pods(0, 4, stuck=4), 0),
     "the other has one pod": ("inPlace", 1, waiting(0, 1), pods(1), 0),
     "which is not ready now": ("inPlace", 1, waiting(0, 1), pods(0, 1), 0),
     "auto finds room": ("auto", 4, pods(0, 4), pods(4), 0),
@@ -65,7 +65,8 @@ def test_no_place_changes_hands(
 # Whole, pods of both, the weight before; then pods of both, and the weight.
 IN_TURN: dict[str, tuple[int, RevisionState, RevisionState, int, tuple[int, int, int]]] = {
     "the first place is given up": (4, waiting(), pods(4), 0, (0, 3, 0)),
-    "not while a pod of the other is missing": (4, waiting(), pods(3, 4), 0, (0, 4, 0)),
+    "one that is not ready goes first": (4, waiting(), pods(3, 4), 0, (0, 3, 0)),
+    "not while one is being replaced": (4, waiting(), pods(4, 4, pods=5), 0, (0, 4, 0)),
     "it is taken": (4, pods(0), pods(3), 0, (1, 3, 0)),
     "ready, it gets weight": (4, pods(1), pods(3), 0, (1, 3, 33)),
     "with its weight the next one goes": (4, pods(1), pods(3), 33, (1, 2, 33)),
@@ -98,6 +99,13 @@ def test_places_change_hands(
     weights = {backend.revision: backend.weight for backend in turn.flow.traffic.backends}
     assert (turn.fleet["old"], turn.fleet["new"], weights.get("old", 0)) == expected
     assert turn.makes_way == "new"
+
+
+def test_with_surge_dead_pods_make_way_for_a_return_without_room() -> None:
+    now = coming_back("surge", 4, waiting(), pods(2, 4, stuck=2), 0)
+    turn = in_turn(now, "old", (), lost=False)
+    assert turn is not None
+    assert turn.fleet == {"old": 4, "new": 2}
 
 
 @pytest.mark.parametrize(("whole", "kept"), [(1, 0), (2, 1), (4, 1)])
