@@ -330,6 +330,9 @@ class RolloutStatus(Model):
     from_revision: Annotated[RevisionName, Field(alias="from")] = ""
     """The stable revision when it began; empty for the first one."""
 
+    instead_of: RevisionName = ""
+    """Of a return to an older revision: the one that is rejected once that serves again."""
+
     step: Annotated[StrictInt, Field(ge=0)] = 0
     """Number of the present step, from 0; behind the last one while all requests go to the new revision."""
 

@@ -5,7 +5,8 @@
 | promote | promote | the revision on its way | no rollout is under way |
 | abort | abort | the revision on its way | no rollout is under way |
 | pause | pause | the revision on its way | no rollout is under way, or it is paused already |
-| these three | - | - | it is the first revision, or an older one that comes back: nothing is judged |
+| these three | - | - | it is the first revision: there is nothing to return to |
+| promote, pause | - | - | it is an older one that comes back: nothing is judged |
 | pause, promote | - | - | somebody asked to abort it, which wins |
 | pause | - | - | somebody has promoted it, or asked for that: a promotion is not held |
 | resume | pause, empty | - | nobody paused it |
@@ -96,7 +97,7 @@ def said(hand: Hand, subject: Subject, revision: str) -> str:
     keeps = f"keeps {weight}% of the requests" if weight else "gets no requests"
     sentences = {
         Hand.PROMOTE: f"{revision} gets all requests as soon as all its pods are ready",
-        Hand.ABORT: f"{revision} is being rolled back",
+        Hand.ABORT: f"{revision} does not take over",
         Hand.PAUSE: f"{revision} {keeps} until kubectl tailbound resume",
         Hand.RESUME: f"{revision} goes on",
         Hand.RETRY: f"{revision} is tried again",
@@ -110,7 +111,7 @@ def _demand_a_choice(hand: Hand, rollout: RolloutStatus) -> None:
     """The operator acts on these hands only where one revision is to replace another."""
     if not rollout.from_revision:
         raise CommandError(f"{rollout.revision} is the first revision: there is nothing to {hand}")
-    if returns(rollout):
+    if returns(rollout) and hand is not Hand.ABORT:
         raise CommandError(f"{rollout.revision} takes over again by itself: there is nothing to {hand}")
 
 

@@ -9,6 +9,7 @@ row that fits:
 | rollback-to, of a revision that requests cannot return to | - | - | - | 1 |
 | rollback-to, retry or refresh | - | - | - | waits |
 | any | no | - | - | waits |
+| rollback-to, of a revision whose return was given up | yes | True | Promoted | 1 |
 | any | yes | True | - | 0 |
 | any | yes | False | - | 2 |
 | promote, abort or the end of a pause | yes | other | Paused | waits |
@@ -31,7 +32,7 @@ from tailbound.api.names import (
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.subject import Subject
 from tailbound.revisions.record import Origin, spec_origin
-from tailbound.rollout.hands import Hands
+from tailbound.rollout.hands import Hands, named
 
 PROMOTED: Final = 0
 FAILED: Final = 1
@@ -58,7 +59,9 @@ def outcome(subject: Subject) -> Outcome | None:
         return None
     if promoted.status is ConditionStatus.TRUE:
         stopped = f". {subject.serves()}" if subject.service.spec.stopped else ""
-        return Outcome(PROMOTED, f"{subject.title} promoted: {promoted.message}{stopped}")
+        given_up = _given_up(hands, rollout)
+        said = rollout.message if given_up else f"promoted: {promoted.message}{stopped}"
+        return Outcome(FAILED if given_up else PROMOTED, f"{subject.title} {said}")
     if promoted.status is ConditionStatus.FALSE:
         return Outcome(ROLLED_BACK, f"{subject.title} rolled back: {promoted.message}")
     if rollout.state is RolloutState.PAUSED and not _to_go_on(hands, rollout):
@@ -82,6 +85,13 @@ def _never(subject: Subject, promoted: Condition | None) -> str | None:
     if done or not subject.service.spec.stopped:
         return None
     return "it is stopped, and nothing takes over before spec.stopped is false"
+
+
+def _given_up(hands: Hands, rollout: RolloutStatus) -> bool:
+    """The return that is asked for was given up: what served before still does."""
+    asked = named(hands.values.get(ROLLBACK_ANNOTATION, ""))
+    took_over = rollout.reason in (Reason.PROMOTED, Reason.PROMOTED_BY_HAND)
+    return bool(asked) and rollout.from_revision == asked and not took_over
 
 
 def _impossible(subject: Subject, to: str | None) -> str | None:

@@ -161,7 +161,7 @@ class Decision:
         under_way = {hand: value for hand, value in hands.items() if hand in marking.under_way}
         if (known, under_way) != (marks.handled, marks.under_way):
             marks = marks.remembering(known, under_way)
-        if RETRY_ANNOTATION in done:
+        if RETRY_ANNOTATION in done or name == marking.forgiven:
             marks = marks.forgiven()
         superseded, rejection = marking.superseded, marking.rejection
         known_by = marks.superseded.by if marks.superseded is not None else None

@@ -29,7 +29,7 @@ from tailbound.api.names import (
     ROLLBACK_ANNOTATION,
 )
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import deadline, rest, steps, words
+from tailbound.rollout import comeback, deadline, rest, steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.places import needed, places
 from tailbound.rollout.recreate import exchange
@@ -68,7 +68,7 @@ def advance(now: Situation, who: Roles, rollout: RolloutStatus | None, verdict: 
     if now.stopped:
         step = rest.stopped(now, who)
     elif who.back is not None:
-        step = rest.returning(now, who.back)
+        step = comeback.returning(now, who.back)
     elif rollout is None or who.base is None or who.candidate is None:
         step = rest.serving(now, who)
     else:

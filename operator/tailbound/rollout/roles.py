@@ -29,10 +29,20 @@ class Return:
     """An older revision becomes the stable one again: scaled up first, then weight, then the rest goes."""
 
     to: str
-    rejection: Rejection
-    """Of the desired revision, once the older one has taken over."""
-    annotation: str | None
+    reason: Reason
+    message: str
+    instead_of: str | None
+    """The revision that is rejected once the older one has taken over; None if none of it was ever made."""
+    by: str | None = None
+    """The user who asked for it, where that is known."""
+    annotation: str | None = None
     """The hand that asked for it."""
+
+    @property
+    def rejection(self) -> Rejection | None:
+        """Of the revision that it takes the place of."""
+        other = self.instead_of
+        return Rejection(other, self.reason, self.message, self.by) if other is not None else None
 
 
 @dataclass(frozen=True)
@@ -86,9 +96,36 @@ def _asked_for(now: Situation) -> Return | None:
     to = now.hands.revision(ROLLBACK_ANNOTATION)
     if to is None or now.desired is None or now.stopped or not can_serve(now, to):
         return None
-    message = f"somebody asked for a return to {to}"
-    rejection = Rejection(now.desired, Reason.ROLLED_BACK_BY_HAND, message, now.hands.by)
-    return Return(to, rejection, ROLLBACK_ANNOTATION)
+    return Return(
+        to,
+        Reason.ROLLED_BACK_BY_HAND,
+        f"somebody asked for a return to {to}",
+        _meant(now, to),
+        now.hands.by,
+        ROLLBACK_ANNOTATION,
+    )
+
+
+def _meant(now: Situation, to: str) -> str | None:
+    """The revision that somebody wants to be rid of who asks for this return.
+
+    | what there is | revision |
+    |---|---|
+    | the return is under way | the one that was meant when it began, whatever the spec says since |
+    | the desired one has pods, or had all requests | that one |
+    | another has most of the requests, or is marked stable | that one: the spec is newer than the wish |
+    | nothing | none |
+    """
+    stored, desired = now.stored, now.desired
+    if stored is not None and (stored.state, stored.revision, stored.reason) == (
+        RolloutState.PROMOTING,
+        to,
+        Reason.ROLLED_BACK_BY_HAND,
+    ):
+        return stored.instead_of or None
+    made = now.of(desired).deployed or now.of(desired).promoted_at is not None
+    choices = (desired if made else None, current(now, None), now.stable)
+    return next((name for name in choices if name is not None and name != to), None)
 
 
 def can_serve(now: Situation, name: str) -> bool:
@@ -109,7 +146,7 @@ def _lost(now: Situation) -> Return | None:
     if to is None or not can_serve(now, to):
         return None
     gone = f"none of its endpoints has been ready for {now.spec.progress_deadline}"
-    back = Return(to, Rejection(stable, Reason.LOST, gone), None)
+    back = Return(to, Reason.LOST, gone, instead_of=stable)
     if stored.state is RolloutState.PROMOTING:
         taken_over = stored.reason == Reason.LOST and current(now, None) == to and now.ready(to) > 0
         return back if taken_over or (stored.reason == Reason.LOST and not now.ready(stable)) else None
@@ -125,9 +162,14 @@ def before(now: Situation, before: str) -> str | None:
     """The revision that served before the stable one, or else the one promoted last of all others."""
     if before and can_serve(now, before) and now.of(before).rejection is None:
         return before
+    return another(now)
+
+
+def another(now: Situation, *but: str | None) -> str | None:
+    """The revision promoted last of all that requests may return to, these left out."""
     promoted = [
         (state.promoted_at, name)
         for name, state in now.revisions.items()
-        if state.promoted_at and state.rejection is None and can_serve(now, name)
+        if state.promoted_at and state.rejection is None and can_serve(now, name) and name not in but
     ]
     return max(promoted)[1] if promoted else None

@@ -148,6 +148,8 @@ class Marking:
     promoted_by: str | None = None
     rejection: Rejection | None = None
     superseded: Superseded | None = None
+    forgiven: str | None = None
+    """A revision that is not rejected any more: somebody returns to it."""
     handled: tuple[str, ...] = ()
     """Annotations that are done with; a `retry` forgets the rejection of the revision that it names."""
     under_way: tuple[str, ...] = ()

@@ -172,9 +172,24 @@ def took_over(name: str) -> str:
     return f"{name} has taken over"
 
 
-def returning(name: str, rejection: Rejection, room: str) -> str:
-    """An older one comes back, once its pods are ready; where they find room is a sentence of its own."""
-    return f"{name} is to serve again instead of {rejection.revision}: {rejection.message}" + room
+def returning(name: str, other: str, why: str, room: str) -> str:
+    """An older one comes back, once its pods are ready; what keeps them is a sentence of its own."""
+    return f"{name} is to serve again instead of {other}: {why}{room}"
+
+
+def fails(name: str, trouble: Trouble, deadline: Duration) -> str:
+    """Pods of one that comes back do not start; what happens then, and what helps at once."""
+    return (
+        f". Its pods do not start: {trouble.message}. The return is given up if none gets ready within "
+        f"{deadline}; an abort of {name} ends it now"
+    )
+
+
+def given_up(name: str, ended: Rejection, serving: str | None, other: str | None) -> str:
+    """A return is over without success: why, what serves, and what else there is."""
+    remains = f"; {serving} stays" if serving is not None else ""
+    way_out = f"kubectl tailbound rollback --to {other}" if other is not None else "change the spec"
+    return f"the return to {name} was given up: {ended.message}{remains}. Another way out: {way_out}"
 
 
 def takes_places(other: str) -> str:

@@ -59,7 +59,6 @@ def test_a_hand_names_its_revision(
         (Hand.PAUSE, PAUSED, None, f"{R3} is paused already: kubectl tailbound resume lets it go on"),
         (Hand.ABORT, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to abort"),
         (Hand.PROMOTE, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to promote"),
-        (Hand.ABORT, RETURNING, None, f"{R3} takes over again by itself: there is nothing to abort"),
         (Hand.PAUSE, RETURNING, None, f"{R3} takes over again by itself: there is nothing to pause"),
         (Hand.RESUME, None, None, f"nobody paused {R3}"),
         (Hand.PAUSE, BY_HAND, None, f"{R3} was promoted by hand, which no pause holds"),
@@ -223,6 +222,15 @@ def test_a_stopped_service_is_not_waited_for(promoted_: Any, code: int) -> None:
 def test_what_the_operator_has_yet_to_do_is_told(raw: Any, words: str | None) -> None:
     found = awaited(subject(raw))
     assert (found is None) if words is None else (found is not None and found.startswith(words))
+
+
+def test_a_return_that_was_given_up_is_no_success() -> None:
+    back = revision(R2, {**promoted(STAMP), **handled("rollback-to", f"{R2}/1")})
+    rollout = {"state": "Promoted", "from": R2, "reason": "DeadlineExceeded", "message": "given up"}
+    raw = service(promoted=TRUE, rollout=rollout, annotations=BACK)
+    ended = outcome(subject(raw, [HISTORY[0], back, revision(R3, STABLE)]))
+    assert ended is not None
+    assert (ended.code, ended.message.endswith("given up")) == (1, True)
 
 
 def test_a_refresh_is_waited_for() -> None:

@@ -1,0 +1,178 @@
+"""A return to an older revision: it is scaled up, gets the weight, and then it is the stable one. Pure.
+
+Without room beside it takes the places of what serves, or of what is dead (`returns.py`).
+
+| what holds (first row that fits) | outcome |
+|---|---|
+| it has all requests, observed | RolledBack: it is stable, and what it takes the place of is rejected |
+| the hand `abort` names it | given up, AbortedByHand |
+| a container of it was restarted `restartLimit` times | given up, with what its pods are stuck at |
+| its deadline is over (`deadline.py`) | given up, with what its pods are stuck at, or DeadlineExceeded |
+| otherwise | Promoting |
+
+A return that is given up leaves everything as it was before; the spec's revision stays, or goes on. One that
+nobody asked for rejects the older revision, so that the next one before is tried.
+"""
+
+from dataclasses import replace
+
+from tailbound.api.conditions import Reason
+from tailbound.api.names import ABORT_ANNOTATION
+from tailbound.api.rollout import Capacity, RolloutState, RolloutStatus
+from tailbound.rollout import deadline, words
+from tailbound.rollout.places import lack_of_room
+from tailbound.rollout.rest import ended, exchanging, has_all, without
+from tailbound.rollout.returns import in_turn, interrupted, with_requests
+from tailbound.rollout.roles import Return, another
+from tailbound.rollout.situation import Marking, Rejection, Situation, Step
+from tailbound.rollout.weights import flow, weight_of
+
+
+def returning(now: Situation, back: Return) -> Step:
+    """The next step of a return."""
+    stable = interrupted(now, back.to)
+    if stable is not None:
+        step = _taking_back(now, stable, back.to)
+    else:
+        step = without(now, back.to, lost=back.reason is Reason.LOST)
+    if has_all(now, step, back.to):
+        return _returned(now, step, back)
+    rollout = _counted(now, step, back)
+    failure = _failure(now, rollout, back)
+    return _given_up(now, back, failure) if failure is not None else _under_way(now, step, rollout, back)
+
+
+def _returned(now: Situation, step: Step, back: Return) -> Step:
+    # Why it was rejected before stays: that somebody then asked for a return proves nothing new.
+    rejection = now.of(back.instead_of).rejection or back.rejection
+    handled = (back.annotation,) if back.annotation is not None else ()
+    marking = Marking(stable=back.to, rejection=rejection, handled=handled)
+    if rejection is None:
+        return replace(step, rollout=now.stored, marking=marking)
+    of_the_spec = rejection if rejection.revision == now.desired else None
+    return replace(step, rollout=ended(now, rejection, back.to), marking=marking, rejection=of_the_spec)
+
+
+def _counted(now: Situation, step: Step, back: Return) -> RolloutStatus:
+    """The stored return, or a new one, with its deadline."""
+    before_it, state = now.stable or back.instead_of or "", now.of(back.to)
+    begun, stored = (RolloutState.PROMOTING, back.to, before_it, back.reason), now.stored
+    if stored is None or (stored.state, stored.revision, stored.from_revision, stored.reason) != begun:
+        return RolloutStatus(
+            state=RolloutState.PROMOTING,
+            revision=back.to,
+            from_revision=before_it,
+            reason=back.reason,
+            instead_of=back.instead_of or "",
+            started_at=now.now,
+            progress_at=now.now,
+            high_water=state.ready,
+        )
+    if stored.progress_at is None:
+        return stored.model_copy(update=deadline.begins(now.now))
+    awaits_place = step.makes_way is not None and state.replicas <= state.ready
+    pods = deadline.Pods(
+        state.ready, missing=state.ready < now.pods(back.to), lacks_room=state.lacks_room or awaits_place
+    )
+    return deadline.counted(stored, pods, now.spec.progress_deadline, now.now)
+
+
+def _failure(now: Situation, rollout: RolloutStatus, back: Return) -> Rejection | None:
+    """Why the return is given up, if it is."""
+    state, spec, hands = now.of(back.to), now.spec, now.hands
+    trouble = state.trouble
+    if hands.revision(ABORT_ANNOTATION) == back.to:
+        return Rejection(back.to, Reason.ABORTED_BY_HAND, words.aborted(hands.by), hands.by)
+    if state.restarts >= spec.restart_limit:
+        reason = trouble.reason if trouble is not None else Reason.CRASH_LOOP
+        return Rejection(back.to, reason, words.restarts(state.restarts, trouble))
+    if deadline.overdue(rollout, spec.progress_deadline, now.now):
+        reason = trouble.reason if trouble is not None else Reason.DEADLINE_EXCEEDED
+        return Rejection(back.to, reason, words.overdue(spec.progress_deadline, trouble))
+    return None
+
+
+def _given_up(now: Situation, back: Return, failure: Rejection) -> Step:
+    """What serves keeps the requests, or gets them back."""
+    step = without(now, now.stable)
+    by_itself = back.annotation is None and failure.reason != Reason.ABORTED_BY_HAND
+    done = (back.annotation, ABORT_ANNOTATION)
+    handled = tuple(hand for hand in now.hands.asked(back.to) if hand in done)
+    message = words.given_up(back.to, failure, now.stable, another(now, back.to, now.stable))
+    if now.desired is not None and now.desired == now.stable:
+        after = RolloutStatus(
+            state=RolloutState.PROMOTED, revision=now.desired, from_revision=back.to, weight=100
+        )
+    else:
+        after = RolloutStatus(
+            state=RolloutState.ROLLED_BACK, revision=back.to, from_revision=now.stable or ""
+        )
+    return replace(
+        step,
+        rollout=words.told(after, after.state, failure.reason, message),
+        marking=Marking(rejection=failure if by_itself else None, handled=handled),
+    )
+
+
+def _under_way(now: Situation, step: Step, rollout: RolloutStatus, back: Return) -> Step:
+    other = back.instead_of or now.stable or ""
+    message = words.returning(back.to, other, back.message, _room(now, back.to, step))
+    rollout = words.told(rollout, RolloutState.PROMOTING, back.reason, message)
+    weight = weight_of(step.flow.traffic, back.to)
+    rollout = rollout.model_copy(update={"weight": weight, "in_place": step.makes_way is not None})
+    by_hand = back.annotation is not None and now.of(back.to).rejection is not None
+    end = deadline.ends_at(rollout, now.spec.progress_deadline)
+    return replace(
+        step,
+        rollout=rollout,
+        marking=Marking(forgiven=back.to if by_hand else None),
+        stable=now.stable,
+        candidate=back.to,
+        wake=end - now.now if end is not None else None,
+    )
+
+
+def _taking_back(now: Situation, stable: str, back: str) -> Step:
+    """What is on its way ends: the stable one has the requests until `back` is there, and keeps its pods.
+
+    Where places change hands it gets its own before anybody else. Beside what has most of the requests it
+    takes them as soon as it has as many pods ready.
+    """
+    others = with_requests(now, {stable, back})
+    rejected = {name for name in others if now.of(name).rejection is not None}
+    turn = in_turn(now, stable, rejected, lost=False)
+    if turn is not None:
+        return exchanging(turn, stable)
+    enough = min(now.pods(stable), *(now.ready(name) for name in others))
+    where = flow(now, stable, None, 0, rejected, enough=enough)
+    fleet = {stable: now.pods(stable), back: now.pods(back)}
+    return Step(where, None, stable, None, fleet, shrink=False)
+
+
+def _room(now: Situation, name: str, step: Step) -> str:
+    """Where a revision that comes back finds room, and what to do where it finds none."""
+    trouble = now.of(name).trouble
+    if step.makes_way is not None:
+        return _place(now, name, step, step.makes_way)
+    if trouble is None:
+        return ""
+    if not trouble.lacks_room:
+        return words.fails(name, trouble, now.spec.progress_deadline)
+    return words.waits_for_room(trouble, _remedy(now, name, step.flow.target))
+
+
+def _remedy(now: Situation, name: str, serving: str | None) -> str:
+    """What helps a revision that comes back beside more room; `serving` has the requests meanwhile."""
+    if serving is None or serving == name:
+        return ""
+    if now.spec.capacity is Capacity.SURGE and now.pods(serving) > 1:
+        return words.let_give_up_places(serving)
+    return words.only_pod(serving, now.spec.progress_deadline, ready=now.ready(serving) > 0)
+
+
+def _place(now: Situation, name: str, step: Step, other: str) -> str:
+    """Whose places it takes, and who has to have them before; what is missing where there are too few."""
+    first = now.stable if name not in step.fleet else None
+    told = words.takes_places(other) if first is None else words.takes_back(first, other)
+    lack = lack_of_room(now, first or name, other)
+    return told if lack is None else f"{told}; {words.missing(lack)}{words.ask_for_fewer()}"
