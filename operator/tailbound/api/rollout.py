@@ -336,6 +336,12 @@ class RolloutStatus(Model):
     step: Annotated[StrictInt, Field(ge=0)] = 0
     """Number of the present step, from 0; behind the last one while all requests go to the new revision."""
 
+    step_weight: Annotated[StrictInt, Field(ge=0, le=100)] = 0
+    """Percent of the requests that the present step is to give to the new revision; 0 before the first."""
+
+    passed: Annotated[StrictInt, Field(ge=0, le=100)] = 0
+    """The most percent of the requests with which the new revision has passed a step."""
+
     weight: Annotated[StrictInt, Field(ge=0, le=100)] = 0
     """Percent of the requests that the new revision is to get."""
 

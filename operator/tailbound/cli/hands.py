@@ -97,7 +97,7 @@ def said(hand: Hand, subject: Subject, revision: str) -> str:
     keeps = f"keeps {weight}% of the requests" if weight else "gets no requests"
     sentences = {
         Hand.PROMOTE: f"{revision} gets all requests as soon as all its pods are ready",
-        Hand.ABORT: f"{revision} does not take over",
+        Hand.ABORT: f"{revision} is being rolled back",
         Hand.PAUSE: f"{revision} {keeps} until kubectl tailbound resume",
         Hand.RESUME: f"{revision} goes on",
         Hand.RETRY: f"{revision} is tried again",

@@ -110,7 +110,7 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         ready=world.ready_endpoints.get(name, 0),
         restarts=most_restarts(pods),
         stuck=told.stuck + told.refused if told is not None else 0,
-        unready=unready_since(pods),
+        unready_since=unready_since(pods),
         running=max(told.scheduled - world.ready_endpoints.get(name, 0), 0) if told is not None else 0,
         trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
         unready=told.unready if told is not None else "",

@@ -88,7 +88,7 @@ def _failure(now: Situation, rollout: RolloutStatus, back: Return) -> Rejection 
         return Rejection(back.to, reason, words.restarts(state.restarts, trouble))
     if deadline.overdue(rollout, spec.progress_deadline, now.now):
         reason = trouble.reason if trouble is not None else Reason.DEADLINE_EXCEEDED
-        return Rejection(back.to, reason, words.overdue(spec.progress_deadline, trouble))
+        return Rejection(back.to, reason, words.overdue(spec.progress_deadline, trouble, state.unready))
     return None
 
 

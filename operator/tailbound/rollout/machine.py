@@ -102,6 +102,7 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
     if hands.revision(ABORT_ANNOTATION) == candidate:
         aborted = Rejection(candidate, Reason.ABORTED_BY_HAND, words.aborted(hands.by), hands.by)
         return _roll_back(now, who, rollout, aborted)
+    before, rollout = rollout, steps.planned(now, rollout)
     if rollout.progress_at is not None:
         rollout = steps.pods_counted(now, rollout)
     rejected = rejection_of(now, rollout, verdict)
@@ -109,12 +110,14 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
         return _roll_back(now, who, rollout, rejected)
     if hands.revision(PROMOTE_ANNOTATION) == candidate and not steps.by_hand(rollout):
         rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
-    if now.spec.strategy is Strategy.RECREATE:
+    if now.spec.strategy is Strategy.RECREATE and steps.is_last(rollout):
         step = _recreate(now, rollout)
     else:
         step = _share(now, rollout, counting=verdict.counting)
     step = steps.judge(now, steps.observed(now, step), verdict)
-    return replace(step, marking=_retried(step.marking, who), wake=steps.wake(now, step, verdict))
+    other_step = step.next_step or 0 < before.step_weight != rollout.step_weight
+    marking, wake = _retried(step.marking, who), steps.wake(now, step, verdict)
+    return replace(step, marking=marking, wake=wake, next_step=other_step)
 
 
 def _retried(marking: Marking, who: Roles) -> Marking:

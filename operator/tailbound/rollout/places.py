@@ -61,12 +61,12 @@ def _gives_up_dead(now: Situation, rollout: RolloutStatus) -> bool:
 def dead(now: Situation, name: str) -> int:
     """Pods of it that are not ready, and that nothing says will be."""
     state, since = now.of(name), now.now - now.spec.progress_deadline.timedelta
-    return state.stuck + sum(unready <= since for unready in state.unready)
+    return state.stuck + sum(unready <= since for unready in state.unready_since)
 
 
 def dead_at(now: Situation, name: str) -> datetime | None:
     """When the next one of its pods counts as dead, unless it gets ready; None if there is none."""
-    ends = (unready + now.spec.progress_deadline.timedelta for unready in now.of(name).unready)
+    ends = (unready + now.spec.progress_deadline.timedelta for unready in now.of(name).unready_since)
     return min((end for end in ends if end > now.now), default=None)
 
 

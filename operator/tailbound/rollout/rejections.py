@@ -61,7 +61,7 @@ def _inconclusive(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> b
     return (
         now.spec.on_inconclusive is OnInconclusive.ROLLBACK
         and began is not None
-        and not steps.is_last(now, rollout)
+        and not steps.is_last(rollout)
         and not steps.paused(now, rollout)
         and now.now >= began + now.spec.max_step_time.timedelta
         and (verdict.unread_since is not None or not verdict.passes(now.now, now.timeout))

@@ -61,7 +61,7 @@ class RevisionState:
     """Most of any container of any pod."""
     stuck: int = 0
     """Pods that are not ready, and say what they are stuck at, and those that the API server refuses."""
-    unready: tuple[datetime, ...] = ()
+    unready_since: tuple[datetime, ...] = ()
     """Since when each of its pods is not ready, of those that do not say what they are stuck at."""
     running: int = 0
     """Pods that have a place, and are not ready."""

@@ -24,7 +24,7 @@ from datetime import timedelta
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Capacity, OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import deadline, words
+from tailbound.rollout import deadline, plan, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.places import (
     awaits_place,
@@ -40,15 +40,24 @@ from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Outcome
 
 
-def level(now: Situation, rollout: RolloutStatus) -> int:
-    """The weight of the present step."""
-    weights = now.spec.weights
-    return weights[rollout.step] if rollout.step < len(weights) else ALL
+def planned(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
+    """The rollout at the step that it is at by the plan of the spec as it is, which may have changed."""
+    before = rollout.step_weight
+    weight = plan.weight(now.spec.weights, rollout, by_hand=by_hand(rollout))
+    rollout = rollout.model_copy(
+        update={
+            "step_started_at": rollout.step_started_at if weight == before or not before else None,
+            "step_weight": weight,
+            "step": plan.number(now.spec.weights, weight),
+        }
+    )
+    begins = before != weight and before and rollout.progress_at is not None
+    return rollout.model_copy(update=deadline.begins(now.now)) if begins else rollout
 
 
-def is_last(now: Situation, rollout: RolloutStatus) -> bool:
+def is_last(rollout: RolloutStatus) -> bool:
     """The present step is the one with all requests."""
-    return rollout.step >= len(now.spec.weights)
+    return rollout.step_weight == ALL
 
 
 def by_hand(rollout: RolloutStatus) -> bool:
@@ -64,8 +73,7 @@ def unless_by_hand(rollout: RolloutStatus, reason: Reason) -> Reason:
 def awaiting(now: Situation, rollout: RolloutStatus) -> bool:
     """Everything is passed, and somebody has to promote it."""
     manual = now.spec.promotion is Promotion.MANUAL
-    promoting = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
-    return manual and is_last(now, rollout) and not promoting
+    return manual and is_last(rollout) and rollout.weight < ALL and not by_hand(rollout)
 
 
 def paused(now: Situation, rollout: RolloutStatus) -> bool:
@@ -80,12 +88,13 @@ def held(now: Situation, rollout: RolloutStatus) -> bool:
 
 def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> RolloutStatus:
     """The rollout on its last step, which no manual promotion holds up any more."""
-    same = is_last(now, rollout) and rollout.weight == ALL
+    same = is_last(rollout) and rollout.weight == ALL
     return rollout.model_copy(
         update={
             "state": RolloutState.PROMOTING,
             "reason": reason,
             "step": len(now.spec.weights),
+            "step_weight": ALL,
             "step_started_at": rollout.step_started_at if same else None,
             **deadline.begins(now.now),
         }
@@ -95,12 +104,13 @@ def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> Rollout
 def wanted(now: Situation, rollout: RolloutStatus) -> tuple[int, int]:
     """The weight that the candidate should have, and the percentage that its pods should be able to carry.
 
-    A candidate that awaits its promotion keeps the last step's weight; without steps it has all its pods, so
-    that the switch takes no start.
+    A candidate that awaits its promotion keeps the weight with which it has passed; without steps it has all
+    its pods, so that the switch takes no start.
     """
-    weights, present = now.spec.weights, level(now, rollout)
+    present = rollout.step_weight
     if awaiting(now, rollout):
-        return (weights[-1], weights[-1]) if weights else (0, ALL)
+        keeps = max(rollout.passed, rollout.weight)
+        return keeps, keeps or ALL
     if paused(now, rollout) and rollout.step_started_at is None:
         return rollout.weight, present
     return present, present
@@ -174,7 +184,7 @@ def observed(now: Situation, step: Step) -> Step:
         or rollout.state is RolloutState.PENDING
         or rollout.step_started_at is not None
         or not step.flow.settled
-        or rollout.weight != level(now, rollout)
+        or rollout.weight != rollout.step_weight
         or not now.ready(rollout.revision)
     ):
         return step
@@ -192,7 +202,7 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
         return _held(now, step, rollout)
     if rollout.weight < ALL and _without_data(now, verdict) and not by_hand(rollout):
         return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict))
-    if is_last(now, rollout):
+    if is_last(rollout):
         return _promoting(now, step, rollout)
     return _at_a_step(now, step, rollout, verdict)
 
@@ -201,7 +211,7 @@ def _at_a_step(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
     if rollout.weight == 0:
         return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
     if rollout.step_started_at is None:
-        message = words.applying(rollout, level(now, rollout))
+        message = words.applying(rollout, rollout.step_weight)
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
     return _analysing(now, step, rollout, verdict)
 
@@ -269,12 +279,10 @@ def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
 
 
 def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
-    following = rollout.model_copy(
-        update={"step": rollout.step + 1, "step_started_at": None, **deadline.begins(now.now)}
-    )
+    following = planned(now, rollout.model_copy(update={"passed": rollout.step_weight}))
     state, reason = RolloutState.ANALYSING, Reason.ROLLING_OUT
-    message = words.passed(rollout, level(now, following))
-    if is_last(now, following):
+    message = words.passed(rollout, following.step_weight)
+    if is_last(following):
         if now.spec.promotion is Promotion.MANUAL:
             state, reason, message = RolloutState.PAUSED, Reason.AWAITING_PROMOTION, words.awaiting(rollout)
         else:
@@ -330,7 +338,7 @@ def wake(now: Situation, step: Step, verdict: Verdict) -> timedelta | None:
     if rollout.no_room_since is not None and frees_place is not None:
         limits.append(frees_place)
     began = rollout.step_started_at
-    if began is not None and is_last(now, rollout):
+    if began is not None and is_last(rollout):
         limits.append(began + spec.scale_down_delay.timedelta)
     elif began is not None:
         limits += [began + spec.min_step_time.timedelta, began + spec.max_step_time.timedelta]

@@ -87,6 +87,8 @@ def applying(rollout: RolloutStatus, weight: int) -> str:
 def analysing(rollout: RolloutStatus, steps: int) -> str:
     """No verdict yet."""
     step = f"step {rollout.step + 1} of {steps}"
+    if rollout.step >= steps:
+        step = "which spec.rollout.steps does not name any more; it has to pass with them all the same"
     return f"{rollout.revision} gets {rollout.weight} percent of the requests, {step}"
 
 

@@ -73,10 +73,10 @@ AT_5, AT_50, OLD, NEW = {"old": 95, "new": 5}, {"old": 50, "new": 50}, {"old": 1
 NO_NODE = Trouble(Reason.UNSCHEDULABLE, "pod p has no node")
 NO_QUOTA = Trouble(Reason.QUOTA_EXCEEDED, "exceeded quota")
 STARTED = rollout("Starting", weight=0)
-SECOND = rollout(step=1, weight=5, progress_at=ago(10))
-SECOND_OBSERVED = rollout(step=1, weight=50, step_started_at=ago(60))
-LAST = rollout("Promoting", step=2, weight=50, progress_at=ago(10))
-ALL = rollout("Promoting", step=2, weight=100, step_started_at=ago(10))
+SECOND = rollout(step=1, step_weight=50, passed=5, weight=5, progress_at=ago(10))
+SECOND_OBSERVED = rollout(step=1, step_weight=50, passed=5, weight=50, step_started_at=ago(60))
+LAST = rollout("Promoting", step=2, step_weight=100, passed=50, weight=50, progress_at=ago(10))
+ALL = rollout("Promoting", step=2, step_weight=100, passed=50, weight=100, step_started_at=ago(10))
 MANUAL = {"promotion": "manual"}
 PAUSE, PROMOTE, ABORT = {"pause": "new"}, {"promote": "new"}, {"abort": "new"}
 

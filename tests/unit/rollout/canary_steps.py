@@ -135,7 +135,7 @@ STEPS: dict[str, Row] = {
     ),
     "manual, and nobody came": (
         canary(
-            rollout("Paused", reason="AwaitingPromotion", step=2, weight=50),
+            rollout("Paused", reason="AwaitingPromotion", step=2, step_weight=100, passed=50, weight=50),
             traffic=to(old=50, new=50),
             spec=MANUAL,
         ),

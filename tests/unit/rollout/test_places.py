@@ -22,13 +22,13 @@ STARTED = rollout("Starting")
     [
         ("surge", 4, FULL, {}, False),
         ("surge", 4, FULL, {"old": state(3, replicas=4, stuck=1)}, True),
-        ("surge", 4, FULL, {"old": state(3, replicas=4, unready=(ago(600),))}, True),
-        ("surge", 4, FULL, {"old": state(3, replicas=4, unready=(ago(599),))}, False),
+        ("surge", 4, FULL, {"old": state(3, replicas=4, unready_since=(ago(600),))}, True),
+        ("surge", 4, FULL, {"old": state(3, replicas=4, unready_since=(ago(599),))}, False),
         ("surge", 4, STARTED, {"old": state(3, replicas=4, stuck=1)}, False),
         ("surge", 4, BEGUN, {"old": state(3, replicas=3)}, True),
-        ("surge", 1, FULL, {"old": state(0, replicas=1, unready=(ago(600),))}, True),
-        ("auto", 1, FULL, {"old": state(0, replicas=1, unready=(ago(600),))}, True),
-        ("inPlace", 1, STARTED, {"old": state(0, replicas=1, unready=(ago(599),))}, False),
+        ("surge", 1, FULL, {"old": state(0, replicas=1, unready_since=(ago(600),))}, True),
+        ("auto", 1, FULL, {"old": state(0, replicas=1, unready_since=(ago(600),))}, True),
+        ("inPlace", 1, STARTED, {"old": state(0, replicas=1, unready_since=(ago(599),))}, False),
         ("inPlace", 1, FULL, {}, False),
         ("auto", 1, FULL, {}, False),
         ("inPlace", 2, STARTED, {}, True),
@@ -92,10 +92,10 @@ def test_places(
 DEAD: dict[str, tuple[str, dict[str, Any], int, tuple[int, int]]] = {
     "surge-dead-ones-go": ("surge", {**held(2, 4), "stuck": 2}, 3, (2, 3)),
     "surge-as-many-as-are-needed": ("surge", {**held(2, 4), "stuck": 2}, 1, (3, 1)),
-    "surge-not-ready-for-long": ("surge", {**held(3, 4), "unready": (ago(600),)}, 3, (3, 3)),
-    "surge-not-ready-for-a-while": ("surge", {**held(3, 4), "unready": (ago(599),)}, 3, (4, 3)),
+    "surge-not-ready-for-long": ("surge", {**held(3, 4), "unready_since": (ago(600),)}, 3, (3, 3)),
+    "surge-not-ready-for-a-while": ("surge", {**held(3, 4), "unready_since": (ago(599),)}, 3, (4, 3)),
     "surge-living-ones-stay": ("surge", held(4), 3, (4, 3)),
-    "in-place-not-ready-for-long": ("inPlace", {**held(1, 4), "unready": (ago(600),) * 3}, 3, (1, 0)),
+    "in-place-not-ready-for-long": ("inPlace", {**held(1, 4), "unready_since": (ago(600),) * 3}, 3, (1, 0)),
 }
 
 

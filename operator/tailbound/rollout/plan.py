@@ -1,0 +1,41 @@
+"""Which step of the plan a rollout is at: found by weights, so that an edit of the plan skips no proof. Pure.
+
+The weight of the present step (first row that fits; "the plan" are the weights of the spec as it is, "passed"
+is the most with which the candidate has passed, "has" the weight that it has):
+
+| what holds | weight |
+|---|---|
+| somebody promotes it, or it has all requests | all |
+| the plan asks for a proof with more than passed, and at most what it has | what it has |
+| the plan has a weight above passed and above what it has | the least of those |
+| it was observed with the weight of a step that has not passed | that one, though the plan does not name it |
+| otherwise | all |
+
+So the weight never falls because the plan was changed, and a proof is given with more requests than the plan
+asks for rather than with fewer.
+"""
+
+from collections.abc import Sequence
+
+from tailbound.api.rollout import RolloutStatus
+from tailbound.rollout.sizing import ALL
+
+
+def weight(weights: Sequence[int], rollout: RolloutStatus, *, by_hand: bool) -> int:
+    """Percent of the requests at the present step of a plan with these weights."""
+    has, passed, present = rollout.weight, rollout.passed, rollout.step_weight
+    owed = any(passed < each <= has for each in weights)
+    ahead = min((each for each in weights if each > max(passed, has)), default=ALL)
+    reached = rollout.step_started_at is not None or has == present
+    rules = (
+        (by_hand or has == ALL, ALL),
+        (owed, has),
+        (ahead < ALL, ahead),
+        (passed < present < ALL and reached, present),
+    )
+    return next((percent for holds, percent in rules if holds), ALL)
+
+
+def number(weights: Sequence[int], percent: int) -> int:
+    """The number of the step with this weight, from 0; behind the last one for all requests."""
+    return sum(each < percent for each in weights)
