@@ -15,7 +15,6 @@ seconds_to_zero_weight  median from a canary's first slow request to its last in
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from math import inf, log
 
 import numpy as np
@@ -35,7 +34,7 @@ from e2e.bench.rollout.exact import Boundary, floor, stopping
 from e2e.bench.rollout.promotion import pace
 from e2e.bench.rollout.scenarios import BARELY_WORSE, HEALTHY, LATE, UNHEALTHY, Counts, Scenario, Traffic
 
-RUNS = 1000
+RUNS = 300
 TUNING_RUNS = 5000
 OBJECTIVES = 2
 """Latency and errors share alpha, as they do in a service that promises both."""
@@ -104,20 +103,6 @@ def false_rollbacks(every: dict[str, Rule]) -> float:
     return worst
 
 
-def without_history() -> None:
-    """Prints what bursts do where stable has no history; not in the maximum: a rollout can wait for one."""
-    say("\nbursts of 10 without a history of stable: share rolled back")
-    for scenario in (each for each in HEALTHY if each.batch > 1):
-        traffic = scenario.traffic(RUNS)
-        for name, polls in (("judged at once", 0), ("judged after 60 polls of stable", 60)):
-            watched = replace(
-                traffic, history=traffic.stable[:, :polls], history_bad=traffic.stable_bad[:, :polls]
-            )
-            found = rule.signals(watched, P99, Policy.BOTH, OBJECTIVES)
-            share = (found.beyond & found.worse)[:, polls:].any(axis=1).mean()
-            say(f"    {scenario.name:40}{name:34}{share:7.3f}")
-
-
 def median(requests: Counts, share: float = 0.5) -> float:
     """Of all canaries, those that are never rolled back included as infinitely late."""
     return float(np.quantile(np.where(requests == rule.NEVER, inf, requests), share, method="higher"))
@@ -175,7 +160,6 @@ def main() -> int:
     """Run all of it."""
     every = rules(HEALTHY[0].traffic(TUNING_RUNS))
     worst = false_rollbacks(every)
-    without_history()
     medians = detection(every, (*UNHEALTHY, BARELY_WORSE, LATE))
     ratio = floor_ratio()
     promotion()

@@ -11,8 +11,6 @@ Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 SEED: Final = 20250917
-HISTORY: Final = 200
-"""Polls of stable before the rollout, from which bursts are measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +21,6 @@ class Traffic:
     canary_bad: Counts
     stable: Counts
     stable_bad: Counts
-    history: Counts
-    history_bad: Counts
     window: int
     steps: tuple[int, ...] = (0,)
     """Polls at which a step begins."""
@@ -70,15 +66,11 @@ class Scenario:
         time = np.linspace(0, 1, self.polls)
         canary = self._requests(random, runs, self.canary_rate(time))
         stable = self._requests(random, runs, self.stable_rate(time))
-        before = np.zeros(HISTORY)
-        history = self._requests(random, runs, self.stable_rate(before))
         return Traffic(
             canary,
             self._slow(random, canary, self.canary_slow(time)),
             stable,
             self._slow(random, stable, self.stable_slow(time)),
-            history,
-            self._slow(random, history, self.stable_slow(before)),
             self.window,
             self.steps,
         )

@@ -1,5 +1,6 @@
 """The rollout of one service: from what exists to one step of the machine, with the verdict in between."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -54,13 +55,20 @@ def roll(world: World, known: Known, now: datetime) -> Step:
         candidate=rollout.revision,
         stable=rollout.from_revision,
         stable_serves=weight_of(situation.traffic, rollout.from_revision) > 0,
+        pods=_short(world.ready_names.get(rollout.revision, ())),
+        existing=_short(pod["metadata"]["name"] for pod in world.live_pods.get(rollout.revision, ())),
     )
     memory = take_in(memory, world.observation.readings, terms, pair, situation.now)
     memory, verdict = judged(memory, terms, pair, situation.now)
     step = advance(situation, who, rollout, verdict)
     if step.poll:
         step = replace(step, queries=tuple(each for metric in terms.metrics for each in metric.queries))
-    return _with_evidence(step, next_step(memory, terms) if step.next_step else memory, verdict)
+    return _with_evidence(step, next_step(memory, situation.now) if step.next_step else memory, verdict)
+
+
+def _short(names: Iterable[str]) -> frozenset[str]:
+    """What tells the pods of one revision apart, which is stored: the last part of their names."""
+    return frozenset(name.rpartition("-")[2] for name in names)
 
 
 def _situation(world: World, known: Known, now: datetime) -> Situation:

@@ -194,12 +194,17 @@ class World:
     @cached_property
     def ready_endpoints(self) -> dict[str, int]:
         """Ready endpoints by revision. An endpoint of two address families counts once."""
+        return {revision: len(names) for revision, names in self.ready_names.items()}
+
+    @cached_property
+    def ready_names(self) -> dict[str, set[str]]:
+        """Names of the pods that are ready endpoints, by revision; an address where there is no name."""
         ready: dict[str, set[str]] = {}
         for endpoint_slice in self.observation.endpoint_slices:
             revision = revision_of(endpoint_slice)
             if revision is not None:
                 ready.setdefault(revision, set()).update(_ready_in(endpoint_slice))
-        return {revision: len(endpoints) for revision, endpoints in ready.items()}
+        return ready
 
     @cached_property
     def live_pods(self) -> dict[str, list[Object]]:

@@ -4,25 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tailbound.rollout.betting import Against, that_polls_are_above
-from tailbound.rollout.bursts import Dispersion, Factor
+from tailbound.rollout.account import Account, account_of, judge
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import Metric, MetricFinding
 from tailbound.rollout.polls import Answers, Counted, Frozen, Readings, baseline, poll
 from tailbound.rollout.record import Memory, Record
 from tailbound.rollout.verdict import (
-    Evidence,
     Finding,
     Measure,
     Objective,
     Outcome,
     Policy,
     combine,
-    judge,
-    thresholds,
 )
+from tailbound.rollout.watches import begun, same_question, taken_in
 from tailbound.rollout.watches import judge as judge_metric
-from tailbound.rollout.watches import taken_in
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,8 @@ class Terms:
     objectives: tuple[Objective, ...]
     policy: Policy
     warmup: int
-    """The candidate's first requests, which are not judged; of each counted metric, so many events."""
+    """The first requests of each of the candidate's pods, which are not judged; of each counted metric, so
+    many events."""
     metrics: tuple[Metric, ...] = ()
 
     @property
@@ -76,6 +73,10 @@ class Pair:
     candidate: str
     stable: str
     stable_serves: bool
+    pods: frozenset[str] = frozenset()
+    """Names of the candidate's ready pods."""
+    existing: frozenset[str] = frozenset()
+    """Names of all of its pods."""
 
 
 def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, now: datetime) -> Memory:
@@ -92,7 +93,7 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
     """
     if answers is None:
         return memory
-    memory = _watched(memory, answers, terms, now)
+    memory = _watched(_with_pods(memory, terms, pair), answers, terms, pair, now)
     if not terms.objectives:
         return memory
     before = memory.record
@@ -101,20 +102,45 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
         record = Frozen(answers.unread)
     elif before is None:
         first = baseline(answers.by_pod, answers.existing)
-        record = first if isinstance(first, Frozen) else Record(_of_both(first, pair), {}, {})
+        record = first if isinstance(first, Frozen) else _begun(first, terms, pair)
     else:
         new = poll(before.readings, answers.by_pod, answers.existing, pair.candidate, pair.stable)
-        record = new if isinstance(new, Frozen) else _with(before, new, terms, pair)
+        record = new if isinstance(new, Frozen) else _with(before, new, terms, pair, now)
     if isinstance(record, Frozen):
         return replace(memory, unread_since=memory.unread_since or now, unread_why=record.reason)
     return replace(memory, record=record, unread_since=None, unread_why="")
 
 
-def _watched(memory: Memory, answers: Answers, terms: Terms, now: datetime) -> Memory:
-    watches, blind = dict(memory.watches), ""
+def _with_pods(memory: Memory, terms: Terms, pair: Pair) -> Memory:
+    """With the warm-up of the candidate's pods that were not there before."""
+    new, ready = len(pair.pods.difference(memory.pods)), len(pair.pods)
+    pods = tuple(sorted(pair.pods.union(pair.existing.intersection(memory.pods))))
+    watches = {name: watch.with_pods(new, ready, terms.warmup) for name, watch in memory.watches.items()}
+    record = memory.record
+    if record is not None:
+        accounts = {
+            measure: known.with_pods(new, ready, terms.warmup) for measure, known in record.accounts.items()
+        }
+        record = replace(record, accounts=accounts)
+    return replace(memory, record=record, watches=watches, pods=pods)
+
+
+def _begun(readings: Readings, terms: Terms, pair: Pair) -> Record:
+    """Nothing yet, beside pods that are all cold."""
+    ready = len(pair.pods)
+    accounts = {
+        objective.measure: account_of(objective.allowed).with_pods(ready, ready, terms.warmup)
+        for objective in terms.objectives
+    }
+    return Record(_of_both(readings, pair), accounts)
+
+
+def _watched(memory: Memory, answers: Answers, terms: Terms, pair: Pair, now: datetime) -> Memory:
+    watches, blind, ready = dict(memory.watches), "", len(pair.pods)
     for metric in terms.metrics:
-        known = watches.get(metric.name)
-        taken = taken_in(metric, known, answers.metrics, terms.warmup, now.timestamp())
+        known = same_question(metric, memory.watches.get(metric.name))
+        known = known or begun(metric).with_pods(ready, ready, terms.warmup)
+        taken = taken_in(metric, known, answers.metrics, now.timestamp(), stable_serves=pair.stable_serves)
         watches[metric.name] = taken.watch
         if taken.blind:
             blind = blind or f"metric {metric.name}: {taken.blind}"
@@ -132,56 +158,40 @@ def _of_both(readings: Readings, pair: Pair) -> Readings:
     return replace(readings, by_pod=by_pod)
 
 
-def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
-    evidence, dispersion, polls = dict(record.evidence), dict(record.dispersion), dict(record.polls)
+def _with(record: Record, counted: Counted, terms: Terms, pair: Pair, now: datetime) -> Record:
+    accounts = dict(record.accounts)
     for objective in terms.objectives:
-        measure = objective.measure
-        candidate, stable = measure.tally(counted.arms.canary), measure.tally(counted.arms.stable)
-        if not _factor(record, measure).measured:
-            dispersion[measure] = dispersion.get(measure, Dispersion()).after(stable)
-        known = evidence.get(measure, Evidence())
-        evidence[measure] = known.after(candidate, stable, warmup=terms.warmup)
-        if known.warmed >= terms.warmup:
-            polls[measure] = _polls(record, objective).after_poll(candidate)
-    return Record(_of_both(counted.readings, pair), evidence, dispersion, polls)
+        tally = objective.measure.tally
+        accounts[objective.measure] = _account(record, objective).after(
+            tally(counted.arms.canary),
+            tally(counted.arms.stable),
+            now.timestamp(),
+            stable_serves=pair.stable_serves,
+        )
+    return Record(_of_both(counted.readings, pair), accounts)
 
 
-def _polls(record: Record, objective: Objective) -> Against:
-    """Bets are about one bound: another one begins anew."""
-    known = record.polls.get(objective.measure)
-    if known is None or known.bets.null != objective.allowed:
-        return Against(that_polls_are_above(objective.allowed))
+def _account(record: Record, objective: Objective) -> Account:
+    """What is known about the same bound: another one begins it anew."""
+    known = record.accounts.get(objective.measure)
+    if known is None or known.polls.bets.null != objective.allowed:
+        return account_of(objective.allowed)
     return known
-
-
-def _factor(record: Record, measure: Measure) -> Factor:
-    return record.dispersion.get(measure, Dispersion()).factor()
 
 
 def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Memory, Verdict]:
     """What the evidence says, and the memory with the time since which it says so."""
     if not terms.tests:
         return memory, Verdict(None)
-    record = memory.record or Record(Readings({}), {}, {})
-    deflated = {
-        objective.measure: record.evidence.get(objective.measure, Evidence()).deflated(
-            _factor(record, objective.measure).value
-        )
-        for objective in terms.objectives
-    }
+    record = memory.record or Record(Readings({}))
+    accounts = {objective.measure: _account(record, objective) for objective in terms.objectives}
     findings = tuple(
         judge(
             objective,
-            deflated[objective.measure],
+            accounts[objective.measure],
             terms.policy,
-            thresholds(
-                objective.allowed,
-                terms.tests,
-                terms.policy,
-                independent=_factor(record, objective.measure).independent,
-            ),
+            terms.tests,
             stable_serves=pair.stable_serves,
-            polls=None if _factor(record, objective.measure).measured else _polls(record, objective),
         )
         for objective in terms.objectives
     )
@@ -200,7 +210,7 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
     verdict = Verdict(
         outcome,
         findings,
-        {measure: evidence.canary for measure, evidence in deflated.items()},
+        {measure: account.counted for measure, account in accounts.items()},
         memory.unread_since or memory.blind_since,
         memory.unread_why or memory.blind_why,
         memory.passed_at,
@@ -210,12 +220,11 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
     return memory, verdict
 
 
-def next_step(memory: Memory, terms: Terms) -> Memory:
+def next_step(memory: Memory, now: datetime) -> Memory:
     """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
     record = memory.record
     if record is not None:
-        evidence = {measure: known.next_step() for measure, known in record.evidence.items()}
-        polls = {measure: known.next_step() for measure, known in record.polls.items()}
-        record = replace(record, evidence=evidence, polls=polls)
-    watches = {name: watch.next_step(terms.warmup) for name, watch in memory.watches.items()}
+        accounts = {measure: known.next_step() for measure, known in record.accounts.items()}
+        record = replace(record, accounts=accounts)
+    watches = {name: watch.next_step(now.timestamp()) for name, watch in memory.watches.items()}
     return replace(memory, record=record, passed_at=None, watches=watches)

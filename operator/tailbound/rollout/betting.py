@@ -19,6 +19,20 @@ from tailbound.rollout.evidence import PASS_GRID, Tally, alternatives, highest, 
 STAKES: Final = (0.2, 0.6, 0.95)
 """Fractions of their fortune that the gamblers on a difference stake: how sure each of them is."""
 
+WINDOW_SECONDS: Final = 10.0
+"""Bad polls within so many seconds may have one cause."""
+
+BEGINNING_SECONDS: Final = 5.0
+"""What is bad so soon after the first poll is bad from the beginning."""
+
+EPISODE_SHARE: Final = 0.15
+"""A window of which so much is bad may be an episode. Less than that adds little to the evidence."""
+
+_WINDOWS: Final = 2.05
+"""So many windows reach the threshold of a single test: two do not, three do, of two tests as well."""
+_WINDOW_NATS: Final = log(1 / 0.0075) / _WINDOWS
+_WINDOW_NATS_LATER: Final = log(1 / 0.0025) / _WINDOWS
+
 BOLDNESS: Final = (0.25, 0.5, 0.85, 1.0)
 """How far from the bound to the highest mean, by orders of magnitude, the gamblers on polls believe it is."""
 
@@ -34,9 +48,15 @@ class Bets:
 
     def after(self, value: float, times: float = 1.0) -> "Bets":
         """The fortunes after a value between 0 and 1 came `times` times."""
-        pairs = zip(self.logs, self.alternatives, strict=True)
-        logs = tuple(held + times * log(self._payoff(value, believed)) for held, believed in pairs)
-        return replace(self, logs=logs)
+        return self.raised(tuple(times * gain for gain in self.gains(value)))
+
+    def raised(self, gains: tuple[float, ...]) -> "Bets":
+        """The fortunes after each gambler's ln has risen by so much."""
+        return Bets(self.null, self.alternatives, _sum(self.logs, gains))
+
+    def gains(self, value: float) -> tuple[float, ...]:
+        """What a value between 0 and 1 adds to each gambler's ln."""
+        return tuple(log(self._payoff(value, believed)) for believed in self.alternatives)
 
     def _payoff(self, value: float, believed: float) -> float:
         """What one coin becomes: linear in the value, and 1 where the value is the null's mean."""
@@ -46,10 +66,6 @@ class Bets:
     def log_fortune(self) -> float:
         """ln of the evidence against the null."""
         return log_mean_exp(self.logs)
-
-    def log_fortune_since(self, start: tuple[float, ...]) -> float:
-        """ln of the evidence of the values since `logs` was `start`."""
-        return log_mean_exp([now - then for now, then in zip(self.logs, start, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -77,27 +93,119 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Window:
+    """`WINDOW_SECONDS` of polls, from one with a bad request on, and the levels that the bets had before."""
+
+    since: float
+    """Unix time of its first poll."""
+    levels: tuple[tuple[float, ...], ...]
+    """ln of the fortunes of each process: all values first, then each later step."""
+    beginning: bool = False
+    """It began within `BEGINNING_SECONDS` of the first poll."""
+    polls: int = 0
+    bad: float = 0.0
+    """Sum of the polls' fractions of bad requests."""
+
+    def lasts(self, at: float) -> bool:
+        """Whether a poll at Unix time `at` belongs to it."""
+        return at < self.since + WINDOW_SECONDS
+
+    def after(self, value: float) -> "Window":
+        """The window with one more poll."""
+        return Window(self.since, self.levels, self.beginning, self.polls + 1, self.bad + value)
+
+    @property
+    def episode(self) -> bool:
+        """Whether so much of it was bad that it may be one pod's, or anybody's, bad moment."""
+        return not self.beginning and self.bad >= EPISODE_SHARE * self.polls
+
+
+@dataclass(frozen=True)
 class Against:
-    """Evidence that a mean is beyond its bound: in all, and since each later step."""
+    """Evidence that a mean is beyond its bound: in all, and since each later step.
+
+    Polls that follow each other closely may tell of one and the same incident: a pod that is slow for ten
+    seconds makes five polls bad, and the bets would take them for five independent ones. So where much of a
+    window is bad, it raises the evidence by no more than a share of what it takes to condemn, above 1 and
+    above what it was: three separate windows are needed. A fortune that is cut keeps its promise. There is
+    one exception: what is bad from its very first requests on is condemned at once.
+
+    The limit that remains: an episode of more than 20 seconds fills three windows, and one that begins with
+    the candidate's first requests is taken for the candidate's own.
+    """
 
     bets: Bets
-    step_starts: tuple[tuple[float, ...], ...] = ()
-    """The logs at which each step but the first began."""
+    later: tuple[tuple[float, ...], ...] = ()
+    """ln of the gamblers' fortunes since each step but the first began."""
+    window: Window | None = None
+    since: float | None = None
+    """Unix time of the first poll; None before it."""
 
     def after(self, value: float) -> "Against":
-        """What is known after one more value."""
-        return replace(self, bets=self.bets.after(value))
+        """What is known after one more value, which tells of nothing that another one tells of."""
+        gains = self.bets.gains(value)
+        return replace(self, bets=self.bets.raised(gains), later=self._later(gains))
 
-    def after_poll(self, canary: Tally) -> "Against":
-        """What is known after a poll, whose fraction of bad requests is one value however many there were.
+    def after_poll(self, canary: Tally, at: float) -> "Against":
+        """What is known after a poll at Unix time `at`.
 
-        So it holds for requests that are bad together, in bursts of any size.
+        Its fraction of bad requests is one value however many there were, so that it holds for requests that
+        are bad together, in bursts of any size.
         """
-        return self.after(canary.bad / canary.judged) if canary.judged > 0 else self
+        if canary.judged <= 0:
+            return self
+        return self._after(self.bets.gains(canary.bad / canary.judged), canary, at)
+
+    def after_counts(self, canary: Tally, at: float) -> "Against":
+        """The same where each request is a value, which holds for requests that are bad independently."""
+        if canary.judged <= 0:
+            return self
+        bad, good = self.bets.gains(1.0), self.bets.gains(0.0)
+        gains = tuple(
+            canary.bad * up + (canary.judged - canary.bad) * down for up, down in zip(bad, good, strict=True)
+        )
+        return self._after(gains, canary, at)
+
+    def _after(self, gains: tuple[float, ...], canary: Tally, at: float) -> "Against":
+        since = self.since if self.since is not None else at
+        window = self._window(canary, at, since)
+        return Against(self.bets.raised(gains), self._later(gains), window, since)._cut()
+
+    def _later(self, gains: tuple[float, ...]) -> tuple[tuple[float, ...], ...]:
+        return tuple(_sum(logs, gains) for logs in self.later)
+
+    def divided(self, factor: float) -> "Against":
+        """With only one of `factor` parts of what is known, in which requests were bad together."""
+        return replace(
+            self,
+            bets=replace(self.bets, logs=tuple(held / factor for held in self.bets.logs)),
+            later=tuple(tuple(held / factor for held in logs) for logs in self.later),
+            window=None,
+        )
+
+    def _window(self, canary: Tally, at: float, since: float) -> Window | None:
+        window = self.window
+        if window is None or not window.lasts(at):
+            if canary.bad <= 0:
+                return None
+            window = Window(at, (self.bets.logs, *self.later), at < since + BEGINNING_SECONDS)
+        return window.after(canary.bad / canary.judged)
+
+    def _cut(self) -> "Against":
+        """With no more than an episode may add."""
+        if self.window is None or not self.window.episode:
+            return self
+        first, *later = (
+            tuple(min(held, max(level, 0.0) + _most_of(step)) for held, level in zip(now, then, strict=True))
+            for step, (now, then) in enumerate(
+                zip((self.bets.logs, *self.later), self.window.levels, strict=True)
+            )
+        )
+        return replace(self, bets=replace(self.bets, logs=first), later=tuple(later))
 
     def next_step(self) -> "Against":
         """As a step begins."""
-        return replace(self, step_starts=(*self.step_starts, self.bets.logs))
+        return replace(self, later=(*self.later, (0.0,) * len(self.bets.logs)), window=None)
 
     @property
     def absolute(self) -> float:
@@ -107,7 +215,19 @@ class Against:
     @property
     def late(self) -> float:
         """ln of the evidence since the later steps, mixed."""
-        return over_later_steps([self.bets.log_fortune_since(start) for start in self.step_starts])
+        return over_later_steps([log_mean_exp(logs) for logs in self.later])
+
+
+def _sum(logs: tuple[float, ...], gains: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(held + gain for held, gain in zip(logs, gains, strict=True))
+
+
+def _most_of(step: int) -> float:
+    """Nats that one window may add to the evidence since this step, the first being 0.
+
+    A later step has less of alpha, and a smaller weight among the later steps.
+    """
+    return _WINDOW_NATS if step == 0 else _WINDOW_NATS_LATER + log(step * (step + 1)) / _WINDOWS
 
 
 def that_above(bound: float) -> Bets:

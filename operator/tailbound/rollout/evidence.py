@@ -6,7 +6,7 @@ alpha, however often it is looked at. Values are natural logarithms throughout.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Final
 
@@ -105,17 +105,25 @@ def passing(canary: Tally, unacceptable: float) -> float:
 class Relative:
     """Evidence that the canary's bad fraction exceeds `ratio` times stable's; one ln E per alternative.
 
-    Each bad request only votes on whose it is, poll by poll, so an incident that hits both arms cancels out,
-    whatever its size.
+    Each bad request only votes on whose it is, so an incident that hits both arms cancels out, whatever its
+    size. Requests are compared once both arms have served some: of a small service most polls have requests
+    of one arm alone, and none of them is lost.
     """
 
     ratio: float
     logs: tuple[float, ...] = (0.0,) * len(GRID)
+    """Of all requests that were compared."""
+    settled: tuple[float, ...] = (0.0,) * len(GRID)
+    """The part of `logs` that is divided for bursts already."""
+    canary: Tally = Tally()
+    """Requests that wait for some of the other arm."""
+    stable: Tally = Tally()
 
     def after(self, canary: Tally, stable: Tally) -> "Relative":
-        """The evidence after one more poll. A poll in which either arm served nothing says nothing."""
+        """The evidence after one more poll."""
+        canary, stable = self.canary + canary, self.stable + stable
         if canary.judged <= 0 or stable.judged <= 0:
-            return self
+            return Relative(self.ratio, self.logs, self.settled, canary, stable)
         share = canary.judged / (canary.judged + stable.judged)
         null = _share_of_bad(self.ratio, share)
         steps = []
@@ -124,11 +132,18 @@ class Relative:
             steps.append(
                 canary.bad * log(alternative / null) + stable.bad * log((1 - alternative) / (1 - null))
             )
-        return Relative(self.ratio, tuple(value + step for value, step in zip(self.logs, steps, strict=True)))
+        logs = tuple(value + step for value, step in zip(self.logs, steps, strict=True))
+        return Relative(self.ratio, logs, self.settled)
 
     def deflated(self, factor: float) -> "Relative":
         """The evidence of counts divided by `factor`, in which shares of traffic are what they were."""
-        return Relative(self.ratio, tuple(value / factor for value in self.logs))
+        logs = tuple(then + (now - then) / factor for now, then in zip(self.logs, self.settled, strict=True))
+        return replace(self, logs=logs)
+
+    def settle(self, factor: float) -> "Relative":
+        """The same for good: what comes from now on is divided by another factor."""
+        known = self.deflated(factor)
+        return replace(known, settled=known.logs)
 
     @property
     def value(self) -> float:
@@ -139,14 +154,6 @@ class Relative:
 def _share_of_bad(ratio: float, share: float) -> float:
     """The canary's share of the bad requests, if it is `ratio` times as bad with `share` of the traffic."""
     return ratio * share / (ratio * share + 1 - share)
-
-
-def late_onset(canary: Tally, step_starts: tuple[Tally, ...], allowed: float) -> float:
-    """`absolute`, mixed over the later steps at which the canary may have turned bad; ln E.
-
-    `step_starts` are the cumulative counts at which each step began, the first being zero.
-    """
-    return over_later_steps([absolute(canary - start, allowed) for start in step_starts[1:]])
 
 
 def over_later_steps(values: Sequence[float]) -> float:

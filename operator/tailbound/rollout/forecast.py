@@ -14,12 +14,11 @@ from typing import Final
 
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import OnInconclusive, RolloutSpec
+from tailbound.rollout.account import Account, account_of, judge
 from tailbound.rollout.analysis import Terms
-from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.counters import Classes
-from tailbound.rollout.evidence import Tally
 from tailbound.rollout.sizing import ALL
-from tailbound.rollout.verdict import Evidence, Measure, Outcome, combine, judge, thresholds
+from tailbound.rollout.verdict import Measure, Outcome, combine
 
 RUNS: Final = 60
 POLL_SECONDS: Final = 2.0
@@ -88,32 +87,17 @@ class _Rules:
     stable: Traffic
 
 
-@dataclass(frozen=True)
-class _Objective:
-    """What is known about one objective. Whether requests are bad in bursts is not, before there are any."""
-
-    evidence: Evidence
-    polls: Against
-
-    def after(self, candidate: Tally, stable: Tally, warmup: int) -> "_Objective":
-        polls = self.polls.after_poll(candidate) if self.evidence.warmed >= warmup else self.polls
-        return _Objective(self.evidence.after(candidate, stable, warmup=warmup), polls)
-
-    def next_step(self) -> "_Objective":
-        return _Objective(self.evidence.next_step(), self.polls.next_step())
-
-
-_Known = Mapping[Measure, _Objective]
+_Known = Mapping[Measure, Account]
 
 
 def _run(rules: _Rules, random: Random) -> Run:
     known: _Known = {
-        objective.measure: _Objective(Evidence(), Against(that_polls_are_above(objective.allowed)))
+        objective.measure: account_of(objective.allowed).with_pods(1, 1, rules.terms.warmup)
         for objective in rules.terms.objectives
     }
     passed: list[float] = []
     for weight in (*rules.spec.weights, ALL):
-        seconds, end, known = _step(rules, weight, known, random)
+        seconds, end, known = _step(rules, weight, known, sum(passed), random)
         if end is not Outcome.PASS:
             return Run(tuple(passed), end, sum(passed) + seconds)
         passed.append(seconds)
@@ -121,8 +105,10 @@ def _run(rules: _Rules, random: Random) -> Run:
     return Run(tuple(passed), Outcome.PASS, sum(passed))
 
 
-def _step(rules: _Rules, weight: int, known: _Known, random: Random) -> tuple[float, Outcome, _Known]:
-    """Seconds that it lasts, how it ends, and what is known then.
+def _step(
+    rules: _Rules, weight: int, known: _Known, began: float, random: Random
+) -> tuple[float, Outcome, _Known]:
+    """Seconds that it lasts, how it ends, and what is known then. It began at second `began`.
 
     | verdict | the step | how it ends |
     |---|---|---|
@@ -140,7 +126,7 @@ def _step(rules: _Rules, weight: int, known: _Known, random: Random) -> tuple[fl
     while True:
         lasts = min(poll, max(POLL_SECONDS, most - seconds))
         seconds += lasts
-        known = _counted(rules, weight, lasts, known, random)
+        known = _counted(rules, weight, (began + seconds, lasts), known, random)
         outcome = _outcome(rules, known, stable_serves=not last)
         since = min(since, seconds) if outcome is Outcome.PASS else inf
         waited = rules.timeout.total_seconds() if rules.terms.objectives else 0.0
@@ -154,12 +140,18 @@ def _step(rules: _Rules, weight: int, known: _Known, random: Random) -> tuple[fl
             return seconds, end, known
 
 
-def _counted(rules: _Rules, weight: int, seconds: float, known: _Known, random: Random) -> _Known:
+def _counted(
+    rules: _Rules, weight: int, period: tuple[float, float], known: _Known, random: Random
+) -> _Known:
+    """What is known after a period, given by the second of its end and its length."""
+    at, seconds = period
     candidate = _drawn(rules.candidate, weight, seconds, random)
     stable = _drawn(rules.stable, ALL - weight, seconds, random)
     return {
-        measure: objective.after(measure.tally(candidate), measure.tally(stable), rules.terms.warmup)
-        for measure, objective in known.items()
+        measure: account.after(
+            measure.tally(candidate), measure.tally(stable), at, stable_serves=weight < ALL
+        )
+        for measure, account in known.items()
     }
 
 
@@ -168,14 +160,7 @@ def _outcome(rules: _Rules, known: _Known, *, stable_serves: bool) -> Outcome:
     # What the metrics will say nobody knows, but they share the chance of a false alarm.
     tests = len(objectives) + len(rules.spec.analysis.metrics)
     findings = tuple(
-        judge(
-            objective,
-            known[objective.measure].evidence,
-            rules.terms.policy,
-            thresholds(objective.allowed, tests, rules.terms.policy, independent=False),
-            stable_serves=stable_serves,
-            polls=known[objective.measure].polls,
-        )
+        judge(objective, known[objective.measure], rules.terms.policy, tests, stable_serves=stable_serves)
         for objective in objectives
     )
     return combine(findings) if findings else Outcome.PASS

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Final
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from tailbound.rollout.betting import Against
-from tailbound.rollout.bursts import Dispersion
+from tailbound.rollout.account import Account
 from tailbound.rollout.polls import Readings
-from tailbound.rollout.verdict import Evidence, Measure
+from tailbound.rollout.verdict import Measure
 from tailbound.rollout.watches import Watch
 
 _CONFIG: Final = ConfigDict(alias_generator=to_camel, extra="forbid")
@@ -24,11 +23,7 @@ class Record:
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
 
     readings: Readings
-    evidence: Mapping[Measure, Evidence]
-    dispersion: Mapping[Measure, Dispersion]
-    """Of stable, taken in until bursts are measured."""
-    polls: Mapping[Measure, Against] = field(default_factory=dict)
-    """What the candidate's polls say as one value each, which is what counts until then."""
+    accounts: Mapping[Measure, Account] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,6 +44,8 @@ class Memory:
     blind_since: datetime | None = None
     """The first round in a row in which a metric could not be read."""
     blind_why: str = ""
+    pods: tuple[str, ...] = ()
+    """Names of the candidate's pods that have had their warm-up, or are having it."""
 
 
 _MEMORY: Final = TypeAdapter(Memory)

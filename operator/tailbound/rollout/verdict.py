@@ -10,19 +10,12 @@ from enum import StrEnum
 from math import log
 from typing import Final, Protocol
 
-from tailbound.rollout.betting import Against
-from tailbound.rollout.bursts import LARGEST
 from tailbound.rollout.counters import Classes
 from tailbound.rollout.evidence import (
-    AT_LEAST_BAD,
     OVERSHOOT_CREDIT,
     Relative,
     Tally,
-    absolute,
     credited,
-    late_onset,
-    log_mean_exp,
-    passing,
 )
 
 ALPHA: Final = 0.01
@@ -102,74 +95,70 @@ def error_objective(rate: float, least: float = LEAST_ERROR_RATE) -> Objective:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about one objective, without the warm-up."""
+    """What the counts say about one objective, without the warm-up."""
 
-    warmed: float = 0.0
-    """Requests of the canary that were spent on its warm-up."""
     canary: Tally = field(default_factory=Tally)
     step_starts: tuple[Tally, ...] = (Tally(),)
     """The canary's cumulative counts from which on each step is judged."""
+    settled: Tally = field(default_factory=Tally)
+    """The part of the counts that is divided for bursts already."""
     relative: Relative = field(default_factory=lambda: Relative(RELATIVE_RATIO))
     improves: Relative = field(default_factory=lambda: Relative(1.0))
     """The relative test with the arms exchanged: evidence that stable is the worse one."""
 
-    def after(self, canary: Tally, stable: Tally, *, warmup: int = 0) -> "Evidence":
-        """The evidence after one more poll; the canary's first `warmup` requests are not judged."""
-        left = warmup - self.warmed
-        if left > 0:
-            return self._warmed_by(canary, stable, left)
-        return replace(
-            self,
-            canary=self.canary + canary,
-            relative=self.relative.after(canary, stable),
-            improves=self.improves.after(stable, canary),
+    def after(self, canary: Tally, stable: Tally) -> "Evidence":
+        """The evidence after one more poll."""
+        return Evidence(
+            self.canary + canary,
+            self.step_starts,
+            self.settled,
+            self.relative.after(canary, stable),
+            self.improves.after(stable, canary),
         )
 
-    def _warmed_by(self, canary: Tally, stable: Tally, left: float) -> "Evidence":
-        """The evidence after a poll with requests of the warm-up, of which `left` are still to come.
-
-        A poll does not tell the order of its requests. So as many bad ones as can have been the warm-up's are
-        taken for such where the others speak against the canary, and nothing of the poll speaks for it.
-        """
-        if canary.judged <= left:
-            return replace(self, warmed=self.warmed + canary.judged)
-        rest = Tally(canary.judged - left, max(0.0, canary.bad - left))
-        after = self.canary + rest
+    def against(self, canary: Tally, stable: Tally) -> "Evidence":
+        """The evidence after a poll that may speak against the canary and never for it."""
+        after = self.canary + canary
         return replace(
             self,
-            warmed=self.warmed + left,
             canary=after,
             step_starts=(*self.step_starts[:-1], after),
-            relative=self.relative.after(rest, stable),
+            relative=self.relative.after(canary, stable),
         )
 
     def deflated(self, factor: float) -> "Evidence":
-        """As if only one of every `factor` requests had been counted, of both arms and from the start.
+        """As if only one of every `factor` requests had been counted, of both arms, of what is not settled.
 
         All evidence is linear in the counts, so that bursts may be measured after the counting has begun.
         """
+        if factor == 1:
+            return self
         return replace(
             self,
-            canary=self.canary.deflated(factor),
-            step_starts=tuple(start.deflated(factor) for start in self.step_starts),
+            canary=self._part(self.canary, factor),
+            step_starts=tuple(self._part(start, factor) for start in self.step_starts),
             relative=self.relative.deflated(factor),
             improves=self.improves.deflated(factor),
+        )
+
+    def _part(self, counts: Tally, factor: float) -> Tally:
+        if counts.judged <= self.settled.judged:
+            return counts
+        return self.settled + (counts - self.settled).deflated(factor)
+
+    def settle(self, factor: float) -> "Evidence":
+        """The same for good: what comes from now on is divided by another factor."""
+        known = self.deflated(factor)
+        return replace(
+            known,
+            settled=known.canary,
+            relative=self.relative.settle(factor),
+            improves=self.improves.settle(factor),
         )
 
     def next_step(self) -> "Evidence":
         """As a step begins: the proof for passing starts again, what speaks against the canary stays."""
         return replace(self, step_starts=(*self.step_starts, self.canary))
-
-    def numbers(self, allowed: float, unacceptable: float) -> "Numbers":
-        """What it says about a bound on the fraction of bad requests."""
-        return Numbers(
-            absolute=absolute(self.canary, allowed),
-            late=late_onset(self.canary, self.step_starts, allowed),
-            relative=self.relative.value,
-            improves=self.improves.value,
-            passing=passing(self.canary - self.step_starts[-1], unacceptable),
-            enough=self.canary.bad >= AT_LEAST_BAD,
-        )
 
 
 @dataclass(frozen=True)
@@ -214,42 +203,27 @@ class Numbers:
     enough: bool
     """So much was bad that it may condemn somebody."""
 
-    def at_most(self, polls: Against, deflated: "Numbers", policy: Policy) -> "Numbers":
-        """No more against the canary than its polls say as one value each, or its counts in large bursts.
-
-        Both are evidence whatever bursts there are, or are up to a size, and so is their mean. So bursts that
-        nobody has measured condemn nobody, at the price of some polls. Where to be worse than stable condemns
-        by itself, only the counts in large bursts say so: as values, rare bursts of stable's tell too little.
-        """
-        alone = policy is Policy.RELATIVE
-        return replace(
-            self,
-            absolute=min(self.absolute, log_mean_exp([polls.absolute, deflated.absolute])),
-            late=min(self.late, log_mean_exp([polls.late, deflated.late])),
-            relative=min(self.relative, deflated.relative) if alone else self.relative,
-        )
-
     def beyond(self, limits: Thresholds) -> bool:
         """Whether the bound is proven to be breached."""
         return self.enough and (self.absolute >= limits.absolute or self.late >= limits.late)
 
 
-def decide(numbers: Numbers, policy: Policy, limits: Thresholds, *, stable_serves: bool) -> Outcome:
+def decide(numbers: Numbers, policy: Policy, limits: Thresholds, *, comparable: bool) -> Outcome:
     """One bound at one poll; the first row that matches decides.
 
-    | beyond bound | worse | policy   | proven better | stable serves | proven to pass | outcome   |
-    |--------------|-------|----------|---------------|---------------|----------------|-----------|
-    | yes          | yes   | any      | -             | -             | -              | roll back |
-    | yes          | no    | absolute | -             | -             | -              | roll back |
-    | no           | yes   | relative | -             | -             | -              | roll back |
-    | yes          | no    | other    | yes           | -             | -              | pass      |
-    | yes          | no    | other    | no            | yes           | -              | hold      |
-    | yes          | no    | other    | no            | no            | -              | roll back |
-    | no           | -     | other    | -             | -             | yes            | pass      |
-    | no           | -     | other    | -             | -             | no             | wait      |
+    | beyond bound | worse | policy   | proven better | comparable | proven to pass | outcome   |
+    |--------------|-------|----------|---------------|------------|----------------|-----------|
+    | yes          | yes   | any      | -             | -          | -              | roll back |
+    | yes          | no    | absolute | -             | -          | -              | roll back |
+    | no           | yes   | relative | -             | -          | -              | roll back |
+    | yes          | no    | other    | yes           | -          | -              | pass      |
+    | yes          | no    | other    | no            | yes        | -              | hold      |
+    | yes          | no    | other    | no            | no         | -              | roll back |
+    | no           | -     | other    | -             | -          | yes            | pass      |
+    | no           | -     | other    | -             | -          | no             | wait      |
 
-    Worse is worse than stable. `stable_serves` says whether stable gets requests now. Where it does not (a
-    first deployment, the last step), there is nothing that a breach could be blamed on.
+    Worse is worse than stable. `comparable` says whether stable gets requests now, or got some in its last
+    minutes. Where it did not (it was broken for long), there is nothing that a breach could be blamed on.
     """
     beyond = numbers.beyond(limits)
     worse = numbers.enough and numbers.relative >= limits.relative
@@ -258,7 +232,7 @@ def decide(numbers: Numbers, policy: Policy, limits: Thresholds, *, stable_serve
         (beyond and policy is Policy.ABSOLUTE, Outcome.ROLL_BACK),
         (worse and policy is Policy.RELATIVE, Outcome.ROLL_BACK),
         (beyond and numbers.improves >= limits.relative, Outcome.PASS),
-        (beyond and stable_serves, Outcome.HOLD),
+        (beyond and comparable, Outcome.HOLD),
         (beyond, Outcome.ROLL_BACK),
         (numbers.passing >= limits.passing, Outcome.PASS),
     )
@@ -278,34 +252,6 @@ class Finding:
     def improves_breach(self) -> bool:
         """Passed only because it is proven better than a stable that breaches the SLA."""
         return self.outcome is Outcome.PASS and self.numbers.beyond(self.limits)
-
-
-def numbers_of(
-    evidence: Evidence, bound: tuple[float, float], policy: Policy, polls: Against | None
-) -> Numbers:
-    """What the evidence says about a bound, of which `bound` is what is allowed and what is unacceptable.
-
-    It is deflated for bursts already, or else `polls` bound what it says against the canary.
-    """
-    numbers = evidence.numbers(*bound)
-    if polls is None:
-        return numbers
-    return numbers.at_most(polls, evidence.deflated(LARGEST).numbers(*bound), policy)
-
-
-def judge(
-    objective: Objective,
-    evidence: Evidence,
-    policy: Policy,
-    limits: Thresholds,
-    *,
-    stable_serves: bool,
-    polls: Against | None = None,
-) -> Finding:
-    """One objective at one poll, as `decide` says; `polls` as `numbers_of` takes them."""
-    numbers = numbers_of(evidence, (objective.allowed, objective.unacceptable), policy, polls)
-    outcome = decide(numbers, policy, limits, stable_serves=stable_serves)
-    return Finding(objective, outcome, numbers, limits)
 
 
 class Judged(Protocol):

@@ -1,16 +1,15 @@
 """What is known about the user's own metrics: what an answer of Prometheus adds, and what it never does."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tailbound.rollout.betting import Against, that_polls_are_above
-from tailbound.rollout.bursts import Dispersion
+from tailbound.rollout.account import Account, account_of
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.histograms import split
 from tailbound.rollout.means import Means, means_about
 from tailbound.rollout.metrics import PART, STABLE, Metric, MetricFinding
-from tailbound.rollout.verdict import Evidence, Policy, decide, numbers_of, thresholds
+from tailbound.rollout.verdict import Policy, decide, thresholds
 from tailbound.telemetry.prometheus import Series, Unavailable
 
 Answer = tuple[Series, ...] | Unavailable
@@ -61,34 +60,33 @@ class Events:
 
     expression: str
     """What was asked for: another question begins anew."""
-    polls: Against
-    """What the candidate's rounds say as one value each, which is what counts until bursts are measured."""
+    account: Account
+    """What the rounds have shown."""
     candidate: Counter = Counter()
     stable: Counter = Counter()
     gathered: tuple[Tally, Tally] = (Tally(), Tally())
     """Events of the candidate and of stable that are not evidence yet."""
     since: float | None = None
     """Unix time at which others last became evidence."""
-    evidence: Evidence = field(default_factory=Evidence)
-    dispersion: Dispersion = field(default_factory=Dispersion)
-    """Of stable, taken in until bursts are measured."""
     compared: float = 0.0
     """Events of stable that became evidence."""
 
-    def next_step(self, warmup: int) -> "Events":
-        """As a step begins: what was gathered belongs to the one before."""
-        known = self.taken(warmup)
-        return replace(known, evidence=known.evidence.next_step(), polls=known.polls.next_step())
+    def with_pods(self, new: int, ready: int, warmup: int) -> "Events":
+        """As pods of the candidate have come, whose first `warmup` events each are not judged."""
+        return replace(self, account=self.account.with_pods(new, ready, warmup))
 
-    def taken(self, warmup: int) -> "Events":
-        """With all that was gathered as evidence; the candidate's first `warmup` events are not judged."""
+    def next_step(self, now: float) -> "Events":
+        """As a step begins: what was gathered belongs to the one before."""
+        known = self.taken(now, stable_serves=True)
+        return replace(known, account=known.account.next_step())
+
+    def taken(self, now: float, *, stable_serves: bool) -> "Events":
+        """With all that was gathered as evidence."""
         candidate, stable = self.gathered
-        warm = self.evidence.warmed >= warmup
         return replace(
             self,
-            polls=self.polls.after_poll(candidate) if warm else self.polls,
+            account=self.account.after(candidate, stable, now, stable_serves=stable_serves),
             gathered=(Tally(), Tally()),
-            evidence=self.evidence.after(candidate, stable, warmup=warmup),
             compared=self.compared + stable.judged,
         )
 
@@ -102,7 +100,11 @@ class Values:
     at: float | None = None
     """Unix time of the newest value that was taken in."""
 
-    def next_step(self, warmup: int) -> "Values":
+    def with_pods(self, new: int, ready: int, warmup: int) -> "Values":
+        """Values have no warm-up."""
+        return self
+
+    def next_step(self, now: float) -> "Values":
         """As a step begins."""
         return replace(self, means=self.means.next_step())
 
@@ -120,7 +122,7 @@ class Taken:
 
 
 def taken_in(
-    metric: Metric, watch: Watch | None, answers: Mapping[str, Answer], warmup: int, now: float
+    metric: Metric, watch: Watch | None, answers: Mapping[str, Answer], now: float, *, stable_serves: bool
 ) -> Taken:
     """What is known after a round of answers, by query. No round counts twice.
 
@@ -137,32 +139,39 @@ def taken_in(
 
     Counters that are not compared need no `interval`. `now` is Unix time.
     """
-    known = _known(metric, watch)
+    known = same_question(metric, watch) or begun(metric)
     answer = answers.get(metric.expression, Unavailable("it has not been asked for yet"))
     if isinstance(answer, Unavailable):
         return Taken(known, answer.reason)
     if isinstance(known, Events):
-        return _counted(metric, known, answer, warmup, now)
+        return _counted(metric, known, answer, now, stable_serves=stable_serves)
     return _sampled(metric, known, answer, answers.get(metric.stable_expression, ()))
 
 
-def _known(metric: Metric, watch: Watch | None) -> Watch:
-    """What is known about the same question. Bets are about one bound: another one begins them anew."""
-    begun = _begun(metric)
+def same_question(metric: Metric, watch: Watch | None) -> Watch | None:
+    """What is known about the same question and bound; None if that is nothing yet.
+
+    Evidence is about one bound: another one begins it anew, with the counters as they last were.
+    """
+    fresh = begun(metric)
     if watch is None or watch.expression != metric.expression:
-        return begun
-    if isinstance(watch, Events) and isinstance(begun, Events):
-        return watch if watch.polls.bets.null == metric.allowed else replace(watch, polls=begun.polls)
-    return watch if isinstance(watch, Values) and watch.means.against.bets.null == metric.allowed else begun
+        return None
+    if isinstance(watch, Events) and isinstance(fresh, Events):
+        same = watch.account.polls.bets.null == metric.allowed
+        return watch if same else replace(watch, account=fresh.account)
+    return watch if isinstance(watch, Values) and watch.means.against.bets.null == metric.allowed else None
 
 
-def _begun(metric: Metric) -> Watch:
+def begun(metric: Metric) -> Watch:
+    """Nothing yet."""
     if metric.counted:
-        return Events(metric.expression, Against(that_polls_are_above(metric.allowed)))
+        return Events(metric.expression, account_of(metric.allowed))
     return Values(metric.expression, means_about(metric.allowed, metric.unacceptable))
 
 
-def _counted(metric: Metric, known: Events, answer: tuple[Series, ...], warmup: int, now: float) -> Taken:
+def _counted(
+    metric: Metric, known: Events, answer: tuple[Series, ...], now: float, *, stable_serves: bool
+) -> Taken:
     candidate, events = _after(known.candidate, _numbers(metric, answer, stable=False), now)
     stable, beside = _after(known.stable, _numbers(metric, answer, stable=True), now)
     beside = Tally() if isinstance(beside, Unavailable) else beside
@@ -173,17 +182,11 @@ def _counted(metric: Metric, known: Events, answer: tuple[Series, ...], warmup: 
     known = _gathered(known, events, beside)
     if metric.compared and now < since + metric.interval_seconds:
         return Taken(known)
-    return Taken(replace(known.taken(warmup), since=now))
+    return Taken(replace(known.taken(now, stable_serves=stable_serves), since=now))
 
 
 def _gathered(known: Events, candidate: Tally, stable: Tally) -> Events:
-    gathered = (known.gathered[0] + candidate, known.gathered[1] + stable)
-    measured = known.dispersion.factor().measured
-    return replace(
-        known,
-        gathered=gathered,
-        dispersion=known.dispersion if measured else known.dispersion.after(stable),
-    )
+    return replace(known, gathered=(known.gathered[0] + candidate, known.gathered[1] + stable))
 
 
 def _after(
@@ -242,18 +245,17 @@ def judge(
     What cannot be asked of both revisions is judged by its bound alone, and so is what stable has shown
     nothing of: there is nothing that a breach could be blamed on.
     """
-    known = _known(metric, watch)
+    known = same_question(metric, watch) or begun(metric)
     policy = policy if metric.compared else Policy.ABSOLUTE
     if isinstance(known, Events):
-        factor = known.dispersion.factor()
-        evidence = known.evidence.deflated(factor.value)
-        polls = None if factor.measured else known.polls
-        numbers = numbers_of(evidence, (metric.allowed, metric.unacceptable), policy, polls)
-        judged, bad, compared = evidence.canary.judged, evidence.canary.bad, known.compared > 0
-        limits = thresholds(metric.allowed, tests, policy, independent=factor.independent)
+        account = known.account
+        numbers, limits = account.numbers(metric.unacceptable, policy), account.limits(tests, policy)
+        judged, bad = account.counted.judged, account.counted.bad
+        comparable = account.comparable(stable_serves=stable_serves and known.compared > 0)
     else:
         numbers = known.means.numbers()
-        judged, bad, compared = known.means.values, known.means.total, known.means.pairs > 0
+        judged, bad = known.means.values, known.means.total
+        comparable = stable_serves and known.means.pairs > 0
         limits = thresholds(metric.allowed, tests, policy, independent=False)
-    outcome = decide(numbers, policy, limits, stable_serves=stable_serves and compared)
+    outcome = decide(numbers, policy, limits, comparable=comparable)
     return MetricFinding(metric, outcome, judged, bad, numbers, limits)

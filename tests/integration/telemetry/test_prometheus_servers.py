@@ -224,16 +224,16 @@ def test_a_histogram_is_read_whichever_way_its_edges_are_written(server: Server)
     )
     for canary, stable in rounds:
         answers, now = scraped(canary, stable), now + 60
-        taken = taken_in(metric, known, answers, 0, now)
+        taken = taken_in(metric, known, answers, now, stable_serves=True)
         assert not taken.blind, taken.blind
         known = taken.watch
     assert isinstance(known, Events)
-    assert (known.evidence.canary, known.compared) == (Tally(30, 10), 100)
+    assert (known.account.evidence.canary, known.compared) == (Tally(30, 10), 100)
     edges = {series.labels["le"] for series in answers[metric.expression]}
     assert edges == {"0.25", {"2": "1", "3": "1.0"}[server.generation], "+Inf"}
     between = measured(0.5)
     answer = server.ask(between.expression)
-    blind = taken_in(between, None, {between.expression: answer}, 0, now).blind
+    blind = taken_in(between, None, {between.expression: answer}, now, stable_serves=True).blind
     assert "no bucket of the histogram ends at 0.5: write one of its edges for above (0.25, 1, inf)" in blind
 
 

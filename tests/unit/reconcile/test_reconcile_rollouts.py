@@ -134,8 +134,7 @@ def test_slow_requests_of_an_unread_time_count_when_it_is_over() -> None:
         around(simulator, r2=0.2)
     assert simulator.rollout["state"] != "RolledBack"
     simulator.gateways["gateway-a"].readable = True
-    around(simulator)
-    assert simulator.rollout["state"] == "RolledBack"
+    until(simulator, lambda rollout: rollout["state"] == "RolledBack", rounds=30, r2=0.2)
 
 
 def test_a_restarted_gateway_counts_nothing_twice() -> None:

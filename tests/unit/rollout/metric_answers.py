@@ -39,12 +39,12 @@ def took(
     answer: Answer,
     *,
     stable: Answer = (),
-    warmup: int = 0,
     now: float = 100.0,
+    stable_serves: bool = True,
 ) -> Taken:
     """What is known after one more round."""
     answers: Mapping[str, Answer] = {of.stable_expression: stable, of.expression: answer}
-    return taken_in(of, known, answers, warmup, now)
+    return taken_in(of, known, answers, now, stable_serves=stable_serves)
 
 
 def watched(of: Metric, *answers: tuple[Series, ...], every: float = 60.0) -> Watch:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
+from tailbound.rollout.account import Account, account_of
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.means import Means, means_about
-from tailbound.rollout.verdict import Evidence, Outcome, Policy, decide, thresholds
+from tailbound.rollout.verdict import Outcome, Policy, decide, thresholds
 from tailbound.rollout.watches import judge, taken_in
 
 from tests.unit.rollout.metric_answers import COUNTED, counters, metric
@@ -20,11 +21,11 @@ STEPS = (20, 40)
 Pair = tuple[float, float]
 
 
-def ends(known: Means | Evidence, policy: Policy) -> bool:
+def ends(known: Means | Account, policy: Policy) -> bool:
     """Whether the candidate is rolled back by what is known."""
-    numbers = known.numbers() if isinstance(known, Means) else known.numbers(BOUND, 2 * BOUND)
+    numbers = known.numbers() if isinstance(known, Means) else known.numbers(2 * BOUND, policy)
     limits = thresholds(BOUND, TESTS, policy, independent=False)
-    return decide(numbers, policy, limits, stable_serves=True) is Outcome.ROLL_BACK
+    return decide(numbers, policy, limits, comparable=True) is Outcome.ROLL_BACK
 
 
 def rolled_back(pairs: Iterator[Pair], policies: tuple[Policy, ...]) -> dict[Policy, int]:
@@ -145,11 +146,12 @@ def test_events_of_healthy_revisions_hardly_ever_roll_back(
 ) -> None:
     random, alarms = Random(7), dict.fromkeys(policies, 0)
     for _ in range(RUNS):
-        known, over = Evidence(), set[Policy]()
+        known, over = account_of(BOUND), set[Policy]()
         for number in range(60):
             candidate, stable = fractions(number)
             known = known.next_step() if number in STEPS else known
-            known = known.after(counts(random, 10, candidate), counts(random, 20, stable))
+            tallies = counts(random, 10, candidate), counts(random, 20, stable)
+            known = known.after(*tallies, 30.0 * number, stable_serves=True)
             over |= {policy for policy in policies if ends(known, policy)}
         for policy in over:
             alarms[policy] += 1
@@ -170,7 +172,7 @@ def rolled_back_in(seed: int, fraction: float, burst: int, most: int) -> int | N
     made, known = metric(**COUNTED), None
     for number, (total, bad) in zip(range(most), rounds(Random(seed), fraction, burst), strict=False):
         answers = {made.expression: counters(total_a=total, bad_a=bad)}
-        known = taken_in(made, known, answers, warmup=10, now=30.0 * number).watch
+        known = taken_in(made, known, answers, now=30.0 * number, stable_serves=True).watch
         if judge(made, known, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.ROLL_BACK:
             return number
     return None

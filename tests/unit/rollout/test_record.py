@@ -5,37 +5,39 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tailbound.rollout.betting import Against, that_polls_are_above
-from tailbound.rollout.bursts import Dispersion
+from tailbound.rollout.account import Account, account_of
 from tailbound.rollout.counters import Classes, Reading
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.means import means_about
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.record import Memory, Record, memory_of, to_document
-from tailbound.rollout.verdict import Evidence, Measure
+from tailbound.rollout.verdict import Measure
 from tailbound.rollout.watches import Counter, Events, Values, Watch
 
 READINGS = Readings(
     {"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})}, unasked=("other",)
 )
-RECORD = Record(
-    READINGS,
-    {Measure.LATENCY: Evidence().after(Tally(10, 1), Tally(90, 2)).next_step()},
-    {Measure.LATENCY: Dispersion().after(Tally(90, 2))},
-    {Measure.LATENCY: Against(that_polls_are_above(0.01)).after_poll(Tally(10, 1))},
-)
+
+
+def counted(allowed: float) -> Account:
+    """An account with something in every field."""
+    account = account_of(allowed).with_pods(2, 3, 10)
+    for at, serves in ((0.0, True), (2.0, True), (4.0, False)):
+        account = account.after(Tally(100, 30), Tally(90 * serves, 2), at, stable_serves=serves).next_step()
+    return account
+
+
+RECORD = Record(READINGS, {Measure.LATENCY: counted(0.01)})
 VALUES = Values("up", means_about(0.1, 0.2).after(0.3, 0.1).next_step().after(0.2, None), 1.5)
-BETS = Against(that_polls_are_above(0.1))
 EVENTS = Events(
     "up",
-    BETS.after_poll(Tally(10, 1)).next_step(),
+    counted(0.1),
     Counter({"total{}": 3.0}, 2.5),
     gathered=(Tally(3, 1), Tally(2, 0)),
     since=1.5,
-    evidence=Evidence().after(Tally(10, 1), Tally(90, 2)).next_step(),
-    dispersion=Dispersion().after(Tally(90, 2)),
+    compared=3.0,
 )
-WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Events("up", BETS)}
+WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Events("up", account_of(0.1))}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -45,7 +47,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         Memory(),
         Memory(RECORD),
         Memory(RECORD, unread_since=NOON, unread_why="gateway a"),
-        Memory(RECORD, passed_at=NOON),
+        Memory(RECORD, passed_at=NOON, pods=("abcde", "fghij")),
         Memory(RECORD, watches=WATCHES, blind_since=NOON, blind_why="it is down"),
     ],
 )
@@ -55,15 +57,25 @@ def test_document_is_plain_json_and_comes_back_bit_by_bit(memory: Memory) -> Non
     assert ('"timedOut": 3' in text) == (memory.record is not None)
 
 
-EMPTY: dict[str, Any] = {"readings": {"byPod": {}}, "evidence": {}, "dispersion": {}}
+def test_document_is_small_with_all_steps_begun() -> None:
+    account = counted(0.01)
+    for _ in range(16):
+        account = account.next_step()
+    both = {Measure.LATENCY: account, Measure.ERRORS: account}
+    assert len(json.dumps(to_document(Memory(Record(READINGS, both))))) < 20_000
+
+
+EMPTY: dict[str, Any] = {"readings": {"byPod": {}}, "accounts": {}}
+OLDER: dict[str, Any] = {"readings": {"byPod": {}}, "evidence": {}, "dispersion": {}, "polls": {}}
 
 
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
         ({}, "record.readings is {}: Field required; remove the evidence"),
-        (EMPTY | {"evidence": {"latency": {"canary": 3}}}, "record.evidence.latency.canary is 3: "),
-        (EMPTY | {"evidence": {"mood": {}}}, "record.evidence.mood"),
+        (EMPTY | {"accounts": {"latency": {"polls": 3}}}, "record.accounts.latency.polls is 3: "),
+        (EMPTY | {"accounts": {"mood": {}}}, "record.accounts.mood"),
+        (OLDER, "record."),
         (EMPTY | {"more": 1}, "record.more is 1: "),
     ],
 )

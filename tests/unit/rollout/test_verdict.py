@@ -5,19 +5,27 @@ from math import exp, log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.counters import Classes
-from tailbound.rollout.evidence import GRID, OVERSHOOT_CREDIT, Relative, Tally, absolute, late_onset, passing
+from tailbound.rollout.evidence import (
+    GRID,
+    OVERSHOOT_CREDIT,
+    Relative,
+    Tally,
+    absolute,
+    over_later_steps,
+    passing,
+)
 from tailbound.rollout.verdict import (
     Evidence,
     Finding,
     Measure,
+    Numbers,
     Objective,
     Outcome,
     Policy,
     combine,
+    decide,
     error_objective,
-    judge,
     latency_objective,
     thresholds,
 )
@@ -25,66 +33,57 @@ from tailbound.rollout.verdict import (
 P99 = latency_objective(0.99)
 LIMITS = thresholds(P99.allowed, 1, Policy.BOTH, independent=True)
 
-FINE, BEYOND, FEW = Tally(4000, 8), Tally(400, 40), Tally(20, 4)
-UNDECIDED = Tally(200, 2)
-WORSE = Relative(1.5, (9.0,) * len(GRID))
-ALIKE = Relative(1.5)
-BETTER = Relative(1.0, (9.0,) * len(GRID))
-NOT_BETTER = Relative(1.0)
+WORSE, ALIKE, FAR, NONE, PROVEN = 9.0, 0.0, 9.0, -9.0, 9.0
+
+
+def numbers(
+    beyond: float = NONE,
+    relative: float = ALIKE,
+    improves: float = ALIKE,
+    passing: float = NONE,
+    *,
+    enough: bool = True,
+) -> Numbers:
+    return Numbers(beyond, NONE, relative, improves, passing, enough)
 
 
 @pytest.mark.parametrize(
-    ("canary", "relative", "improves", "policy", "stable_serves", "outcome"),
+    ("known", "policy", "comparable", "outcome"),
     [
-        pytest.param(BEYOND, WORSE, NOT_BETTER, Policy.BOTH, True, Outcome.ROLL_BACK, id="its own breach"),
+        pytest.param(numbers(FAR, WORSE), Policy.BOTH, True, Outcome.ROLL_BACK, id="its-own-breach"),
+        pytest.param(numbers(FAR, WORSE), Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute-both"),
+        pytest.param(numbers(FAR, WORSE), Policy.RELATIVE, True, Outcome.ROLL_BACK, id="relative-both"),
+        pytest.param(numbers(FAR), Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute-alone"),
         pytest.param(
-            BEYOND, WORSE, NOT_BETTER, Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute, both"
+            numbers(FAR, improves=PROVEN), Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute-is-absolute"
+        ),
+        pytest.param(numbers(NONE, WORSE), Policy.RELATIVE, True, Outcome.ROLL_BACK, id="relative-alone"),
+        pytest.param(
+            numbers(NONE, WORSE, passing=PROVEN), Policy.BOTH, True, Outcome.PASS, id="worse-within-the-sla"
+        ),
+        pytest.param(numbers(FAR, improves=PROVEN), Policy.BOTH, True, Outcome.PASS, id="a-fix-rolls-out"),
+        pytest.param(numbers(FAR, improves=PROVEN), Policy.BOTH, False, Outcome.PASS, id="a-fix-to-the-end"),
+        pytest.param(numbers(FAR), Policy.BOTH, True, Outcome.HOLD, id="shared-incident"),
+        pytest.param(numbers(FAR), Policy.RELATIVE, True, Outcome.HOLD, id="relative-too"),
+        pytest.param(numbers(FAR), Policy.BOTH, False, Outcome.ROLL_BACK, id="nothing-to-compare"),
+        pytest.param(numbers(passing=PROVEN), Policy.BOTH, True, Outcome.PASS, id="proven-good"),
+        pytest.param(numbers(), Policy.BOTH, True, Outcome.WAIT, id="too-little-to-tell"),
+        pytest.param(
+            numbers(FAR, WORSE, enough=False), Policy.BOTH, True, Outcome.WAIT, id="four-condemn-nobody"
         ),
         pytest.param(
-            BEYOND, WORSE, NOT_BETTER, Policy.RELATIVE, True, Outcome.ROLL_BACK, id="relative, both"
+            numbers(FAR, WORSE, enough=False), Policy.RELATIVE, True, Outcome.WAIT, id="relative-neither"
         ),
-        pytest.param(
-            BEYOND, ALIKE, NOT_BETTER, Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute alone"
-        ),
-        pytest.param(
-            BEYOND, ALIKE, BETTER, Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute is absolute"
-        ),
-        pytest.param(FINE, WORSE, NOT_BETTER, Policy.RELATIVE, True, Outcome.ROLL_BACK, id="relative alone"),
-        pytest.param(
-            FINE, WORSE, NOT_BETTER, Policy.BOTH, True, Outcome.PASS, id="worse, but within the SLA"
-        ),
-        pytest.param(BEYOND, ALIKE, BETTER, Policy.BOTH, True, Outcome.PASS, id="a fix rolls out"),
-        pytest.param(BEYOND, ALIKE, BETTER, Policy.BOTH, False, Outcome.PASS, id="a fix, to the end"),
-        pytest.param(BEYOND, ALIKE, NOT_BETTER, Policy.BOTH, True, Outcome.HOLD, id="shared incident"),
-        pytest.param(BEYOND, ALIKE, NOT_BETTER, Policy.RELATIVE, True, Outcome.HOLD, id="relative too"),
-        pytest.param(
-            BEYOND, ALIKE, NOT_BETTER, Policy.BOTH, False, Outcome.ROLL_BACK, id="nothing to compare"
-        ),
-        pytest.param(FINE, ALIKE, NOT_BETTER, Policy.BOTH, True, Outcome.PASS, id="proven good"),
-        pytest.param(UNDECIDED, ALIKE, NOT_BETTER, Policy.BOTH, True, Outcome.WAIT, id="too little to tell"),
-        pytest.param(Tally(), ALIKE, NOT_BETTER, Policy.BOTH, True, Outcome.WAIT, id="no requests"),
-        pytest.param(
-            FEW, WORSE, NOT_BETTER, Policy.BOTH, True, Outcome.WAIT, id="four bad ones condemn nobody"
-        ),
-        pytest.param(FEW, WORSE, NOT_BETTER, Policy.RELATIVE, True, Outcome.WAIT, id="relative neither"),
     ],
 )
-def test_judge(
-    canary: Tally,
-    relative: Relative,
-    improves: Relative,
-    policy: Policy,
-    stable_serves: bool,
-    outcome: Outcome,
-) -> None:
-    evidence = Evidence(canary=canary, relative=relative, improves=improves)
-    found = judge(P99, evidence, policy, LIMITS, stable_serves=stable_serves)
-    assert found.outcome is outcome
-    assert found.improves_breach == (outcome is Outcome.PASS and canary is BEYOND)
+def test_decide(known: Numbers, policy: Policy, comparable: bool, outcome: Outcome) -> None:
+    assert decide(known, policy, LIMITS, comparable=comparable) is outcome
+    found = Finding(P99, outcome, known, LIMITS)
+    assert found.improves_breach == (outcome is Outcome.PASS and known.absolute == FAR)
 
 
 def finding(outcome: Outcome) -> Finding:
-    return Finding(P99, outcome, Evidence().numbers(0.01, 0.02), LIMITS)
+    return Finding(P99, outcome, numbers(), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -103,18 +102,8 @@ def test_combine(outcomes: tuple[Outcome, ...], together: Outcome) -> None:
     assert combine(tuple(finding(outcome) for outcome in outcomes)) is together
 
 
-def test_a_canary_that_turns_bad_late_is_seen_though_it_was_good_for_long() -> None:
-    good = Evidence(canary=Tally(20000, 20), relative=WORSE).next_step()
-    bad = good.after(Tally(150, 15), Tally())
-    assert absolute(bad.canary, 0.01) < LIMITS.absolute
-    found = judge(P99, bad, Policy.BOTH, LIMITS, stable_serves=True)
-    assert found.numbers.late >= LIMITS.late
-    assert found.outcome is Outcome.ROLL_BACK
-
-
-def test_late_onset_of_untouched_steps_is_exactly_no_evidence() -> None:
-    starts = (Tally(), Tally(10, 1), Tally(10, 1), Tally(10, 1))
-    assert late_onset(Tally(10, 1), starts, 0.01) == pytest.approx(0.0)
+def test_evidence_since_steps_in_which_nothing_came_is_exactly_none() -> None:
+    assert over_later_steps([0.0, 0.0, 0.0]) == pytest.approx(0.0)
 
 
 def test_late_onset_weights_never_exceed_one() -> None:
@@ -154,40 +143,12 @@ def test_pass_evidence_is_fair_for_every_unacceptable_fraction(unacceptable: flo
     assert fraction * exp(bad) + (1 - fraction) * exp(good) <= 1 + 1e-9
 
 
-@pytest.mark.parametrize(("canary", "stable"), [(Tally(), Tally(900, 9)), (Tally(100, 9), Tally())])
-def test_poll_in_which_one_arm_served_nothing_compares_nothing(canary: Tally, stable: Tally) -> None:
-    assert Relative(1.5).after(canary, stable) == Relative(1.5)
-
-
-def test_warmup_is_counted_but_not_judged() -> None:
-    stable = Tally(300, 3)
-    cold = Evidence().after(Tally(30, 9), stable, warmup=50).after(Tally(20, 3), stable, warmup=50)
-    assert cold == Evidence(warmed=50)
-    warm = cold.after(Tally(10, 1), stable, warmup=50)
-    assert warm.canary == Tally(10, 1)
-
-
-@pytest.mark.parametrize(
-    ("poll", "judged"),
-    [
-        pytest.param(Tally(60, 0), Tally(50, 0), id="nothing bad"),
-        pytest.param(Tally(60, 8), Tally(50, 0), id="no more bad ones than the warm-up may have had"),
-        pytest.param(Tally(60, 30), Tally(50, 20), id="more bad ones than that"),
-    ],
-)
-def test_poll_in_which_the_warmup_ends_speaks_against_the_canary_and_never_for_it(
-    poll: Tally, judged: Tally
-) -> None:
-    stable = Tally(300, 3)
-    found = Evidence().after(poll, stable, warmup=10)
-    assert found == Evidence(
-        warmed=10,
-        canary=judged,
-        step_starts=(judged,),
-        relative=Relative(1.5).after(judged, stable),
-    )
-    later = found.after(Tally(40, 0), stable, warmup=10)
-    assert later.canary - later.step_starts[-1] == Tally(40, 0)
+def test_requests_wait_until_both_revisions_have_served_some() -> None:
+    waiting = Relative(1.5).after(Tally(3, 2), Tally()).after(Tally(2, 2), Tally())
+    assert waiting.value == 0
+    together = Relative(1.5).after(Tally(5, 4), Tally(10, 1))
+    assert waiting.after(Tally(), Tally(10, 1)) == together
+    assert together.value > 0
 
 
 def test_bursts_divide_the_counts_of_both_arms() -> None:
@@ -196,6 +157,17 @@ def test_bursts_divide_the_counts_of_both_arms() -> None:
     assert (burst.canary, burst.step_starts) == (alone.canary, alone.step_starts)
     assert burst.relative.logs == pytest.approx(alone.relative.logs)
     assert burst.improves.logs == pytest.approx(alone.improves.logs)
+
+
+def test_what_is_settled_is_divided_once() -> None:
+    early, late = (Tally(100, 10), Tally(900, 10)), (Tally(50, 5), Tally(450, 5))
+    known = Evidence().after(*early).settle(10).next_step().after(*late)
+    assert known.canary == Tally(60, 6)
+    assert known.deflated(5).canary == Tally(20, 2)
+    assert known.deflated(5).step_starts == (Tally(), Tally(10, 1))
+    apart = [Evidence().after(*each).relative.logs for each in (early, late)]
+    expected = [one / 10 + other / 5 for one, other in zip(*apart, strict=True)]
+    assert known.deflated(5).relative.logs == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -245,18 +217,3 @@ def test_measures_judge_the_requests_that_they_are_about() -> None:
     classes = Classes(good=100, slow=10, timed_out=5, failed=3, abandoned=50)
     assert Measure.LATENCY.tally(classes) == Tally(115, 15)
     assert Measure.ERRORS.tally(classes) == Tally(118, 8)
-
-
-@pytest.mark.parametrize(("policy", "bounded"), [(Policy.RELATIVE, True), (Policy.BOTH, False)])
-def test_where_worse_condemns_alone_a_burst_that_may_be_one_is_not_worse(
-    policy: Policy, bounded: bool
-) -> None:
-    canary, stable = Tally(100, 12), Tally(900, 0)
-    evidence = Evidence().after(canary, stable)
-    polls = Against(that_polls_are_above(P99.allowed)).after_poll(canary)
-    limits = thresholds(P99.allowed, 1, policy, independent=False)
-    measured = judge(P99, evidence, policy, limits, stable_serves=True)
-    found = judge(P99, evidence, policy, limits, stable_serves=True, polls=polls)
-    assert measured.outcome is Outcome.ROLL_BACK
-    assert found.outcome is Outcome.WAIT
-    assert (found.numbers.relative < limits.relative) is bounded

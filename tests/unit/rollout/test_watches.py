@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tailbound.rollout.account import account_of
 from tailbound.rollout.betting import Against, that_polls_are_above
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import Metric
@@ -25,7 +26,7 @@ from tests.unit.rollout.metric_answers import (
 def events(known: Watch) -> Tally:
     """Events of the candidate that are evidence."""
     assert isinstance(known, Events)
-    return known.evidence.canary
+    return known.account.evidence.canary
 
 
 def values(known: Watch) -> tuple[int, int]:
@@ -138,7 +139,7 @@ def test_events_of_both_become_evidence_together_once_the_interval_is_over() -> 
     known = took(made, known, same, now=130).watch
     assert events(known) == Tally(40, 4)
     assert isinstance(known, Events)
-    assert known.evidence.relative.value > 0
+    assert known.account.evidence.relative.value > 0
     assert known.compared == 60
     assert took(made, known, same, now=131).watch == known
 
@@ -173,33 +174,33 @@ def test_a_histogram_is_judged_by_what_is_above_the_edge() -> None:
     assert "no bucket of the histogram ends at 2: " in took(other, None, answer(10, 10, 50)).blind
 
 
-def test_the_first_events_are_not_judged() -> None:
+def test_the_first_events_of_new_pods_are_not_judged() -> None:
     made = metric(**COUNTED)
-    known = watched(made, counters(total_a=0))
-    taken = took(made, known, counters(total_a=30, bad_a=4), warmup=10)
-    assert events(taken.watch) == Tally(20, 0)
+    known = watched(made, counters(total_a=0)).with_pods(1, 1, 10)
+    known = took(made, known, counters(total_a=30, bad_a=4)).watch
+    assert events(known) == Tally(20, 0)
+    again = took(made, known.with_pods(1, 2, 10), counters(total_a=60, bad_a=14), now=160).watch
+    assert events(again) == Tally(20, 0)
 
 
 def bets(known: Watch) -> Against:
     """What the rounds say as one value each."""
     assert isinstance(known, Events)
-    return known.polls
+    return known.account.polls
 
 
-def test_a_round_counts_as_one_value_once_the_warm_up_is_over() -> None:
+def test_a_round_counts_as_one_value() -> None:
     made = metric(**COUNTED)
-    known = took(made, watched(made, counters(total_a=0)), counters(total_a=30, bad_a=30), warmup=10).watch
-    assert bets(known) == Against(that_polls_are_above(0.1))
-    known = took(made, known, counters(total_a=130, bad_a=80), warmup=10).watch
-    assert bets(known) == Against(that_polls_are_above(0.1)).after(0.5)
+    known = took(made, watched(made, counters(total_a=0)), counters(total_a=100, bad_a=50), now=160).watch
+    assert bets(known).bets == Against(that_polls_are_above(0.1)).after(0.5).bets
 
 
-def test_bets_begin_anew_about_another_bound_and_the_events_stay() -> None:
-    known = in_ten_rounds(metric(**COUNTED), total_a=200, bad_a=100)
+def test_evidence_begins_anew_about_another_bound_and_no_event_counts_twice() -> None:
+    known = in_rounds(10, metric(**COUNTED), total_a=200, bad_a=100)
     other = metric(**{**COUNTED, "max": 0.2})
     moved = took(other, known, counters(total_a=200, bad_a=100)).watch
-    assert events(moved) == events(known) == Tally(200, 100)
-    assert bets(moved) == Against(that_polls_are_above(0.2))
+    assert isinstance(moved, Events)
+    assert moved.account == account_of(0.2)
     assert judge(other, known, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.WAIT
 
 
@@ -207,7 +208,7 @@ def test_one_burst_condemns_nobody_and_many_do() -> None:
     made = metric(**COUNTED)
     burst = watched(made, counters(total_a=0, bad_a=0), counters(total_a=200, bad_a=100))
     assert judge(made, burst, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.WAIT
-    bursts = in_ten_rounds(made, total_a=200, bad_a=100)
+    bursts = in_rounds(10, made, total_a=200, bad_a=100)
     assert judge(made, bursts, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.ROLL_BACK
 
 
@@ -225,17 +226,19 @@ def sampled(candidate: float, stable: float | None, number: int = 40) -> Values:
     return known
 
 
-def counted(candidate: Tally, stable: Tally) -> Watch:
-    """Events of both revisions, in ten rounds."""
+def counted(candidate: Tally, stable: Tally, rounds: int = 10) -> Watch:
+    """Events of both revisions, in so many rounds."""
     numbers = {"total_a": candidate.judged, "bad_a": candidate.bad}
     of_stable = {"stable_total_a": stable.judged, "stable_bad_a": stable.bad}
-    return in_ten_rounds(metric(**OF_BOTH, interval="1s"), **numbers, **of_stable)
+    return in_rounds(rounds, metric(**OF_BOTH, interval="1s"), **numbers, **of_stable)
 
 
-def in_ten_rounds(made: Metric, **numbers: float) -> Watch:
+def in_rounds(rounds: int, made: Metric, **numbers: float) -> Watch:
     """Counters that rise from zero to these numbers, as much in each round."""
-    rounds = ({name: number * done / 10 for name, number in numbers.items()} for done in range(11))
-    return watched(made, *(counters(**each) for each in rounds))
+    rising = (
+        {name: number * done / rounds for name, number in numbers.items()} for done in range(rounds + 1)
+    )
+    return watched(made, *(counters(**each) for each in rising))
 
 
 FINE, WORSE, BAD = Tally(2000, 20), Tally(2000, 120), Tally(200, 100)
@@ -257,7 +260,7 @@ FINE, WORSE, BAD = Tally(2000, 20), Tally(2000, 120), Tally(200, 100)
         pytest.param(OF_BOTH, counted(BAD, BAD), "absolute", "RollBack", id="events: absolute"),
         pytest.param(
             OF_BOTH,
-            counted(Tally(20000, 1200), Tally(20000, 200)),
+            counted(Tally(20000, 1200), Tally(20000, 200), 40),
             "relative",
             "RollBack",
             id="events: worse",
@@ -285,16 +288,28 @@ def test_what_breaches_its_bound_less_than_stable_rolls_out(known: Watch) -> Non
     assert (found.outcome, found.improves_breach) == (Outcome.PASS, True)
 
 
-@pytest.mark.parametrize("known", [sampled(POOR, POOR), counted(BAD, BAD)])
-def test_nobody_else_is_blamed_once_stable_gets_no_requests(known: Watch) -> None:
-    made = metric(**(OF_BOTH if isinstance(known, Events) else ACCURACY_OF_BOTH))
-    assert judge(made, known, Policy.BOTH, 2, stable_serves=False).outcome is Outcome.ROLL_BACK
+def test_nobody_else_is_blamed_for_a_mean_once_stable_gets_no_requests() -> None:
+    found = judge(metric(**ACCURACY_OF_BOTH), sampled(POOR, POOR), Policy.BOTH, 2, stable_serves=False)
+    assert found.outcome is Outcome.ROLL_BACK
+
+
+@pytest.mark.parametrize(("bad", "outcome"), [(100, Outcome.HOLD), (10, Outcome.ROLL_BACK)])
+def test_events_are_compared_with_those_of_stable_once_that_gets_no_requests(
+    bad: int, outcome: Outcome
+) -> None:
+    made = metric(**OF_BOTH, interval="1s")
+    known: Watch = counted(Tally(200, bad), Tally(200, bad))
+    beside = {"stable_total_a": 200, "stable_bad_a": bad}
+    for number in range(1, 11):
+        answer = counters(total_a=200 + 20 * number, bad_a=bad + 10 * number, **beside)
+        known = took(made, known, answer, now=1000 + 60 * number, stable_serves=False).watch
+    assert judge(made, known, Policy.BOTH, 2, stable_serves=False).outcome is outcome
 
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_what_cannot_be_asked_of_both_is_judged_by_its_bound_alone(policy: Policy) -> None:
     made = metric(**COUNTED)
-    bad = in_ten_rounds(made, total_a=50, bad_a=25)
+    bad = in_rounds(10, made, total_a=50, bad_a=25)
     assert judge(made, bad, policy, 2, stable_serves=True).outcome is Outcome.ROLL_BACK
     good = watched(made, (), counters(total_a=200, bad_a=0))
     assert judge(made, good, policy, 2, stable_serves=True).outcome is Outcome.PASS
@@ -304,7 +319,7 @@ def test_proof_for_passing_begins_anew_at_each_step_and_what_speaks_against_stay
     for known in (counted(Tally(100, 4), FINE), sampled(0.85, GOOD)):
         made = metric(**(OF_BOTH if isinstance(known, Events) else ACCURACY_OF_BOTH))
         before = judge(made, known, Policy.BOTH, 1, stable_serves=True).numbers
-        after = judge(made, known.next_step(0), Policy.BOTH, 1, stable_serves=True).numbers
+        after = judge(made, known.next_step(900), Policy.BOTH, 1, stable_serves=True).numbers
         assert before.passing != after.passing == 0
         assert before.absolute == after.absolute != 0
         assert before.relative == after.relative != 0
