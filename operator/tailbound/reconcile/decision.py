@@ -32,6 +32,7 @@ from tailbound.revisions.record import (
     to_object,
 )
 from tailbound.rollout.hands import named
+from tailbound.rollout.situation import Trouble
 
 RETRY_REFUSED: Final = timedelta(seconds=30)
 AWAIT_RENDERING: Final = timedelta(seconds=1)
@@ -49,7 +50,7 @@ class Decision:
         self._probe()
         self._applied = self._look_at_gateways(world.traffic)
         acknowledged = self._applied is not None and self._applied.acknowledged
-        known = Known(self._reachable(), acknowledged, self._first_generation())
+        known = Known(*self._reachable(), acknowledged, self._first_generation())
         self._step = roll(world, known, now)
 
     def plan(self) -> Plan:
@@ -117,10 +118,17 @@ class Decision:
         wanted = Wanted(f"{metadata.namespace}/{metadata.name}", metadata.generation, traffic.generation)
         return applied(gateways, wanted)
 
-    def _reachable(self) -> str | None:
-        """The desired revision, unless what is in the way keeps it from ever having a pod."""
-        never = self._writer.blocked and self._name not in self._world.deployments
-        return None if never else self._name
+    def _reachable(self) -> tuple[str | None, Trouble | None]:
+        """The desired revision, and what keeps it from having a pod.
+
+        It is none as long as it cannot be rejected: it has no record, or there is nothing to return to.
+        """
+        name, world, problem = self._name, self._world, self._writer.problem
+        if not self._writer.blocked or name in world.deployments:
+            return name, None
+        if problem is None or name not in world.stored_revisions or world.stable in (None, name):
+            return None, None
+        return name, Trouble(problem.reason, problem.message)
 
     def _first_generation(self) -> int:
         """1, unless a status was lost: gateways may know any count, but none as high as the time."""

@@ -36,7 +36,9 @@ class Known:
     """What the caller knows beside what exists."""
 
     desired: str | None
-    """The desired revision, if it can ever have a pod."""
+    """The desired revision, if it can ever have a pod, or can be rejected for having none in time."""
+    refused: Trouble | None
+    """What keeps it from having a Deployment."""
     acknowledged: bool
     """Every Ready gateway has applied status.traffic."""
     first_generation: int
@@ -82,6 +84,7 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         revisions={name: _state(world, name, known.desired) for name in sorted(names)},
         sizing=sizing_of(world),
         stopped=spec.stopped,
+        refused=known.refused,
         traffic=world.traffic,
         acknowledged=known.acknowledged,
         first_generation=known.first_generation,

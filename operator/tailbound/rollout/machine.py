@@ -36,7 +36,7 @@ from tailbound.rollout.recreate import exchange
 from tailbound.rollout.refusals import refusal
 from tailbound.rollout.rejections import rejection_of
 from tailbound.rollout.roles import Roles, roles
-from tailbound.rollout.situation import Flow, Marking, Rejection, Situation, Step
+from tailbound.rollout.situation import Flow, Marking, Rejection, Situation, Step, Trouble
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.superseded import superseded
 from tailbound.rollout.weights import direct, flow, weight_of
@@ -110,6 +110,9 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
         return _roll_back(now, who, rollout, rejected)
     if hands.revision(PROMOTE_ANNOTATION) == candidate and not steps.by_hand(rollout):
         rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
+    if now.refused is not None:
+        step = _without_deployment(now, rollout, now.refused)
+        return replace(step, marking=_retried(step.marking, who), wake=steps.wake(now, step, verdict))
     if now.spec.strategy is Strategy.RECREATE and steps.is_last(rollout):
         step = _recreate(now, rollout)
     else:
@@ -148,6 +151,17 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     fleet = places(now, rollout, needed(now, rollout, ALL, ALL) if alone else pods)
     carried = {candidate: ALL if alone else carries}
     return Step(where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=now.judged)
+
+
+def _without_deployment(now: Situation, rollout: RolloutStatus, refused: Trouble) -> Step:
+    """The candidate gets no pod, so that nothing makes way for it; its deadline runs."""
+    base, candidate = rollout.from_revision, rollout.revision
+    without = rest.without(now, base)
+    reason = steps.unless_by_hand(rollout, refused.reason)
+    held = words.told(
+        steps.pods_counted(now, rollout), RolloutState.STARTING, reason, words.refused(rollout, refused)
+    )
+    return Step(without.flow, held, base, candidate, without.fleet, shrink=False)
 
 
 def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> bool:

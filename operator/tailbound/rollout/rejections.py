@@ -34,7 +34,7 @@ def rejection_of(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Re
 def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator[Rejection]:
     name, spec = rollout.revision, now.spec
     state = now.of(name)
-    trouble = state.trouble
+    trouble = state.trouble or now.refused
     if state.restarts >= spec.restart_limit:
         reason = trouble.reason if trouble is not None else Reason.CRASH_LOOP
         yield Rejection(name, reason, words.restarts(state.restarts, trouble))

@@ -100,6 +100,8 @@ class Situation:
     revisions: Mapping[str, RevisionState]
     sizing: Sizing
     stopped: bool
+    refused: Trouble | None
+    """Why the desired revision, which has no Deployment, does not get one; it has a record to mark."""
     traffic: TrafficStatus | None
     acknowledged: bool
     """Every Ready gateway has applied `traffic`, and there is at least one."""

@@ -24,6 +24,11 @@ def pending(rollout: RolloutStatus) -> str:
     )
 
 
+def refused(rollout: RolloutStatus, trouble: Trouble) -> str:
+    """The API server does not take its Deployment."""
+    return f"{rollout.revision} has no pods: {trouble.message}"
+
+
 def clearing(rollout: RolloutStatus) -> str:
     """The old pods go first."""
     return f"{rollout.revision} starts once the pods of {rollout.from_revision} have ended"

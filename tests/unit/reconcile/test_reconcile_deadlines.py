@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tailbound.api.conditions import Reason
+from tailbound.reconcile.model import Obstacle
 
 from tests.unit.reconcile.rollouts import begun, replicas
 from tests.unit.reconcile.simulator import Simulator
@@ -65,6 +67,28 @@ def test_a_pod_that_finds_a_place_and_loses_it_uses_the_deadline_up() -> None:
         return False
 
     assert watch(simulator, never, rounds=60) <= 50
+
+
+@pytest.mark.parametrize("rollout", [{}, {"strategy": "canary"}], ids=["blueGreen", "canary"])
+def test_a_deployment_that_is_refused_does_not_stop_the_deadline(rollout: dict[str, Any]) -> None:
+    simulator = begun({**DEADLINE, **rollout}, replicas=2)
+    simulator.reconcile(crash_after=1)
+    name = simulator.names("ControllerRevision")[-1]
+    refused = (Obstacle("Deployment", name, Reason.QUOTA_EXCEEDED, "exceeded quota: objects"),)
+    looks = 0
+    while simulator.rollout["state"] != "RolledBack":
+        simulator.obstacles = refused
+        for gateway in simulator.gateways:
+            simulator.sync(gateway)
+        simulator.now += timedelta(seconds=1)
+        simulator.reconcile()
+        assert (replicas(simulator), simulator.weights()) == ({"r1": 2}, {"r1": 100})
+        looks += 1
+        assert looks < 40
+    assert looks >= 25
+    assert simulator.rollout["reason"] == "QuotaExceeded"
+    assert "exceeded quota: objects" in simulator.rollout["message"]
+    assert simulator.marked("rejected-at") == {name}
 
 
 def test_only_time_without_room_is_left_out() -> None:

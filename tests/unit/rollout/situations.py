@@ -55,6 +55,7 @@ def situation(
         revisions=revisions,
         sizing=fixed(replicas),
         stopped=False,
+        refused=None,
         traffic=traffic,
         acknowledged=False,
         first_generation=1,
