@@ -99,7 +99,9 @@ class AnalysisMetric(Model):
 
     bad: _Query | None = None
     """PromQL that gives counters of bad events as they are, without rate() or increase(), which make up
-    events that never were; the fraction of `total` is judged."""
+    events that never were; the fraction of `total` is judged. One that has never matched a series of either
+    revision is not taken for zero: it may be misspelt, and the rollout waits. Where such counters only begin
+    with the first bad event, append `or vector(0)`. Once it has matched, no series means no bad events."""
 
     total: _Query | None = None
     """PromQL that gives counters of all events."""
@@ -123,8 +125,10 @@ class AnalysisMetric(Model):
     interval: Annotated[Duration, duration_between("1s", "1h", "between two values of query")] = Duration(
         30_000
     )
-    """Time between two values of `query`. At least as long as the time that the query looks back: two values
-    must not tell of the same requests. Of counters, the time for which events of both revisions are gathered
+    """Time between two values of `query`, which must not tell of the same requests: with rate(…[5m]) it is
+    five minutes, whatever is written here. A gauge must change at least as often as it is read, which no
+    query tells: write the time between two of its updates, or else a revision may be judged by one value that
+    is read several times. Of counters, the time for which events of both revisions are gathered
     before they are compared: at least twice the time between two scrapes."""
 
     @property

@@ -124,7 +124,8 @@ class Analysis(Model):
     data_timeout: Annotated[
         Duration, duration_between("10s", "1h", "after which missing counters are told")
     ] = Duration(60_000)
-    """After so long without counters of every gateway the rollout says so. It is not judged meanwhile."""
+    """After so long without counters of every gateway, or without one of the metrics, the rollout is paused
+    until they are back. It says at once what is missing, and does not pass meanwhile."""
 
     metrics: Annotated[tuple[AnalysisMetric, ...], Field(max_length=8), list_map("name")] = ()
     """Further metrics, from the installation's Prometheus. A revision that breaches one is rejected, and it
@@ -184,7 +185,8 @@ class RolloutSpec(Model):
     answers to NAME-preview.NAMESPACE.svc until then, as long as no other service has that name."""
 
     on_inconclusive: OnInconclusive = OnInconclusive.PAUSE
-    """What follows if maxStepTime is over without a verdict."""
+    """What follows if maxStepTime is over without a verdict. A revision of which counters or metrics are
+    missing is not promoted by it."""
 
     min_step_time: Annotated[Duration, duration_between("1s", "24h", "which a step lasts at least")] = (
         Duration(30_000)
@@ -299,8 +301,11 @@ class MetricFinding(Model):
     samples: float
     """Events, or values, that were judged; fractional where bursts of events are deflated."""
 
-    mean: float
-    """Fraction of bad events, or the mean of the values; the bound while there are none."""
+    mean: float | None = None
+    """Fraction of bad events, or the mean of the values; absent while there are none."""
+
+    missing: Annotated[str, StringConstraints(max_length=1024)] | None = None
+    """Why nothing can be read of it now; absent if something can."""
 
     bound: float
     """As in the spec."""

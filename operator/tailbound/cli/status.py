@@ -127,7 +127,7 @@ def _findings(rollout: RolloutStatus) -> str:
 def _metrics(rollout: RolloutStatus) -> str:
     rows = [["METRIC", "IS", "BOUND", "SAMPLES", "BEYOND BOUND", "WORSE", "PASSES", "OUTCOME"]]
     for each in rollout.metrics:
-        value, bound = f"{each.mean:.4g}" if each.samples else _NONE, f"{each.bound:.4g}"
+        value, bound = _NONE if each.mean is None else f"{each.mean:.4g}", f"{each.bound:.4g}"
         evidence = [
             _against(each.against),
             _against(each.relative) if each.relative is not None else _NONE,

@@ -78,9 +78,10 @@ def _finding(finding: Finding, rollout: RolloutStatus) -> str:
 
 
 def _metric(finding: MetricFinding, rollout: RolloutStatus) -> str:
-    relative, samples = finding.relative, finding.samples
-    known = f"{finding.mean:.4g} over {count(samples)} samples" if samples else "no value yet"
-    more = "more values decide" if samples else "its query has to give values: see that it matches a series"
+    relative, mean = finding.relative, finding.mean
+    known = "no value yet" if mean is None else f"{mean:.4g} over {count(finding.samples)} samples"
+    unseen = "its query has to give values: see that it matches a series"
+    more = finding.missing or (unseen if mean is None else "more values decide")
     lines = [
         f"{finding.name}: {known}; the bound is {finding.bound:g}.",
         f"  {_proof('beyond the bound', finding.against)}",

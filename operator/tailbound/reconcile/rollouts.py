@@ -59,6 +59,7 @@ def roll(world: World, known: Known, now: datetime) -> Step:
         stable_serves=weight_of(situation.traffic, rollout.from_revision) > 0,
         pods=_short(world.ready_names.get(rollout.revision, ())),
         existing=_short(pod["metadata"]["name"] for pod in world.live_pods.get(rollout.revision, ())),
+        candidate_serves=weight_of(situation.traffic, rollout.revision) > 0,
     )
     memory = take_in(memory, world.observation.readings, terms, pair, situation.now)
     memory, verdict = judged(memory, terms, pair, situation.now)
@@ -217,7 +218,8 @@ def _told_metric(finding: MetricFinding) -> ApiMetricFinding:
         name=finding.metric.name,
         outcome=finding.outcome,
         samples=round(finding.judged, 2),
-        mean=rounded(finding.mean),
+        mean=None if finding.mean is None else rounded(finding.mean),
+        missing=finding.missing or None,
         bound=finding.metric.bound,
         against=max(beyond, key=lambda each: each.value - each.threshold),
         relative=relative if finding.metric.compared else None,

@@ -54,6 +54,14 @@ class Verdict:
     counting: bool = True
     """Every gateway was read once, so that what is served from now on counts."""
 
+    @property
+    def lacks(self) -> str:
+        """What has to be known before anything can follow from the time that has passed; empty if it is."""
+        if self.unread_since is not None:
+            return self.unread_why
+        without = next((each.metric.name for each in self.metrics if not each.judged), None)
+        return "" if without is None else f"metric {without} has not had a sample yet"
+
     def passes(self, now: datetime, timeout: timedelta) -> bool:
         """Passed, and every request that hung when it did has been counted since."""
         if self.outcome is None:
@@ -73,6 +81,8 @@ class Pair:
     candidate: str
     stable: str
     stable_serves: bool
+    candidate_serves: bool = True
+    """The candidate gets requests. Before it does, its metrics have nothing to tell."""
     pods: frozenset[str] = frozenset()
     """Names of the candidate's ready pods."""
     existing: frozenset[str] = frozenset()
@@ -136,16 +146,16 @@ def _begun(readings: Readings, terms: Terms, pair: Pair) -> Record:
 
 
 def _watched(memory: Memory, answers: Answers, terms: Terms, pair: Pair, now: datetime) -> Memory:
-    watches, blind, ready = dict(memory.watches), "", len(pair.pods)
+    watches, blind, ready = dict(memory.watches), dict[str, str](), len(pair.pods)
     for metric in terms.metrics:
         known = same_question(metric, memory.watches.get(metric.name))
         known = known or begun(metric).with_pods(ready, ready, terms.warmup)
         taken = taken_in(metric, known, answers.metrics, now.timestamp(), stable_serves=pair.stable_serves)
         watches[metric.name] = taken.watch
-        if taken.blind:
-            blind = blind or f"metric {metric.name}: {taken.blind}"
+        if taken.blind and pair.candidate_serves:
+            blind[metric.name] = taken.blind
     since = (memory.blind_since or now) if blind else None
-    return replace(memory, watches=watches, blind_since=since, blind_why=blind)
+    return replace(memory, watches=watches, blind_since=since, blind=blind)
 
 
 def _of_both(readings: Readings, pair: Pair) -> Readings:
@@ -202,6 +212,7 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
             terms.policy,
             terms.tests,
             stable_serves=pair.stable_serves,
+            missing=memory.blind.get(metric.name, ""),
         )
         for metric in terms.metrics
     )
@@ -212,12 +223,16 @@ def judged(memory: Memory, terms: Terms, pair: Pair, now: datetime) -> tuple[Mem
         findings,
         {measure: account.counted for measure, account in accounts.items()},
         memory.unread_since or memory.blind_since,
-        memory.unread_why or memory.blind_why,
+        memory.unread_why or _first(memory.blind),
         memory.passed_at,
         metrics,
         counting=memory.record is not None or not terms.objectives,
     )
     return memory, verdict
+
+
+def _first(blind: Mapping[str, str]) -> str:
+    return next((f"metric {name}: {why}" for name, why in blind.items()), "")
 
 
 def next_step(memory: Memory, now: datetime) -> Memory:

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from tailbound.api.analysis_metric import AnalysisMetric
+from tailbound.rollout.promql import looks_back, rates
 from tailbound.rollout.verdict import Numbers, Outcome, Thresholds
+from tailbound.telemetry.prometheus import Unavailable
 
 PART: Final = "tailbound_part"
 """Label of the parts of one answer."""
 STABLE: Final = "stable_"
 """Begins the names of those parts that are stable's."""
+_FIELDS: Final = {"buckets": "histogram"}
 _NAME: Final = re.compile(r"\$(namespace|service|revision|stable)\b")
 
 
@@ -38,6 +41,11 @@ class Metric:
     bound: float
     """As the spec says it."""
     interval_seconds: float
+    """Between two values that count, or two comparisons of counters."""
+    parts: Mapping[str, str]
+    """By part of the answer to counters, the field of the spec that asks for it; total before bad."""
+    refusal: str = ""
+    """Why nothing can be judged by what is written; empty if something can."""
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -63,6 +71,7 @@ def metric_of(spec: AnalysisMetric, names: Mapping[str, str]) -> Metric:
     """The metric, with `names` for $namespace, $service, $revision and $stable.
 
     What names the revision and not stable can be asked of stable as well, by its name for the revision.
+    Values of a query that looks back count no more often than it looks back, whatever `interval` is.
     """
     parts = {"bad": spec.bad, "total": spec.total, "buckets": spec.histogram}
     counters = {part: query for part, query in parts.items() if query is not None}
@@ -72,6 +81,7 @@ def metric_of(spec: AnalysisMetric, names: Mapping[str, str]) -> Metric:
     stable = {**names, "revision": names["stable"]}
     low, high = spec.range.low, spec.range.high
     good_end, bad_end = (low, high) if spec.max is not None else (high, low)
+    back = looks_back(spec.query) if spec.query is not None else 0.0
     return Metric(
         name=spec.name,
         expression=(
@@ -86,8 +96,16 @@ def metric_of(spec: AnalysisMetric, names: Mapping[str, str]) -> Metric:
         good_end=good_end,
         bad_end=bad_end,
         bound=spec.bound,
-        interval_seconds=float(spec.interval.seconds),
+        interval_seconds=max(float(spec.interval.seconds), back if isinstance(back, float) else 0.0),
+        parts={part: _FIELDS.get(part, part) for part in sorted(counters, reverse=True)},
+        refusal=back.reason if isinstance(back, Unavailable) else _no_counters(counters),
     )
+
+
+def _no_counters(counters: Mapping[str, str]) -> str:
+    """Why these are not what a counter counted; empty if they may be."""
+    function = rates(iter(counters.values()))
+    return f"{function}() makes up events that never were: write the counters as they are" if function else ""
 
 
 def _in_one(counters: Mapping[str, str], of: Sequence[tuple[str, Mapping[str, str]]]) -> str:
@@ -115,12 +133,14 @@ class MetricFinding:
     """Bad events, or the sum of the values' badness."""
     numbers: Numbers
     limits: Thresholds
+    missing: str = ""
+    """Why there is no verdict on it now; empty if there can be one."""
 
     @property
-    def mean(self) -> float:
-        """In the metric's own unit; the bound while there are no samples."""
+    def mean(self) -> float | None:
+        """In the metric's own unit; None while there are no samples."""
         if not self.judged:
-            return self.metric.bound
+            return None
         span = self.metric.bad_end - self.metric.good_end
         return self.metric.good_end + self.bad / self.judged * span
 

@@ -43,7 +43,8 @@ class Memory:
     """Of analysis.metrics, by name."""
     blind_since: datetime | None = None
     """The first round in a row in which a metric could not be read."""
-    blind_why: str = ""
+    blind: Mapping[str, str] = field(default_factory=dict)
+    """Why not, by the name of each metric that cannot be read."""
     pods: tuple[str, ...] = ()
     """Names of the candidate's pods that have had their warm-up, or are having it."""
 

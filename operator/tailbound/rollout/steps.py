@@ -8,9 +8,10 @@ fits):
 | what holds | outcome |
 |---|---|
 | the annotation `pause` names the candidate | Paused: the weight stays |
-| a gateway's counters are missing for longer than `dataTimeout` | Paused, NoData |
-| they are missing | waits: no data is no verdict |
+| a gateway's counters, or a metric, are missing for longer than `dataTimeout` | Paused, NoData |
+| they are missing | waits, and says what is missing: no data is no verdict |
 | `minStepTime` is over; nothing to judge by, or passed for the time that a request may take | next step |
+| `maxStepTime` is over, and something is missing, or a metric has had no sample | Paused, NoData |
 | `maxStepTime` is over | `onInconclusive`: Paused (a later pass still counts), next step, or rolled back |
 | the stable revision is as bad | waits, SharedBreach |
 | otherwise | waits |
@@ -201,7 +202,7 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
     if held(now, rollout):
         return _held(now, step, rollout)
     if rollout.weight < ALL and _without_data(now, verdict) and not by_hand(rollout):
-        return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict))
+        return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict.unread_why))
     if is_last(rollout):
         return _promoting(now, step, rollout)
     return _at_a_step(now, step, rollout, verdict)
@@ -268,6 +269,8 @@ def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
     if elapsed >= spec.min_step_time.timedelta and verdict.passes(now.now, now.timeout):
         return _next(now, step, rollout)
     if elapsed >= spec.max_step_time.timedelta:
+        if verdict.lacks:
+            return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict.lacks))
         if spec.on_inconclusive is OnInconclusive.PROMOTE and verdict.outcome is not Outcome.HOLD:
             return _next(now, step, rollout)
         message = words.inconclusive(rollout, spec, verdict)
@@ -275,6 +278,8 @@ def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
     if verdict.outcome is Outcome.HOLD:
         return _told(step, RolloutState.ANALYSING, Reason.SHARED_BREACH, words.shared(rollout, verdict))
     message = words.analysing(rollout, len(spec.weights))
+    if verdict.unread_since is not None:
+        message = f"{message}; {words.no_data(verdict.unread_why)}"
     return _told(step, RolloutState.ANALYSING, Reason.ANALYSING, message)
 
 

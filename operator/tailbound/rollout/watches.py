@@ -1,7 +1,8 @@
 """What is known about the user's own metrics: what an answer of Prometheus adds, and what it never does."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from tailbound.rollout.account import Account, account_of
@@ -10,7 +11,7 @@ from tailbound.rollout.histograms import split
 from tailbound.rollout.means import Means, means_about
 from tailbound.rollout.metrics import PART, STABLE, Metric, MetricFinding
 from tailbound.rollout.verdict import Policy, decide, thresholds
-from tailbound.telemetry.prometheus import Series, Unavailable
+from tailbound.telemetry.prometheus import Series, Unavailable, Value
 
 Answer = tuple[Series, ...] | Unavailable
 
@@ -28,24 +29,28 @@ class Counter:
     doubted_since: float | None = None
     """Unix time since which no answer fits the numbers."""
 
-    def after(self, now: Mapping[str, float], at: float) -> tuple["Counter", Tally | Unavailable]:
-        """The counters after an answer, and the events since then.
+    def after(
+        self, now: Mapping[str, float], at: float, *, new: bool
+    ) -> tuple["Counter", Tally | Unavailable]:
+        """The counters after an answer, and the events since then. `new`: the revision came with the rollout.
 
         | the answer | the events |
         |---|---|
-        | the first one | none: counting starts here |
-        | one number fell, or is missing | Unavailable: a restart or a stale replica, there is no telling |
-        | so it has been for as long as Prometheus looks back | none: counting starts here again |
+        | the first one, of a new revision | none: counting starts here, at zero for what is not there yet |
+        | the first one with a number, of another | none: counting starts here |
+        | a number fell, or one that had counted is missing | Unavailable: a restart or a stale replica |
+        | so it has been for as long as Prometheus looks back | none: counting starts again, as for another |
         | more bad events than events | Unavailable |
         | any other | what came since; a number that was not there has counted from zero |
         """
         if self.numbers is None:
-            return Counter(now), Tally()
+            return Counter(now if new else now or None), Tally()
         rises = {identity: number - self.numbers.get(identity, 0.0) for identity, number in now.items()}
-        if any(rise < 0 for rise in rises.values()) or self.numbers.keys() - now.keys():
+        counted = {identity for identity, number in self.numbers.items() if number > 0}
+        if any(rise < 0 for rise in rises.values()) or counted - now.keys():
             since = self.doubted_since if self.doubted_since is not None else at
             if at >= since + LOOKBACK_SECONDS:
-                return Counter(now), Tally()
+                return Counter(now or None), Tally()
             return replace(self, doubted_since=since), Unavailable("a counter fell, or is missing")
         bad = sum(rise for identity, rise in rises.items() if identity.startswith("bad"))
         total = sum(rise for identity, rise in rises.items() if identity.startswith("total"))
@@ -70,6 +75,8 @@ class Events:
     """Unix time at which others last became evidence."""
     compared: float = 0.0
     """Events of stable that became evidence."""
+    seen: tuple[str, ...] = ()
+    """Parts of the answer that ever had a series, of either revision."""
 
     def with_pods(self, new: int, ready: int, warmup: int) -> "Events":
         """As pods of the candidate have come, whose first `warmup` events each are not judged."""
@@ -128,24 +135,31 @@ def taken_in(
 
     | what was answered | what becomes of it |
     |---|---|
-    | nothing, or a refusal | the metric is blind |
-    | counters, of which the candidate's do not fit, or have no such edge | it is blind |
+    | any, to what nothing can be judged by | the metric is blind |
+    | nothing, or a refusal | it is blind |
+    | counters, of which the candidate's do not fit, are no numbers, or have no such edge | it is blind |
     | counters, of which stable's do not fit | the candidate's events alone |
+    | counters, and a query never had a series of either revision | events, and it is blind |
     | counters | events of both, which become evidence together once `interval` is over |
     | several values, or one outside the range | it is blind; of stable: no value |
-    | no value yet | nothing |
     | a value within `interval` of the last one | nothing: it would tell of the same requests |
+    | no value, or no number, within `interval` of the last one | nothing: none is needed yet |
+    | no value, or no number | it is blind; of stable: no value |
     | a value | one value, in a pair with that of stable if there is one |
 
-    Counters that are not compared need no `interval`. `now` is Unix time.
+    A query without a series may be misspelt, or count what never happened: there is no telling, and so it is
+    not zero. Once it had one, it is zero where it has none. Counters that are not compared need no
+    `interval`. `now` is Unix time.
     """
     known = same_question(metric, watch) or begun(metric)
+    if metric.refusal:
+        return Taken(known, metric.refusal)
     answer = answers.get(metric.expression, Unavailable("it has not been asked for yet"))
     if isinstance(answer, Unavailable):
         return Taken(known, answer.reason)
     if isinstance(known, Events):
         return _counted(metric, known, answer, now, stable_serves=stable_serves)
-    return _sampled(metric, known, answer, answers.get(metric.stable_expression, ()))
+    return _sampled(metric, known, answer, answers.get(metric.stable_expression, ()), now)
 
 
 def same_question(metric: Metric, watch: Watch | None) -> Watch | None:
@@ -172,17 +186,28 @@ def begun(metric: Metric) -> Watch:
 def _counted(
     metric: Metric, known: Events, answer: tuple[Series, ...], now: float, *, stable_serves: bool
 ) -> Taken:
-    candidate, events = _after(known.candidate, _numbers(metric, answer, stable=False), now)
-    stable, beside = _after(known.stable, _numbers(metric, answer, stable=True), now)
+    candidate, events = _after(known.candidate, _numbers(metric, answer, stable=False), now, new=True)
+    stable, beside = _after(known.stable, _numbers(metric, answer, stable=True), now, new=False)
     beside = Tally() if isinstance(beside, Unavailable) else beside
     since = known.since if known.since is not None else now
-    known = replace(known, candidate=candidate, stable=stable, since=since)
+    seen = tuple(sorted({*known.seen, *(_part(each) for each in answer if each.values)}))
+    known = replace(known, candidate=candidate, stable=stable, since=since, seen=seen)
     if isinstance(events, Unavailable):
         return Taken(_gathered(known, Tally(), beside), events.reason)
-    known = _gathered(known, events, beside)
+    known, blind = _gathered(known, events, beside), _never_seen(metric, seen)
     if metric.compared and now < since + metric.interval_seconds:
-        return Taken(known)
-    return Taken(replace(known.taken(now, stable_serves=stable_serves), since=now))
+        return Taken(known, blind)
+    return Taken(replace(known.taken(now, stable_serves=stable_serves), since=now), blind)
+
+
+def _never_seen(metric: Metric, seen: Collection[str]) -> str:
+    """Which query has matched nothing so far, and what to do; empty if each has matched something."""
+    field = next((field for part, field in metric.parts.items() if part not in seen), None)
+    if field is None:
+        return ""
+    of = "either revision" if metric.compared else "it"
+    zero = ", or, if it only counts what never happened yet, append: or vector(0)" if field == "bad" else ""
+    return f"the query for {field} has matched no series of {of} so far: correct it{zero}"
 
 
 def _gathered(known: Events, candidate: Tally, stable: Tally) -> Events:
@@ -190,9 +215,11 @@ def _gathered(known: Events, candidate: Tally, stable: Tally) -> Events:
 
 
 def _after(
-    counter: Counter, numbers: Mapping[str, float] | Unavailable, now: float
+    counter: Counter, numbers: Mapping[str, float] | Unavailable, now: float, *, new: bool
 ) -> tuple[Counter, Tally | Unavailable]:
-    return (counter, numbers) if isinstance(numbers, Unavailable) else counter.after(numbers, now)
+    if isinstance(numbers, Unavailable):
+        return counter, numbers
+    return counter.after(numbers, now, new=new)
 
 
 def _numbers(
@@ -200,6 +227,10 @@ def _numbers(
 ) -> Mapping[str, float] | Unavailable:
     """One revision's counters, by part and labels."""
     of = [each for each in answer if each.labels.get(PART, "").startswith(STABLE) == stable]
+    odd = next((each for each in of if each.no_number), None)
+    if odd is not None:
+        field = metric.parts.get(_part(odd), _part(odd))
+        return Unavailable(f"the query for {field} gives {odd.no_number}, which is no number")
     if metric.edge is not None:
         return split(of, metric.edge)
     return {_identity(series): series.values[-1].number for series in of if series.values}
@@ -207,38 +238,49 @@ def _numbers(
 
 def _identity(series: Series) -> str:
     labels = ",".join(f"{name}={value}" for name, value in sorted(series.labels.items()) if name != PART)
-    return f"{series.labels.get(PART, '').removeprefix(STABLE)}{{{labels}}}"
+    return f"{_part(series)}{{{labels}}}"
 
 
-def _sampled(metric: Metric, known: Values, answer: tuple[Series, ...], stable: Answer) -> Taken:
+def _part(series: Series) -> str:
+    return series.labels.get(PART, "").removeprefix(STABLE)
+
+
+def _sampled(metric: Metric, known: Values, answer: tuple[Series, ...], stable: Answer, now: float) -> Taken:
+    value = _value(metric, answer)
+    due = -inf if known.at is None else known.at + metric.interval_seconds
+    if isinstance(value, Unavailable):
+        none = not any(each.values for each in answer)
+        return Taken(known, "" if none and now < due else value.reason)
+    if value.at < due:
+        return Taken(known)
+    beside = _value(metric, stable)
+    of_stable = None if isinstance(beside, Unavailable) else metric.badness(beside.number)
+    means = known.means.after(metric.badness(value.number), of_stable)
+    return Taken(replace(known, at=value.at, means=means))
+
+
+def _value(metric: Metric, answer: Answer) -> Value | Unavailable:
+    """The one value of one revision."""
+    if isinstance(answer, Unavailable):
+        return answer
+    odd = next((each.no_number for each in answer if each.no_number), "")
     values = [series.values[-1] for series in answer if series.values]
-    if not values:
-        return Taken(known)
-    if len(values) > 1:
-        return Taken(known, "the query gives several values, and one is needed")
-    at, number = values[0]
-    if not _within(metric, number):
-        return Taken(known, "the query gives values outside the metric's range")
-    if known.at is not None and at < known.at + metric.interval_seconds:
-        return Taken(known)
-    beside = _one_value(metric, stable)
-    return Taken(replace(known, at=at, means=known.means.after(metric.badness(number), beside)))
-
-
-def _one_value(metric: Metric, answer: Answer) -> float | None:
-    """The badness of stable, where it is known."""
-    values = [] if isinstance(answer, Unavailable) else [each.values[-1] for each in answer if each.values]
-    if len(values) != 1 or not _within(metric, values[0].number):
-        return None
-    return metric.badness(values[0].number)
-
-
-def _within(metric: Metric, number: float) -> bool:
-    return 0 <= metric.badness(number) <= 1
+    rules = (
+        (len(answer) > 1, "the query gives several values, and one is needed"),
+        (bool(odd), f"the query gives {odd}, which is no number"),
+        (not values, "the query gives no value"),
+        (
+            any(not 0 <= metric.badness(value.number) <= 1 for value in values),
+            f"the query gives {', '.join(f'{value.number:.6g}' for value in values)}, "
+            "which is outside the metric's range",
+        ),
+    )
+    wrong = next((why for holds, why in rules if holds), None)
+    return values[0] if wrong is None else Unavailable(wrong)
 
 
 def judge(
-    metric: Metric, watch: Watch | None, policy: Policy, tests: int, *, stable_serves: bool
+    metric: Metric, watch: Watch | None, policy: Policy, tests: int, *, stable_serves: bool, missing: str = ""
 ) -> MetricFinding:
     """One metric, of so many `tests` that share alpha, as `decide` says.
 
@@ -258,4 +300,4 @@ def judge(
         comparable = stable_serves and known.means.pairs > 0
         limits = thresholds(metric.allowed, tests, policy, independent=False)
     outcome = decide(numbers, policy, limits, comparable=comparable)
-    return MetricFinding(metric, outcome, judged, bad, numbers, limits)
+    return MetricFinding(metric, outcome, judged, bad, numbers, limits, missing)

@@ -127,9 +127,9 @@ def awaiting(rollout: RolloutStatus) -> str:
     return f"{rollout.revision} has passed, and spec.rollout.promotion is manual: promote or abort it"
 
 
-def no_data(verdict: Verdict) -> str:
-    """Missing counters."""
-    return f"there is no verdict without counters: {verdict.unread_why}"
+def no_data(lacks: str) -> str:
+    """Counters or values that are missing."""
+    return f"there is no verdict while data is missing: {lacks}"
 
 
 def inconclusive(rollout: RolloutStatus, spec: RolloutSpec, verdict: Verdict) -> str:
@@ -248,6 +248,7 @@ def condemned(finding: Finding, counted: Tally) -> str:
 def breached(finding: MetricFinding) -> str:
     """The evidence against it, of a metric of the user's own."""
     metric = finding.metric
+    assert finding.mean is not None, "no metric is breached without a sample"
     side = "at most" if metric.bad_end > metric.good_end else "at least"
     return (
         f"metric {metric.name} is {finding.mean:.4g} over {count(finding.judged)} samples, and must be "

@@ -39,6 +39,8 @@ class Series:
 
     labels: Mapping[str, str]
     values: tuple[Value, ...]
+    no_number: str = ""
+    """What the newest value is instead of a number: NaN, +Inf or -Inf. Empty if it is a number."""
 
 
 @dataclass(frozen=True)
@@ -116,19 +118,20 @@ class Prometheus:
 def series_of(result: Any) -> tuple[Series, ...]:
     """`data.result` of an answer. Raises KeyError, TypeError or ValueError if it is none.
 
-    NaN and infinities are left out: they are what a division by nothing gives.
+    NaN and infinities are no values: they are what a division by nothing gives.
     """
     if result and not isinstance(result[0], Mapping):
-        return (Series({}, _values([result])),)
+        return (_series({}, [result]),)
     return tuple(
-        Series(dict(each["metric"]), _values(each["values"] if "values" in each else [each["value"]]))
+        _series(dict(each["metric"]), each["values"] if "values" in each else [each["value"]])
         for each in result
     )
 
 
-def _values(pairs: Any) -> tuple[Value, ...]:
-    values = (Value(float(at), float(number)) for at, number in pairs)
-    return tuple(value for value in values if math.isfinite(value.number))
+def _series(labels: Mapping[str, str], pairs: Any) -> Series:
+    values = tuple(Value(float(at), float(number)) for at, number in pairs)
+    numbers = tuple(value for value in values if math.isfinite(value.number))
+    return Series(labels, numbers, "" if values[-1:] == numbers[-1:] else str(pairs[-1][1]))
 
 
 def fleet_of(answer: tuple[Series, ...]) -> Fleet | Unavailable:

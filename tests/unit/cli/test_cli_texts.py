@@ -221,7 +221,13 @@ METRIC: dict[str, Any] = {
 
 
 def test_status_tells_of_metrics() -> None:
-    unasked = {**METRIC, "name": "revenue", "samples": 0.0, "against": {"value": 0.0, "threshold": 5.7}}
+    unasked = {
+        **METRIC,
+        "name": "revenue",
+        "samples": 0.0,
+        "mean": None,
+        "against": {"value": 0.0, "threshold": 5.7},
+    }
     del unasked["relative"]
     lines = status(subject(service(rollout={"metrics": [METRIC, unasked]})), NOW).splitlines()
     assert [" ".join(line.split()) for line in lines[-3:]] == [

@@ -99,12 +99,98 @@ def test_without_prometheus_the_gateways_counters_still_roll_back() -> None:
     assert simulator.rollout["reason"] == "Slow"
 
 
-def test_a_metric_that_gives_no_value_holds_the_promotion() -> None:
-    simulator = with_metric()
-    simulator.prometheus = lambda _: ()
+NAN = (Series({}, (), "NaN"),)
+WITHOUT_VALUES = {
+    "empty": ((), "the query gives no value"),
+    "nan": (NAN, "the query gives NaN"),
+    "infinite": ((Series({}, (), "+Inf"),), "the query gives +Inf"),
+}
+
+
+@pytest.mark.parametrize(("answer", "why"), WITHOUT_VALUES.values(), ids=WITHOUT_VALUES)
+@pytest.mark.parametrize(("most", "timeout"), [("20s", "1h"), ("1h", "20s")], ids=["over", "going-on"])
+def test_a_metric_without_values_is_named_at_once_and_never_promoted_by_time(
+    answer: tuple[Series, ...], why: str, most: str, timeout: str
+) -> None:
+    limits = {"minStepTime": "1s", "maxStepTime": most, "onInconclusive": "promote"}
+    simulator = begun({**CANARY, **limits, "analysis": {"metrics": [ACCURACY], "dataTimeout": timeout}})
+    simulator.prometheus = lambda _: answer
+    until(simulator, lambda rollout: bool(rollout.get("stepStartedAt")))
+    around(simulator)
+    around(simulator)
+    assert f"metric accuracy: {why}" in simulator.rollout["message"]
+    assert found(simulator)["missing"].startswith(why)
+    assert "mean" not in found(simulator)
+    for _ in range(60):
+        around(simulator)
+    rollout = simulator.rollout
+    assert (rollout["state"], rollout["reason"], rollout["step"]) == ("Paused", "NoData", 0)
+    assert why in rollout["message"]
+    answer_again = 0.99
+    simulator.edit(rollout={**simulator.service["spec"]["rollout"], "maxStepTime": "1h"})
+    until_promoted(simulator, answer_again)
+
+
+def until_promoted(simulator: Simulator, accuracy: float) -> None:
+    """The values are there, and the canary passes by them."""
+    answer(simulator, accuracy)
+    until(simulator, state("Promoted"), rounds=400)
+    assert found(simulator)["mean"] == pytest.approx(accuracy)
+
+
+def failures(simulator: Simulator, selected: str) -> None:
+    """Prometheus counts half of the canary's requests as failed, and has no series for another selector."""
+
+    def asked(query: str) -> tuple[Series, ...]:
+        seconds = (simulator.now - START).total_seconds()
+        counted = {"total": 100 * seconds, "stable_total": 100 * seconds}
+        if selected == "failed":
+            counted |= {"bad": 50 * seconds, "stable_bad": 0.0}
+        return tuple(
+            Series({"tailbound_part": part}, (Value(seconds, number),)) for part, number in counted.items()
+        )
+
+    simulator.prometheus = asked
+
+
+def counted_failures(selected: str) -> dict[str, Any]:
+    """A metric of the failed requests, whose selector may be misspelt."""
+    total = "requests{r='$revision'}"
+    bad = f"requests{{r='$revision',class='{selected}'}}"
+    return {"name": "failures", "bad": bad, "total": total, "max": 0.05, "interval": "2s"}
+
+
+@pytest.mark.parametrize("by_time", ["pause", "promote"])
+def test_a_selector_that_matches_nothing_promotes_nobody_and_is_named(by_time: str) -> None:
+    limits = {"minStepTime": "1s", "maxStepTime": "80s", "onInconclusive": by_time}
+    simulator = begun({**CANARY, **limits, "analysis": {"metrics": [counted_failures("fail")]}}, sla=None)
+    failures(simulator, "fail")
+    until(
+        simulator, lambda rollout: "the query for bad has matched no series" in rollout["message"], rounds=15
+    )
     for _ in range(100):
         around(simulator)
-    assert (simulator.rollout["state"], simulator.rollout["step"]) == ("Analysing", 0)
+    rollout = simulator.rollout
+    assert (rollout["state"], rollout["reason"], rollout["step"]) == ("Paused", "NoData", 0)
+    simulator.edit(
+        rollout={
+            **simulator.service["spec"]["rollout"],
+            "maxStepTime": "1h",
+            "analysis": {"metrics": [counted_failures("failed")]},
+        }
+    )
+    failures(simulator, "failed")
+    until(simulator, state("RolledBack"))
+    assert simulator.rollout["reason"] == "MetricBreached"
+
+
+def test_a_metric_is_not_missed_before_the_canary_gets_requests() -> None:
+    simulator = with_metric(sla=None)
+    simulator.prometheus = lambda _: ()
+    for _ in range(70):
+        simulator.now += timedelta(seconds=2)
+        simulator.reconcile()
+    assert simulator.rollout["state"] == "Starting"
 
 
 def scraped() -> Simulator:

@@ -6,6 +6,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import RolloutStatus
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.evidence import Tally
+from tailbound.rollout.metrics import MetricFinding
 from tailbound.rollout.situation import Situation, Trouble
 from tailbound.rollout.verdict import (
     Finding,
@@ -17,6 +18,7 @@ from tailbound.rollout.verdict import (
     latency_objective,
 )
 
+from tests.unit.rollout.metric_answers import metric
 from tests.unit.rollout.situations import ago, rollout, situation, state, step_of, to
 
 CANARY = {"strategy": "canary", "steps": [{"weight": 5}, {"weight": 50}]}
@@ -37,6 +39,13 @@ def against(measure: Measure) -> Verdict:
 def unread(seconds: float) -> Verdict:
     """It has passed, but a gateway is unread since so many seconds."""
     return Verdict(Outcome.PASS, unread_since=ago(seconds), unread_why="g is unread", passed_at=ago(90))
+
+
+def unsampled() -> Verdict:
+    """Nothing speaks against it, but one metric has not had a sample."""
+    numbers = Numbers(absolute=0.0, late=0.0, relative=0.0, improves=0.0, passing=0.0, enough=False)
+    finding = MetricFinding(metric(), Outcome.WAIT, 0, 0, numbers, LIMITS)
+    return Verdict(Outcome.WAIT, metrics=(finding,))
 
 
 def canary(

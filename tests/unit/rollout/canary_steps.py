@@ -25,6 +25,7 @@ from tests.unit.rollout.canaries import (
     Row,
     canary,
     unread,
+    unsampled,
 )
 from tests.unit.rollout.situations import ago, rollout, to
 
@@ -97,6 +98,11 @@ STEPS: dict[str, Row] = {
         canary(rollout("Paused", weight=5, reason="Inconclusive", step_started_at=ago(9000))),
         PASS,
         ("Analysing", "RollingOut", 1, AT_5),
+    ),
+    "no-verdict-in-time-and-a-metric-without-a-sample": (
+        canary(rollout(weight=5, step_started_at=ago(1800)), spec={"onInconclusive": "promote"}),
+        unsampled(),
+        ("Paused", "NoData", 0, AT_5),
     ),
     "no verdict in time: promote": (
         canary(rollout(weight=5, step_started_at=ago(1800)), spec={"onInconclusive": "promote"}),

@@ -93,3 +93,8 @@ def test_every_bound_is_one_of_badness(
     assert found.judged == 1
     assert found.bad == pytest.approx(badness)
     assert found.mean == pytest.approx(number)
+
+
+def test_without_a_sample_there_is_no_mean() -> None:
+    found = judge(metric(), None, Policy.BOTH, 1, stable_serves=True, missing="the query gives no value")
+    assert (found.mean, found.judged, found.missing) == (None, 0, "the query gives no value")

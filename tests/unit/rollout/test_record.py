@@ -36,6 +36,7 @@ EVENTS = Events(
     gathered=(Tally(3, 1), Tally(2, 0)),
     since=1.5,
     compared=3.0,
+    seen=("total",),
 )
 WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Events("up", account_of(0.1))}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -48,7 +49,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         Memory(RECORD),
         Memory(RECORD, unread_since=NOON, unread_why="gateway a"),
         Memory(RECORD, passed_at=NOON, pods=("abcde", "fghij")),
-        Memory(RECORD, watches=WATCHES, blind_since=NOON, blind_why="it is down"),
+        Memory(RECORD, watches=WATCHES, blind_since=NOON, blind={"m": "it is down"}),
     ],
 )
 def test_document_is_plain_json_and_comes_back_bit_by_bit(memory: Memory) -> None:

@@ -22,6 +22,8 @@ from tests.unit.rollout.metric_answers import (
     watched,
 )
 
+NAN, INFINITE = (Series({}, (), "NaN"),), (Series({}, (), "-Inf"),)
+
 
 def events(known: Watch) -> Tally:
     """Events of the candidate that are evidence."""
@@ -66,9 +68,72 @@ def test_events_count_once_and_from_the_first_answer_on() -> None:
     assert events(known) == Tally(80, 5)
 
 
-def test_counters_that_are_not_there_yet_have_counted_nothing() -> None:
-    known = watched(metric(**COUNTED), (), counters(total_a=40, bad_a=6))
+def test_counters_of_a_new_revision_that_are_not_there_yet_have_counted_nothing() -> None:
+    made = metric(**COUNTED)
+    known = took(made, took(made, None, ()).watch, counters(total_a=40, bad_a=6)).watch
     assert events(known) == Tally(40, 6)
+
+
+ALL_SEEN = counters(total_a=0, bad_a=0, stable_total_a=0, stable_bad_a=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "answers", "missing"),
+    [
+        pytest.param(OF_BOTH, [()], "total", id="nothing"),
+        pytest.param(OF_BOTH, [counters(total_a=50, stable_total_a=50)] * 3, "bad", id="bad-of-neither"),
+        pytest.param(OF_BOTH, [counters(bad_a=5, stable_bad_a=5)], "total", id="total-of-neither"),
+        pytest.param(OF_BOTH, [counters(total_a=50, stable_bad_a=1)], None, id="bad-of-stable-alone"),
+        pytest.param(OF_BOTH, [counters(total_a=50, bad_a=1)], None, id="bad-of-the-new-one-alone"),
+        pytest.param(OF_BOTH, [ALL_SEEN, counters(total_a=9, stable_total_a=9)], None, id="bad-once-seen"),
+        pytest.param(COUNTED, [counters(total_a=50)], "bad", id="not-compared"),
+        pytest.param({"histogram": "h", "above": 1, "max": 0.1}, [()], "histogram", id="no-histogram"),
+    ],
+)
+def test_a_query_that_never_matched_a_series_is_named_and_not_zero(
+    fields: dict[str, Any], answers: list[tuple[Series, ...]], missing: str | None
+) -> None:
+    made, known = metric(**fields), None
+    for number, answer in enumerate(answers):
+        taken = took(made, known, answer, now=100 + 60.0 * number)
+        known = taken.watch
+    named = f"the query for {missing} has matched no series"
+    assert (named in taken.blind) if missing else not taken.blind
+    assert ("vector(0)" in taken.blind) is (missing == "bad")
+
+
+def test_what_was_served_before_the_first_bad_event_counts_as_good() -> None:
+    made = metric(**COUNTED)
+    known: Watch | None = None
+    for total in (0, 50, 90):
+        known = took(made, known, counters(total_a=total)).watch
+    taken = took(made, known, counters(total_a=100, bad_a=4))
+    assert (events(taken.watch), taken.blind) == (Tally(100, 4), "")
+
+
+def test_series_of_zero_that_end_are_not_missed() -> None:
+    made = metric(**{**COUNTED, "bad": "b or 0 * t"})
+    known = watched(made, counters(total_a=10, bad_z=0), counters(total_a=30, bad_a=3))
+    assert events(known) == Tally(20, 3)
+
+
+def test_what_stable_counted_before_it_was_first_seen_is_not_compared() -> None:
+    made = metric(**OF_BOTH, interval="1s")
+    known = took(made, None, (), now=100).watch
+    late = counters(total_a=5, bad_a=0, stable_total_a=9000, stable_bad_a=4000)
+    known = took(made, known, late, now=200).watch
+    assert isinstance(known, Events)
+    assert (events(known), known.compared) == (Tally(5, 0), 0)
+
+
+def test_counters_that_were_all_gone_for_long_count_from_where_they_return() -> None:
+    made = metric(**COUNTED)
+    known: Watch = watched(made, counters(total_a=100, bad_a=0))
+    for later in (0.0, LOOKBACK_SECONDS):
+        known = took(made, known, (), now=200 + later).watch
+    known = took(made, known, counters(total_a=110, bad_a=2), now=600).watch
+    known = took(made, known, counters(total_a=130, bad_a=2), now=700).watch
+    assert events(known) == Tally(20, 0)
 
 
 @pytest.mark.parametrize(
@@ -77,19 +142,43 @@ def test_counters_that_are_not_there_yet_have_counted_nothing() -> None:
         pytest.param(None, value(1), Unavailable("down"), "down", id="no answer"),
         pytest.param(None, value(1), value(1) + value(1), "several values", id="two values"),
         pytest.param(None, value(1), value(1.5), "outside the metric's range", id="beyond the range"),
-        pytest.param(COUNTED, counters(total_a=9), counters(total_a=8), "fell", id="a counter fell"),
-        pytest.param(COUNTED, counters(total_a=9), (), "missing", id="a counter is missing"),
+        pytest.param(COUNTED, counters(total_a=9, bad_a=0), counters(total_a=8), "fell", id="a counter fell"),
+        pytest.param(COUNTED, counters(total_a=9, bad_a=0), (), "missing", id="a counter is missing"),
         pytest.param(
-            COUNTED, counters(total_a=9), counters(total_a=10, bad_a=2), "more than", id="more bad than all"
+            COUNTED,
+            counters(total_a=9, bad_a=0),
+            counters(total_a=10, bad_a=2),
+            "more than",
+            id="more bad than all",
+        ),
+        pytest.param(None, None, (), "gives no value", id="no-value"),
+        pytest.param(None, value(1), NAN, "gives NaN, which is no number", id="nan"),
+        pytest.param(None, None, INFINITE, "gives -Inf, which is no number", id="infinite"),
+        pytest.param(
+            COUNTED,
+            counters(total_a=9, bad_a=0),
+            (*counters(total_a=9), Series({"tailbound_part": "bad"}, (), "NaN")),
+            "the query for bad gives NaN",
+            id="nan-as-counter",
+        ),
+        pytest.param(
+            {**COUNTED, "bad": "increase(b[5m])"},
+            None,
+            counters(total_a=9, bad_a=0),
+            "increase() makes up events",
+            id="increase-as-counter",
+        ),
+        pytest.param(
+            {"query": "rate(a[$window])", "max": 0.5}, None, value(0.1), "[$window]", id="unknown-range"
         ),
     ],
 )
 def test_what_cannot_be_judged_is_no_data(
-    fields: dict[str, Any] | None, before: tuple[Series, ...], answer: Any, reason: str
+    fields: dict[str, Any] | None, before: tuple[Series, ...] | None, answer: Any, reason: str
 ) -> None:
     made = metric(**(fields or {}))
-    known = watched(made, before)
-    taken = took(made, known, answer)
+    known = watched(made, before) if before is not None else None
+    taken = took(made, known, answer, now=150)
     assert reason in taken.blind
     found = judge(made, taken.watch, Policy.BOTH, 1, stable_serves=True)
     assert found == judge(made, known, Policy.BOTH, 1, stable_serves=True)
@@ -105,7 +194,7 @@ def test_a_querier_that_steps_back_and_forth_counts_nothing_twice() -> None:
 
 def test_a_pod_that_is_gone_for_good_makes_the_metric_blind_only_while_it_may_come_back() -> None:
     made = metric(**COUNTED)
-    known: Watch = watched(made, counters(total_a=100, total_b=50))
+    known: Watch = watched(made, counters(total_a=100, total_b=50, bad_a=0))
     left = counters(total_a=110)
     for later in (0.0, LOOKBACK_SECONDS - 1):
         taken = took(made, known, left, now=200 + later)
@@ -118,7 +207,20 @@ def test_a_pod_that_is_gone_for_good_makes_the_metric_blind_only_while_it_may_co
 
 
 def test_no_value_yet_is_not_a_bad_one() -> None:
-    assert values(watched(metric(), ())) == (0, 0)
+    assert values(took(metric(), None, ()).watch) == (0, 0)
+
+
+@pytest.mark.parametrize("answer", [(), NAN], ids=["none", "nan"])
+def test_between_two_values_none_is_needed(answer: tuple[Series, ...]) -> None:
+    known = watched(metric(), value(0.95))
+    blind = {now: bool(took(metric(), known, answer, now=now).blind) for now in (100.0, 129.0, 130.0)}
+    assert blind == {100: False, 129: False, 130: True}
+
+
+def test_values_count_no_more_often_than_their_query_looks_back() -> None:
+    made = metric(query="rate(errors[5m])", max=0.5, interval="30s")
+    known = watched(made, *(value(0.1, 30.0 * number) for number in range(21)))
+    assert values(known) == (3, 0)
 
 
 @pytest.mark.parametrize("other", [{"query": "other", "min": 0.9}, {"query": "accuracy", "min": 0.8}])
@@ -146,7 +248,7 @@ def test_events_of_both_become_evidence_together_once_the_interval_is_over() -> 
 
 def test_what_stable_cannot_show_does_not_blind_the_metric() -> None:
     made = metric(**OF_BOTH, interval="1s")
-    known = watched(made, counters(total_a=0, stable_total_a=50, stable_total_b=50))
+    known = watched(made, counters(total_a=0, bad_a=0, stable_total_a=50, stable_total_b=50))
     taken = took(made, known, counters(total_a=40, stable_total_a=60), now=200)
     assert (events(taken.watch), taken.blind) == (Tally(40, 0), "")
     assert isinstance(taken.watch, Events)
@@ -176,7 +278,7 @@ def test_a_histogram_is_judged_by_what_is_above_the_edge() -> None:
 
 def test_the_first_events_of_new_pods_are_not_judged() -> None:
     made = metric(**COUNTED)
-    known = watched(made, counters(total_a=0)).with_pods(1, 1, 10)
+    known = watched(made, counters(total_a=0, bad_a=0)).with_pods(1, 1, 10)
     known = took(made, known, counters(total_a=30, bad_a=4)).watch
     assert events(known) == Tally(20, 0)
     again = took(made, known.with_pods(1, 2, 10), counters(total_a=60, bad_a=14), now=160).watch
@@ -191,7 +293,9 @@ def bets(known: Watch) -> Against:
 
 def test_a_round_counts_as_one_value() -> None:
     made = metric(**COUNTED)
-    known = took(made, watched(made, counters(total_a=0)), counters(total_a=100, bad_a=50), now=160).watch
+    known = took(
+        made, watched(made, counters(total_a=0, bad_a=0)), counters(total_a=100, bad_a=50), now=160
+    ).watch
     assert bets(known).bets == Against(that_polls_are_above(0.1)).after(0.5).bets
 
 
@@ -311,7 +415,7 @@ def test_what_cannot_be_asked_of_both_is_judged_by_its_bound_alone(policy: Polic
     made = metric(**COUNTED)
     bad = in_rounds(10, made, total_a=50, bad_a=25)
     assert judge(made, bad, policy, 2, stable_serves=True).outcome is Outcome.ROLL_BACK
-    good = watched(made, (), counters(total_a=200, bad_a=0))
+    good = watched(made, counters(total_a=0, bad_a=0), counters(total_a=200, bad_a=0))
     assert judge(made, good, policy, 2, stable_serves=True).outcome is Outcome.PASS
 
 

@@ -41,8 +41,13 @@ def vector(*series: tuple[dict[str, str], str], at: float = 100.5) -> list[dict[
             id="raw samples keep their own times",
         ),
         pytest.param([100.5, "4"], (Series({}, (Value(100.5, 4),)),), id="a scalar"),
-        pytest.param(vector((NAMES, "NaN")), (Series(NAMES, ()),), id="not a number is no value"),
-        pytest.param(vector((NAMES, "+Inf")), (Series(NAMES, ()),), id="infinity is no value"),
+        pytest.param(vector((NAMES, "NaN")), (Series(NAMES, (), "NaN"),), id="not a number is no value"),
+        pytest.param(vector((NAMES, "+Inf")), (Series(NAMES, (), "+Inf"),), id="infinity is no value"),
+        pytest.param(
+            [{"metric": NAMES, "values": [[98.1, "NaN"], [100.1, "3"]]}],
+            (Series(NAMES, (Value(100.1, 3),)),),
+            id="the-newest-sample-says-whether-there-is-a-number",
+        ),
     ],
 )
 def test_an_answer_becomes_series(result: Any, expected: tuple[Series, ...]) -> None:
