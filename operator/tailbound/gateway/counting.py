@@ -149,6 +149,30 @@ def read_counters(text: str) -> Counters:
     }
 
 
+_SAMPLE = re.compile(
+    rf'^{REQUESTS_METRIC}\{{(?P<before>[^}}\n]*?)class="(?P<class>\w+)"(?P<after>[^}}\n]*)\}} \S+\n',
+    re.MULTILINE,
+)
+
+
 def name_metric(text: str) -> str:
-    """Envoy's metrics, with the name that ours has outside."""
-    return text.replace(_OF_ENVOY, REQUESTS_METRIC)
+    """Envoy's metrics, with the name that ours has outside, and zeros for classes that were never counted.
+
+    Envoy has a counter only once it has counted. Without zeros a query for failed requests would match
+    nothing for as long as none failed, just as one that is misspelt.
+    """
+    named = text.replace(_OF_ENVOY, REQUESTS_METRIC)
+    samples = list(_SAMPLE.finditer(named))
+    if not samples:
+        return named
+    counted: dict[tuple[str, str], set[str]] = {}
+    for each in samples:
+        counted.setdefault((each["before"], each["after"]), set()).add(each["class"])
+    zeros = "".join(
+        f'{REQUESTS_METRIC}{{{before}class="{name}"{after}}} 0\n'
+        for (before, after), classes in counted.items()
+        for name in RequestClasses.model_fields
+        if name not in classes
+    )
+    end = samples[-1].end()
+    return named[:end] + zeros + named[end:]

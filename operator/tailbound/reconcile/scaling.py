@@ -14,7 +14,7 @@ A decision for a smaller share of the requests counts in proportion until there 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tailbound.api.batching import Batching
@@ -114,28 +114,34 @@ def verdicts(world: World) -> dict[ConditionType, Verdict]:
     if not world.service.spec.scaling.automatic or sizes is None:
         return {} if asked is None else {ConditionType.SCALING_LIMITED: asked}
     decisions = {name: each.decision for name, each in sorted(sizes.revisions.items())}
+    missing = sorted({each for decision in decisions.values() for each in decision.stale})
+    stale = _stale(world, missing, sizes.awaited)
     found = {
         ConditionType.SCALING_LIMITED: asked or _limited(world, decisions),
-        ConditionType.METRICS_STALE: _stale(world, decisions, sizes.awaited),
+        ConditionType.METRICS_STALE: stale,
     }
-    met = _met(world, sizes.late)
+    met = _met(world, sizes.late, missing, stale.reason)
     return found if met is None else {ConditionType.SLA_MET: met, **found}
 
 
-def _met(world: World, late: float | None) -> Verdict | None:
+def _met(world: World, late: float | None, missing: Sequence[str], stale: Reason) -> Verdict | None:
     """
-    | requests of the last minute | before | status | reason |
-    |---|---|---|---|
-    | at most 1 % were late | any | True | WithinTarget |
-    | more were late | any | False | TargetMissed |
-    | none, or not known | a status | as it was | as it was |
-    | none, or not known | nothing | Unknown | Pending |
+    | metrics | requests of the last minute | before | status | reason |
+    |---|---|---|---|---|
+    | are missing | any | any | Unknown | that of MetricsStale |
+    | are there | at most 1 % were late | any | True | WithinTarget |
+    | are there | more were late | any | False | TargetMissed |
+    | are there | none | True or False | as it was | as it was |
+    | are there | none | else | Unknown | Pending |
     """
     latency = world.service.spec.sla.latency
     target = latency.p99 if latency is not None else ""
+    if missing:
+        return Verdict(_UNKNOWN, stale, f"it is not known while metrics are missing: {'; '.join(missing)}")
     if late is None:
         before = world.service.status.condition(ConditionType.SLA_MET)
-        return None if before is not None else Verdict(_UNKNOWN, Reason.PENDING, "no request was seen yet")
+        kept = before is not None and before.status != _UNKNOWN
+        return None if kept else Verdict(_UNKNOWN, Reason.PENDING, "no request was seen yet")
     if late <= ALLOWED_LATE:
         return Verdict(_TRUE, Reason.WITHIN_TARGET, f"99 of 100 requests are answered within {target}")
     message = f"more than one request in a hundred takes longer than {target}"
@@ -181,7 +187,7 @@ def _asked(scaling: Scaling) -> Verdict | None:
     return None
 
 
-def _stale(world: World, decisions: Mapping[str, Decision], awaited: bool) -> Verdict:
+def _stale(world: World, missing: Sequence[str], awaited: bool) -> Verdict:
     """
     | something is missing | it was never there, and is to come | before | status | reason |
     |---|---|---|---|---|
@@ -190,7 +196,6 @@ def _stale(world: World, decisions: Mapping[str, Decision], awaited: bool) -> Ve
     | yes | yes | else | True | MetricsMissing |
     | yes | no | any | True | MetricsMissing |
     """
-    missing = sorted({each for decision in decisions.values() for each in decision.stale})
     if not missing:
         return Verdict(_FALSE, Reason.METRICS_FRESH, "everything that pods are sized by is known")
     before = world.service.status.condition(ConditionType.METRICS_STALE)

@@ -64,4 +64,21 @@ def test_the_metric_has_its_own_name_outside_of_envoy() -> None:
     ours = '# TYPE envoy_tailbound_requests counter\nenvoy_tailbound_requests{class="good"} 1\n'
     theirs = "envoy_server_live{} 1\n"
     named = '# TYPE tailbound_requests_total counter\ntailbound_requests_total{class="good"} 1\n'
-    assert name_metric(ours + theirs) == named + theirs
+    told = name_metric(ours + theirs)
+    assert told.startswith(named)
+    assert told.endswith(theirs)
+    assert name_metric(theirs) == theirs
+
+
+def test_classes_that_were_never_counted_are_zero_for_each_revision_in_one_block() -> None:
+    def sample(revision: str, name: str, number: int) -> str:
+        return f'tailbound_requests_total{{namespace="risk",class="{name}",revision="{revision}"}} {number}\n'
+
+    counted = sample("r1", "good", 5) + sample("r1", "failed", 2) + sample("r2", "slow", 1)
+    told = name_metric(f"envoy_other 1\n{counted}envoy_more 2\n")
+    assert told.startswith(f"envoy_other 1\n{counted}")
+    assert told.endswith("envoy_more 2\n")
+    zeros = [("r1", "slow"), ("r1", "timed_out"), ("r1", "abandoned")]
+    zeros += [("r2", name) for name in ("good", "timed_out", "failed", "abandoned")]
+    added = told.removeprefix(f"envoy_other 1\n{counted}").removesuffix("envoy_more 2\n")
+    assert sorted(added.splitlines(keepends=True)) == sorted(sample(*each, 0) for each in zeros)

@@ -169,6 +169,24 @@ def test_the_sla_is_met_as_long_as_one_in_a_hundred_is_late_and_stays_so_without
     assert told == [("Unknown", "Pending"), met, missed, missed, met]
 
 
+def test_the_sla_is_neither_met_nor_missed_while_metrics_are_missing() -> None:
+    simulator, told = following(), []
+    missing = (decision(7, stale=("arrivals: Prometheus is not reached",)), 100)
+    for late, value, awaited in (
+        (0.0, missing, True),
+        (0.0, 7, False),
+        (0.0, missing, False),
+        (None, 7, False),
+        (0.02, missing, False),
+        (0.02, 7, False),
+    ):
+        decided(simulator, late=late, awaited=awaited, r1=value)
+        told.append(simulator.condition(ConditionType.SLA_MET))
+    pending, unknown = ("Unknown", "Pending"), ("Unknown", "MetricsMissing")
+    met, missed = ("True", "WithinTarget"), ("False", "TargetMissed")
+    assert told == [pending, met, unknown, pending, unknown, missed]
+
+
 def test_what_is_said_of_scaling_ends_with_it() -> None:
     simulator = following()
     decided(simulator, late=0.0, r1=7)
