@@ -2,7 +2,13 @@
 
 Prints tables and, last, one JSON line:
 
-false_rollback_max   largest share of healthy canaries rolled back, over all healthy scenarios
+false_rollback_max   largest share of healthy canaries rolled back, over all healthy scenarios and settings
+                     but those of the last step, of episodes and of gauges, which are apart
+false_rollback_upper the upper end of that share's interval
+last_step_max        the same share with all requests on the canary
+episodes_max         the same share where single pods are slow for a while
+gauges_max           the same share for values that look back, read more often than that
+found_min            smallest share of bad canaries rolled back, over all settings
 floor_ratio_5pct     mean requests of the absolute test alone at 5 % slow, over the information floor; exact
 median_2pct          median canary requests until a canary of 2 % slow is rolled back
 flagger_median_2pct  the same of Flagger, tuned to at most `ALPHA` false rollbacks at the edge of the SLA
@@ -29,10 +35,13 @@ from tailbound.rollout.verdict import (
     latency_objective,
 )
 
-from e2e.bench.rollout import cluster, peers, rule
+from e2e.bench.rollout import cluster, gauges, peers, rule
 from e2e.bench.rollout.exact import Boundary, floor, stopping
 from e2e.bench.rollout.promotion import pace
 from e2e.bench.rollout.scenarios import BARELY_WORSE, HEALTHY, LATE, UNHEALTHY, Counts, Scenario, Traffic
+from e2e.bench.rollout.settings import GOALS, SETTINGS, Group, Setting
+from e2e.bench.rollout.shares import Share
+from e2e.bench.rollout.trials import POLL_SECONDS, Result, run
 
 RUNS = 300
 TUNING_RUNS = 5000
@@ -88,19 +97,56 @@ def rules(edge: Traffic) -> dict[str, Rule]:
     }
 
 
-def false_rollbacks(every: dict[str, Rule]) -> float:
+def false_rollbacks(every: dict[str, Rule]) -> Share:
     """Prints the share of healthy canaries that each rule rolls back; returns the product's largest."""
-    say("\nhealthy canaries: share rolled back; share that the product ever held")
+    say("\nhealthy canaries: share rolled back; share that the product ever held; interval of the product's")
     say(f"{'':42}" + "".join(f"{name:>14}" for name in every) + f"{'held':>8}")
-    worst = 0.0
+    worst = Share(0, RUNS)
     for scenario in HEALTHY:
         traffic = scenario.traffic(RUNS)
         shares = {name: float((decide(traffic) != rule.NEVER).mean()) for name, decide in every.items()}
         held = (rule.verdicts(traffic, P99, Policy.BOTH, OBJECTIVES).held != rule.NEVER).mean()
         columns = "".join(f"{share:14.3f}" for share in shares.values())
-        say(f"{scenario.name:42}{columns}{held:8.3f}")
-        worst = max(worst, shares["tailbound"])
+        own_share = Share(round(shares["tailbound"] * RUNS), RUNS)
+        say(f"{scenario.name:42}{columns}{held:8.3f}  {own_share}")
+        worst = _largest([worst, own_share])
     return worst
+
+
+def settings() -> dict[Setting, Share]:
+    """Prints what becomes of canaries in traffic that is not many independent requests."""
+    say("\nother traffic, seeds of its own: share rolled back [interval], median seconds, held, steps passed")
+    found = {}
+    for setting in SETTINGS:
+        results = [run(setting.trial, seed) for seed in range(RUNS)]
+        ends = [each.rolled_back for each in results if each.rolled_back is not None]
+        found[setting] = share = Share(len(ends), RUNS)
+        begins = next(step.poll for step in setting.trial.steps if step.weight)
+        after = f"{(np.median(ends) + 1 - begins) * POLL_SECONDS:.0f}" if ends else "-"
+        held = np.mean([each.held is not None for each in results])
+        wanted = GOALS.get(setting.group)
+        goal = "" if wanted is None else f"goal {'all' if not setting.healthy else f'{wanted:g} at most'}"
+        passed = " ".join(f"{each:.2f}" for each in _passed(results))
+        say(f"{setting.group:12}{setting.trial.name:44}{share}{after:>7}{held:6.2f}  {passed:20}{goal}")
+    return found
+
+
+def _passed(results: list[Result]) -> list[float]:
+    """Share that passed each step."""
+    return [
+        float(np.mean([each is not None for each in of_step]))
+        for of_step in zip(*(result.passed for result in results), strict=True)
+    ]
+
+
+def gauge_values() -> dict[str, Share]:
+    """Prints what becomes of canaries at the bound of a metric whose values tell of five minutes each."""
+    say("\nvalues of the last five minutes, read every 30 s for half a day: share rolled back")
+    found = {}
+    for query in (gauges.RANGE, gauges.GAUGE):
+        found[query] = Share(sum(gauges.rolled_back(query, seed) for seed in range(RUNS)), RUNS)
+        say(f"    {query:60}{found[query]}")
+    return found
 
 
 def median(requests: Counts, share: float = 0.5) -> float:
@@ -156,17 +202,32 @@ def promotion() -> None:
             )
 
 
+def _largest(shares: list[Share]) -> Share:
+    return max(shares, key=lambda share: share.value)
+
+
 def main() -> int:
     """Run all of it."""
     every = rules(HEALTHY[0].traffic(TUNING_RUNS))
-    worst = false_rollbacks(every)
+    worst, found, values = false_rollbacks(every), settings(), gauge_values()
     medians = detection(every, (*UNHEALTHY, BARELY_WORSE, LATE))
     ratio = floor_ratio()
     promotion()
     two_percent = UNHEALTHY[0].name
+    healthy = {each: share for each, share in found.items() if each.healthy}
+    apart = (Group.LAST_STEP, Group.EPISODES)
+    worst = _largest([worst, *(share for each, share in healthy.items() if each.group not in apart)])
+    last, slow = (
+        _largest([share for each, share in healthy.items() if each.group is group]) for group in apart
+    )
     document: dict[str, object] = {
         "bench": "rollout",
-        "false_rollback_max": worst,
+        "false_rollback_max": worst.value,
+        "false_rollback_upper": round(worst.interval[1], 4),
+        "last_step_max": last.value,
+        "episodes_max": slow.value,
+        "gauges_max": values[gauges.RANGE].value,
+        "found_min": min(share.value for each, share in found.items() if not each.healthy),
         "floor_ratio_5pct": round(ratio, 3),
         "median_2pct": medians[two_percent, "tailbound"],
         "flagger_median_2pct": medians[two_percent, "flagger tuned"],

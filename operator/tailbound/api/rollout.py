@@ -170,7 +170,9 @@ class RolloutSpec(Model):
     step by step. recreate: the old pods go before the new ones come; for clusters without spare devices."""
 
     steps: Annotated[tuple[Step, ...], Field(max_length=_MOST_STEPS), ATOMIC, _STEPS_RISE] = ()
-    """Stages of a canary. Without them: 5, 25 and 50 percent."""
+    """Stages of a canary. Without them: 5, 25 and 50 percent. A service with fewer than some ten requests a
+    second proves nothing with 5 percent of them in half an hour: {weight: 50} alone brings a verdict soonest,
+    and kubectl tailbound plan proposes steps and times that fit its traffic."""
 
     capacity: Capacity = Capacity.SURGE
     """surge: the new pods come beside the old ones, and wait while there is no room. inPlace: they take the
@@ -210,7 +212,8 @@ class RolloutSpec(Model):
     scale_down_delay: Annotated[
         Duration, duration_between("0s", "24h", "for which the old pods stay after a promotion")
     ] = Duration(30_000)
-    """How long the old pods stay after a promotion, so that a return takes no start."""
+    """How long the old pods stay after a promotion, so that a return takes no start. With all requests no
+    further proof is asked for, but what speaks against the new revision still counts: for this time."""
 
     history_limit: Annotated[StrictInt, whole_number("historyLimit", 1, 100, "a number of revisions")] = 10
     """So many revisions are kept to return to."""

@@ -24,11 +24,13 @@ from tailbound.reconcile.rollouts import terms_of
 from tailbound.revisions.record import Marks, Revision
 from tailbound.revisions.relevant import beside
 from tailbound.rollout.analysis import Terms
+from tailbound.rollout.fitting import LONGEST_KEPT, MOST, Grounds, fits, fitting, last_step
 from tailbound.rollout.forecast import Forecast, Traffic, forecast
 from tailbound.rollout.verdict import Measure, Outcome
 
 _SEED: Final = 1
 _BAD_SHARES: Final = (0.02, 0.05, 0.10)
+_LATE_SHARE: Final = 0.05
 _BAD: Final = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
 _NONE: Final = "-"
 
@@ -152,10 +154,14 @@ def _expected(proposal: Proposal, requests: Requests) -> str:
         return f"expected time: not known, {requests.source}"
     known = f"{usual.slow:.2%} slow, {usual.failed:.2%} failed"
     parts = [f"expected, at {usual.per_second:.3g} requests/s ({requests.source}; {known}):"]
-    parts.append(indented(_passing(spec, terms, usual)))
+    grounds = Grounds(terms, spec.effective_timeout().timedelta, usual, _SEED)
+    found = grounds.forecast(spec.rollout)
+    parts.append(indented(_passing(spec, found)))
+    parts += _proposed(spec.rollout, grounds, found)
     measure = terms.objectives[0].measure
     parts.append(f"and if more of its requests are {_BAD[measure]}:")
     parts.append(indented(_condemning(spec, terms, usual, measure)))
+    parts += _last_step(spec.rollout, grounds, measure)
     parts += ["nothing is foreseen of the metrics, with which all this may take longer:"] if metrics else []
     return "\n".join([*parts, *metrics])
 
@@ -169,8 +175,46 @@ def _bounds(spec: InferenceServiceSpec) -> list[str]:
     return [indented(table(rows))] if len(rows) > 1 else []
 
 
-def _passing(spec: InferenceServiceSpec, terms: Terms, usual: Traffic) -> str:
-    found = forecast(spec.rollout, terms, spec.effective_timeout().timedelta, usual, usual, _SEED)
+def _proposed(spec: RolloutSpec, grounds: Grounds, found: Forecast) -> list[str]:
+    """Steps and times for this traffic, where those of the spec do not fit."""
+    if fits(found) or found.share(Outcome.HOLD) or not spec.weights:
+        return []
+    fit = fitting(spec, grounds)
+    if fit is None:
+        return [
+            "no steps fit this traffic: within a week not even half of the requests prove a good revision;",
+            "write promotion: manual, and promote it yourself",
+        ]
+    steps = ", ".join(f"{{weight: {each.weight}}}" for each in fit.spec.steps)
+    took = _time(fit.forecast.seconds(Outcome.PASS, MOST))
+    return [
+        "these steps do not fit this traffic, in which a good revision does not pass in time; these do:",
+        indented(f"steps: [{steps}]\nmaxStepTime: {fit.spec.max_step_time}"),
+        f"with them 9 of 10 of the good ones are promoted within {took}",
+    ]
+
+
+def _last_step(spec: RolloutSpec, grounds: Grounds, measure: Measure) -> list[str]:
+    """What is asked with all requests: no proof, but that nothing is proven while the old pods are kept."""
+    last = last_step(spec, grounds, _worse(grounds.usual, measure, _LATE_SHARE))
+    parts = [
+        "with all requests no further proof is asked for: what is bad only then is found while the old",
+        f"pods are kept, or not at all: with scaleDownDelay {spec.scale_down_delay}, {last.found:.0%} of",
+        f"those that are {_LATE_SHARE:.0%} {_BAD[measure]} then",
+    ]
+    if last.found >= MOST:
+        return parts
+    remedy = (
+        f"no time up to {LONGEST_KEPT} finds" if last.delay is None else f"scaleDownDelay: {last.delay} finds"
+    )
+    return [*parts, f"{remedy} 9 of 10 of them"]
+
+
+def _worse(usual: Traffic, measure: Measure, share: float) -> Traffic:
+    return replace(usual, slow=share) if measure is Measure.LATENCY else replace(usual, failed=share)
+
+
+def _passing(spec: InferenceServiceSpec, found: Forecast) -> str:
     rows = [["IF IT IS AS GOOD AS THE STABLE ONE", "MEDIAN", "9 OF 10 WITHIN"]]
     for number, weight in enumerate(spec.rollout.weights):
         times = [_time(found.step(number, quantile)) for quantile in (0.5, 0.9)]
@@ -185,7 +229,7 @@ def _passing(spec: InferenceServiceSpec, terms: Terms, usual: Traffic) -> str:
 def _condemning(spec: InferenceServiceSpec, terms: Terms, usual: Traffic, measure: Measure) -> str:
     rows = [[_BAD[measure].upper(), "ROLLED BACK", "MEDIAN", "9 OF 10 WITHIN"]]
     for share in _BAD_SHARES:
-        bad = replace(usual, slow=share) if measure is Measure.LATENCY else replace(usual, failed=share)
+        bad = _worse(usual, measure, share)
         found = forecast(spec.rollout, terms, spec.effective_timeout().timedelta, bad, usual, _SEED)
         chance = f"{found.share(Outcome.ROLL_BACK):.0%}"
         rows.append([f"{share:.0%}", chance, *_times(found, Outcome.ROLL_BACK)])

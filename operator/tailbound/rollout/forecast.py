@@ -48,6 +48,8 @@ class Run:
     """PASS: promoted. ROLL_BACK. HOLD: a shared cause, WAIT: no verdict, both until `maxStepTime`."""
     seconds: float
     """Until the end, from the first request on."""
+    reached_all: bool = True
+    """The candidate has had all requests."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,31 @@ class Forecast:
         """Time to this end in so many of the runs that end so; None if none does."""
         return _quantile([run.seconds for run in self.runs if run.end is end], quantile)
 
+    def with_all(self) -> list[float]:
+        """Seconds with all requests of the runs that are rolled back then, the shortest first."""
+        back = [run for run in self.runs if run.end is Outcome.ROLL_BACK and run.reached_all]
+        return sorted(run.seconds - sum(run.steps) for run in back)
+
     def step(self, number: int, quantile: float) -> float | None:
         """Seconds that this step takes in so many of the runs that pass it; None if none does."""
         return _quantile([run.steps[number] for run in self.runs if len(run.steps) > number], quantile)
 
 
 def forecast(
-    spec: RolloutSpec, terms: Terms, timeout: timedelta, candidate: Traffic, stable: Traffic, seed: int
+    spec: RolloutSpec,
+    terms: Terms,
+    timeout: timedelta,
+    candidate: Traffic,
+    stable: Traffic,
+    seed: int,
+    *,
+    last: Traffic | None = None,
 ) -> Forecast:
-    """Rollouts of a candidate whose requests are bad as often as `candidate` says, beside such a stable."""
-    rules = _Rules(spec, terms, timeout, candidate, stable)
+    """Rollouts of a candidate whose requests are bad as often as `candidate` says, beside such a stable.
+
+    With all requests it is as `last` says, if that is given.
+    """
+    rules = _Rules(spec, terms, timeout, candidate, stable, last or candidate)
     random = Random(seed)  # noqa: S311 - a simulation
     return Forecast(tuple(_run(rules, random) for _ in range(RUNS)))
 
@@ -85,6 +102,8 @@ class _Rules:
     timeout: timedelta
     candidate: Traffic
     stable: Traffic
+    last: Traffic
+    """The candidate with all requests."""
 
 
 _Known = Mapping[Measure, Account]
@@ -99,7 +118,7 @@ def _run(rules: _Rules, random: Random) -> Run:
     for weight in (*rules.spec.weights, ALL):
         seconds, end, known = _step(rules, weight, known, sum(passed), random)
         if end is not Outcome.PASS:
-            return Run(tuple(passed), end, sum(passed) + seconds)
+            return Run(tuple(passed), end, sum(passed) + seconds, weight == ALL)
         passed.append(seconds)
         known = {measure: objective.next_step() for measure, objective in known.items()}
     return Run(tuple(passed), Outcome.PASS, sum(passed))
@@ -145,7 +164,7 @@ def _counted(
 ) -> _Known:
     """What is known after a period, given by the second of its end and its length."""
     at, seconds = period
-    candidate = _drawn(rules.candidate, weight, seconds, random)
+    candidate = _drawn(rules.last if weight == ALL else rules.candidate, weight, seconds, random)
     stable = _drawn(rules.stable, ALL - weight, seconds, random)
     return {
         measure: account.after(

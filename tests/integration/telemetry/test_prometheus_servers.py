@@ -237,6 +237,33 @@ def test_a_histogram_is_read_whichever_way_its_edges_are_written(server: Server)
     assert "no bucket of the histogram ends at 0.5: write one of its edges for above (0.25, 1, inf)" in blind
 
 
+def failures(selected: str) -> Metric:
+    """The fraction of failed requests; `selected` ends the query for them."""
+    of = 'tailbound_requests_total{revision="$revision"'
+    fields = {"bad": f"{of},{selected}", "total": f"{of}}}", "max": 0.1, "interval": "1s"}
+    spec = AnalysisMetric.model_validate({"name": "failures", **fields})
+    return metric_of(
+        spec, {"namespace": "risk", "service": "churn", "revision": "canary", "stable": "stable"}
+    )
+
+
+def test_what_never_matched_and_what_is_no_number_are_named(server: Server) -> None:
+    _, one, _ = begun(server)
+    one.says(canary_good=12, canary_failed=3, stable_good=95)
+    server.until("a scrape", one.shows)
+
+    def blind(metric: Metric) -> str:
+        answer = server.ask(metric.expression)
+        return taken_in(metric, None, {metric.expression: answer}, 0.0, stable_serves=True).blind
+
+    assert "the query for bad has matched no series of either revision" in blind(failures('class="fail"}'))
+    assert not blind(failures('class="fail"} or vector(0)'))
+    assert not blind(failures('class="failed"}'))
+    spec = AnalysisMetric(name="nothing", query="vector(0) / vector(0)", max=0.5)
+    nothing = metric_of(spec, dict.fromkeys(("namespace", "service", "revision", "stable"), "x"))
+    assert "gives NaN" in blind(nothing)
+
+
 def test_what_a_generation_cannot_parse_is_told_as_it_says_it(server: Server) -> None:
     """Names of any letters are new in Prometheus 3."""
     found = server.ask('{"requests.of.the.gateway",revision="canary"}')

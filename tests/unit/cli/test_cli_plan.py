@@ -131,6 +131,40 @@ def test_expected_times_are_told_for_good_and_for_bad() -> None:
     assert rows["10%"][1] == "100%"
 
 
+def lines(text: str) -> dict[str, str]:
+    """What the plan proposes, by field."""
+    found = (line.strip().partition(": ") for line in text.splitlines())
+    return {name: value for name, _, value in found if name in ("steps", "maxStepTime", "scaleDownDelay")}
+
+
+@pytest.mark.parametrize(
+    ("per_second", "steps", "time"),
+    [
+        pytest.param(50, None, None, id="busy"),
+        pytest.param(5, "[{weight: 25}, {weight: 50}]", "30m", id="less-busy"),
+        pytest.param(0.2, "[{weight: 50}]", "4h", id="small"),
+    ],
+)
+def test_steps_and_times_that_fit_the_traffic_are_proposed(
+    per_second: float, steps: str | None, time: str | None
+) -> None:
+    requests = Requests(Traffic(per_second, 0.005, 0.0), "given")
+    rollout = {"strategy": "canary"}
+    text = told(served(), requests, **OTHER, rollout=rollout, sla={**SLA, "errorRate": "0.1%"})
+    assert ("these steps do not fit this traffic" in text) is (steps is not None)
+    assert (lines(text).get("steps"), lines(text).get("maxStepTime")) == (steps, time)
+
+
+def test_what_is_found_with_all_requests_is_told_and_when_more_would_be() -> None:
+    requests = Requests(Traffic(5, 0.003, 0.0), "given")
+    rollout = {"strategy": "canary", "steps": [{"weight": 50}]}
+    text = told(served(), requests, **OTHER, rollout={**rollout, "scaleDownDelay": "4s"})
+    assert "with scaleDownDelay 4s, 0% of\n" in text
+    delay = lines(text)["scaleDownDelay"].partition(" ")[0]
+    longer = told(served(), requests, **OTHER, rollout={**rollout, "scaleDownDelay": delay})
+    assert "finds 9 of 10" not in longer
+
+
 def test_given_requests_are_taken_to_be_half_as_bad_as_allowed() -> None:
     terms = terms_of(service_of(served().service).spec)
     assert assumed(50, terms).traffic == Traffic(50, 0.005, 0.0)
