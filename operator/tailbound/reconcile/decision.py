@@ -263,8 +263,22 @@ class Decision:
             self._writer.delete((each for each in own if revision_of(each) is None), "v1", "Service")
 
     def _unneeded(self, child: Object) -> bool:
+        """Nothing needs it, and the next decision will not return to it."""
         name = revision_of(child)
-        return name is not None and name not in self._step.fleet
+        return name is not None and name not in self._step.fleet and name != self._still_stable()
+
+    def _still_stable(self) -> str | None:
+        """The revision that keeps the mark of the stable one, also where the move of that mark is refused."""
+        stable, following = self._world.stable, self._step.marking.stable
+        if self._service.spec.stopped or stable is None:
+            return None
+        moves = following not in (None, stable)
+        refused = any(
+            self._writer.refuses("ControllerRevision", name)
+            for name in (stable, following)
+            if name is not None
+        )
+        return None if moves and not refused else stable
 
     def _prune(self) -> None:
         """Old history goes; what runs, serves or is marked stays."""

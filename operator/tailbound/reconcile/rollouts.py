@@ -99,6 +99,7 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         judged=bool(terms_of(world.service.spec).objectives or spec.rollout.analysis.metrics),
         timeout=spec.effective_timeout().timedelta + _lag(spec.rollout.analysis),
         now=now,
+        marks_refused=any(refused.kind == "ControllerRevision" for refused in world.observation.obstacles),
     )
 
 

@@ -56,6 +56,10 @@ class Writer:
         refused = sorted(item for item in self._refused.items() if item[0] not in self._told)
         return next(iter([*self._beside, *(_words(obstacle) for _, obstacle in refused)]), None)
 
+    def refuses(self, kind: str, name: str) -> bool:
+        """The API server has just refused to write this object."""
+        return (kind, name) in self._refused
+
     def probe(self, kind: str, name: str, *, vital: bool = True) -> bool:
         """Note what is in the way of an object of ours of this name; True if nothing is.
 

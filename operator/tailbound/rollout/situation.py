@@ -115,6 +115,8 @@ class Situation:
     timeout: timedelta
     """The longest that a request can take, until it has been counted and read."""
     now: datetime
+    marks_refused: bool = False
+    """The API server refuses to write what is to be remembered of a revision."""
 
     def of(self, name: str | None) -> RevisionState:
         """The state of a revision; that of one that does not exist is all zeros."""

@@ -309,6 +309,8 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     ready = now.ready(rollout.revision) > 0
     if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled or not ready:
         return _told(step, RolloutState.PROMOTING, reason, words.promoting(rollout, delay))
+    if now.marks_refused:
+        return _told(step, RolloutState.PROMOTING, reason, words.unmarked(rollout))
     done = words.told(
         rollout, RolloutState.PROMOTED, unless_by_hand(rollout, Reason.PROMOTED), words.promoted(rollout)
     )

@@ -159,6 +159,14 @@ def promoting(rollout: RolloutStatus, delay: Duration) -> str:
     )
 
 
+def unmarked(rollout: RolloutStatus) -> str:
+    """It has all requests for long enough, and its record cannot be written."""
+    return (
+        f"{rollout.revision} has all requests, and takes over from {rollout.from_revision} once that can be "
+        "written to their ControllerRevisions: the condition Conflict says what refuses it"
+    )
+
+
 def promoted(rollout: RolloutStatus) -> str:
     """Done."""
     return f"{rollout.revision} has taken over from {rollout.from_revision}"
