@@ -270,6 +270,16 @@ class RevisionStatus(Model):
     """Percent of the requests that it is to get."""
 
 
+class RoutingStatus(Model):
+    """The fields of the spec that gateways follow, as they are and since when."""
+
+    digest: Annotated[str, StringConstraints(max_length=32)]
+    """Of their values."""
+
+    generation: Annotated[StrictInt, Field(ge=0)]
+    """The metadata.generation that brought them: gateways have to have seen this one, and no later one."""
+
+
 class InferenceServiceStatus(Model):
     """What was observed."""
 
@@ -281,6 +291,9 @@ class InferenceServiceStatus(Model):
 
     traffic: TrafficStatus | None = None
     """How requests are shared among revisions; gateways follow it."""
+
+    routing: RoutingStatus | None = None
+    """What gateways follow beside it."""
 
     stable: RevisionStatus | None = None
     """The revision that serves."""

@@ -14,7 +14,7 @@ from tailbound.reconcile import children, conditions, scaling, status
 from tailbound.reconcile.conditions import Facts
 from tailbound.reconcile.desired import Desired, Intent
 from tailbound.reconcile.events import given_up, rollout_transition, transitions
-from tailbound.reconcile.gateways import Applied, Wanted, applied
+from tailbound.reconcile.gateways import Applied, Wanted, applied, routing
 from tailbound.reconcile.model import Event, Object, Plan
 from tailbound.reconcile.pods import PodsReport, report
 from tailbound.reconcile.rollouts import Known, roll
@@ -46,6 +46,7 @@ class Decision:
         self._service = world.service
         self._name = desired.revision.name if desired.revision is not None else None
         self._preview = _preview(world.service)
+        self._routing = routing(world.service)
         self._writer = Writer(world)
         self._probe()
         self._applied = self._look_at_gateways(world.traffic)
@@ -112,10 +113,11 @@ class Decision:
             and traffic == self._world.traffic
             and known is not None
             and known.status is ConditionStatus.TRUE
-            and known.observed_generation == metadata.generation
+            and known.observed_generation >= self._routing.generation
         ):
             return Applied(Reason.ACKNOWLEDGED, known.message, acknowledged=True)
-        wanted = Wanted(f"{metadata.namespace}/{metadata.name}", metadata.generation, traffic.generation)
+        service = f"{metadata.namespace}/{metadata.name}"
+        wanted = Wanted(service, self._routing.generation, traffic.generation)
         return applied(gateways, wanted)
 
     def _reachable(self) -> tuple[str | None, Trouble | None]:
@@ -345,6 +347,7 @@ class Decision:
             observed_generation=self._service.metadata.generation,
             url=status.url(world),
             traffic=step.flow.traffic,
+            routing=self._routing,
             stable=status.revision_status(world, step, step.stable),
             canary=status.revision_status(world, step, step.candidate),
             rollout=step.rollout,

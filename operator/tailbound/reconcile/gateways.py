@@ -13,8 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tailbound.api.conditions import Reason
+from tailbound.api.inferenceservice import InferenceService, RoutingStatus
+from tailbound.api.rollout import previews
 from tailbound.api.traffic import Observed, ServiceObservation
 from tailbound.reconcile.model import Unread
+from tailbound.revisions.identity import canonical_json, text_hash
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Wanted:
     service: str
     """NAMESPACE/NAME."""
     generation: int
+    """Of the spec; a later one will do."""
     traffic_generation: int
 
 
@@ -90,4 +94,20 @@ def _findings(gateways: Mapping[str, Observed | Unread], wanted: Wanted) -> Iter
 
 
 def _is(generation: int, traffic_generation: int, wanted: Wanted) -> bool:
-    return (generation, traffic_generation) == (wanted.generation, wanted.traffic_generation)
+    return generation >= wanted.generation and traffic_generation == wanted.traffic_generation
+
+
+def routing(service: InferenceService) -> RoutingStatus:
+    """What gateways follow of the spec, and since which generation: no edit of anything else is awaited."""
+    spec = service.spec
+    followed = {
+        "hosts": sorted(str(host) for host in spec.hosts),
+        "timeout": spec.effective_timeout().milliseconds,
+        "latency": None if spec.sla.latency is None else spec.sla.latency.p99.milliseconds,
+        "preview": previews(spec.rollout.strategy, spec.rollout.promotion),
+        "stopped": spec.stopped,
+    }
+    digest, known = text_hash(canonical_json(followed)), service.status.routing
+    if known is not None and known.digest == digest:
+        return known
+    return RoutingStatus(digest=digest, generation=service.metadata.generation)

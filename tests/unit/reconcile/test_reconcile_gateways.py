@@ -1,5 +1,7 @@
 """What the gateways' reports come to."""
 
+from typing import Any
+
 import pytest
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import AppliedRoute, Observed, RejectedRoute, ServiceObservation
@@ -7,6 +9,8 @@ from tailbound.reconcile.gateways import Wanted, applied
 from tailbound.reconcile.model import Unread
 
 from tests.unit.reconcile.gateways import START
+from tests.unit.reconcile.objects import service
+from tests.unit.reconcile.simulator import Simulator
 
 WANTED = Wanted("risk/churn", generation=3, traffic_generation=7)
 
@@ -85,3 +89,32 @@ def test_applied(
     found = applied(gateways, WANTED)
     assert (found.reason, found.acknowledged) == (reason, acknowledged)
     assert words in found.message
+
+
+EDITS: dict[str, tuple[dict[str, Any], bool]] = {
+    "max": ({"scaling": {"min": 2, "max": 7}}, False),
+    "history-limit": ({"rollout": {"historyLimit": 3}}, False),
+    "steps": ({"rollout": {"strategy": "canary", "steps": [{"weight": 7}]}}, False),
+    "error-rate": ({"sla": {"latency": {"p99": "100ms"}, "errorRate": "1%"}}, False),
+    "hosts": ({"hosts": ["churn.example.com"]}, True),
+    "latency": ({"sla": {"latency": {"p99": "50ms"}}}, True),
+    "preview": ({"rollout": {"promotion": "manual"}}, True),
+}
+
+
+@pytest.mark.parametrize(("fields", "awaited"), EDITS.values(), ids=EDITS)
+def test_gateways_are_waited_for_where_an_edit_concerns_them(fields: dict[str, Any], awaited: bool) -> None:
+    simulator = Simulator(service=service(scaling={"min": 2}, sla={"latency": {"p99": "100ms"}}))
+    simulator.settle()
+    for _ in range(2):
+        simulator.edit(**fields)
+        plan = simulator.reconcile()
+        seen = simulator.service["status"]["observedGeneration"]
+        assert seen == simulator.service["metadata"]["generation"]
+        ready = ("Unknown", "WaitingForGateway") if awaited else ("True", "Serving")
+        assert simulator.condition("Ready") == ready
+        assert plan.watch_gateways is awaited
+        assert awaited or plan.events == ()
+        simulator.settle()
+        assert simulator.condition("Ready") == ("True", "Serving")
+        awaited = False

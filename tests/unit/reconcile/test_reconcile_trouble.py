@@ -181,7 +181,7 @@ def test_a_new_revision_that_cannot_start_leaves_the_old_one_serving_and_says_so
     assert [(event.type, event.reason) for event in plan.events] == [("Warning", "DigestMismatch")]
     again = simulator.plan()
     assert again.requeue_after is not None, "the deadline"
-    assert replace(again, requeue_after=None) == Plan(watch_gateways=True)
+    assert replace(again, requeue_after=None) == Plan()
     simulator.settle()
     assert simulator.condition("Ready") == ("True", "Serving")
 
