@@ -118,7 +118,7 @@ def paused(rollout: RolloutStatus) -> str:
     """By hand."""
     return (
         f"the annotation tailbound.dev/pause keeps {rollout.revision} at {rollout.weight} percent of the "
-        "requests; remove it to go on"
+        'requests; kubectl tailbound resume, or tailbound.dev/pause="", lets it go on'
     )
 
 
