@@ -107,13 +107,14 @@ class Analysis(Model):
     of both revisions is judged by its bound alone, whatever is written here: one with a query that does not
     name $revision, or that names $stable. Worse is a fraction of requests or events that is more than 1.5
     times as high as that of stable, and any mean of values that is nearer to the bad end of its range. Once
-    stable gets no requests, nothing can be compared, and a breach rejects with each of the three."""
+    stable gets no requests, its last minutes are what the revision is compared with; a mean of values, and a
+    revision beside which stable served nothing, is then rejected by a breach with each of the three."""
 
     warmup_requests: Annotated[
         StrictInt, whole_number("warmupRequests", 0, 100_000, "a number of requests")
     ] = 10
-    """The first requests of a new revision, which are not judged, and the first events of each metric with
-    counters."""
+    """The first requests of each pod of a new revision, which are not held against it, and the first events
+    of each metric with counters."""
 
     min_error_rate: Annotated[
         Percentage, percentage_within("0%", "50%", "that a new revision is proven to stay below")

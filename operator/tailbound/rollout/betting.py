@@ -101,7 +101,7 @@ class Window:
     levels: tuple[tuple[float, ...], ...]
     """ln of the fortunes of each process: all values first, then each later step."""
     beginning: bool = False
-    """It began within `BEGINNING_SECONDS` of the first poll."""
+    """It began within `BEGINNING_SECONDS` of the first poll, with one of which much was bad."""
     polls: int = 0
     bad: float = 0.0
     """Sum of the polls' fractions of bad requests."""
@@ -188,7 +188,9 @@ class Against:
         if window is None or not window.lasts(at):
             if canary.bad <= 0:
                 return None
-            window = Window(at, (self.bets.logs, *self.later), at < since + BEGINNING_SECONDS)
+            outright = canary.bad >= EPISODE_SHARE * canary.judged
+            beginning = outright and at < since + BEGINNING_SECONDS
+            window = Window(at, (self.bets.logs, *self.later), beginning)
         return window.after(canary.bad / canary.judged)
 
     def _cut(self) -> "Against":
