@@ -6,7 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 
 from e2e.scenarios.library.api import Object
-from e2e.scenarios.library.rollouts import ERRORS, PREFIX, RATE, Rollout, canary, quick
+from e2e.scenarios.library.rollouts import (
+    ERRORS,
+    PREFIX,
+    RATE,
+    Rollout,
+    canary,
+    only_from,
+    quick,
+)
 from e2e.scenarios.library.scene import REVISION_LABEL, Scene, restarts
 from e2e.scenarios.library.waiting import Unmet, stays
 
@@ -148,6 +156,34 @@ def test_return_to_the_old_spec_in_the_middle_ends_the_rollout_at_once(scene: Sc
     load.assert_flawless(at_least=30)
     record = scene.api.need("ControllerRevision", revision, scene.namespace)
     assert f"{PREFIX}rejected-reason" not in record["metadata"]["annotations"], "nobody condemned it"
+
+
+def test_return_to_the_old_spec_moves_what_its_ready_pods_carry_and_the_rest_as_they_come(
+    scene: Scene,
+) -> None:
+    rollout = Rollout.begin(scene, "short", canary(70, minStepTime="2m"), sla={}, scaling={"min": 3})
+    stable = rollout.stable()
+    revision = rollout.introduce("second")
+    rollout.reaches("Analysing", revision=revision, weight=70)
+    rollout.afflict(stable, {"NEVER_READY": 1}, pods=1)
+    scene.wait("a stable pod that is not ready", lambda: _ready_of_stable(rollout, 2), 60)
+    rollout.afflict(revision, ERRORS)
+    rollout.change("first")
+    scene.condition("short", "Promoted", "Unknown", "RollingOut")
+    rollout.reaches("Promoting", revision=stable, weight=66)
+    scene.condition("short", "TrafficApplied", "True")
+    with rollout.load() as load:
+        stays("the split", lambda: rollout.status()["weight"] == 66 or Unmet(str(rollout.status())), 10)
+        rollout.afflict(stable, {"NEVER_READY": 0})
+        rollout.promoted(stable)
+    only_from(load, revision)
+    assert load.result["failed"] < load.result["requests"] / 3, load.result
+    scene.gone("Deployment", revision)
+
+
+def _ready_of_stable(rollout: Rollout, ready: int) -> bool | Unmet:
+    found = rollout.service()["status"]["stable"]
+    return found.get("ready") == ready or Unmet(str(found))
 
 
 def test_rollback_restores_the_pods_byte_for_byte(scene: Scene) -> None:

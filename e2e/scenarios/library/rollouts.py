@@ -223,12 +223,12 @@ class Rollout:
             pod for pod in self.scene.pods(self.name) if pod["metadata"]["labels"][REVISION_LABEL] == revision
         ]
 
-    def afflict(self, revision: str, faults: Mapping[str, float]) -> float:
-        """What every running pod of a revision does from now on; the time by the servers' clock."""
+    def afflict(self, revision: str, faults: Mapping[str, float], pods: int | None = None) -> float:
+        """What the running pods of a revision, or so many, do from now on; the time by the servers' clock."""
         body = json.dumps(dict(faults)).encode()
         moments = [
             json.loads(self._proxy(pod, SERVER_PORT, "/_faults", "POST", body))["at"]
-            for pod in self.pods(revision)
+            for pod in self.pods(revision)[:pods]
         ]
         assert moments, f"{revision} has no pods"
         return float(max(moments))

@@ -375,6 +375,10 @@ class RolloutStatus(Model):
     no_room_since: AwareDatetime | None = None
     """Since when the new revision's pods find no room."""
 
+    moving_since: AwareDatetime | None = None
+    """Since when requests that leave a revision wait for pods of the one that takes them. They wait for
+    progressDeadline at most."""
+
     in_place: StrictBool = False
     """The new revision's pods take the places of the stable one's."""
 

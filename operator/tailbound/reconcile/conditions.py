@@ -13,6 +13,7 @@ Ready (first row that fits; "desired" is the revision of the spec as it is):
 | desired has all requests, acknowledged, and a ready endpoint | True | Serving |
 | desired was rejected | False | RolledBack |
 | desired has some of the requests, another revision the rest | Unknown | RollingOut |
+| desired takes over as its pods get ready | Unknown | RollingOut |
 | desired has no request to answer yet, and its pods are stuck | False | that of the pods |
 | desired has all requests and a ready endpoint, the gateways wait | Unknown | WaitingForGateway |
 | the same, and the gateways refuse, deny a host, or are none | False | theirs |
@@ -98,6 +99,11 @@ class Facts:
     @property
     def on_target(self) -> bool:
         """The desired revision has all requests, and one of its endpoints is ready."""
+        return self.takes_over and self.step.flow.whole
+
+    @property
+    def takes_over(self) -> bool:
+        """The desired revision is to have all requests, and one of its endpoints is ready."""
         return self.name is not None and self.name == self.step.flow.target and self.ready > 0
 
     @property
@@ -228,7 +234,8 @@ def _ready_rules(facts: Facts) -> Iterator[Verdict]:
     if facts.step.rejection is not None:
         yield Verdict(_FALSE, Reason.ROLLED_BACK, now + _besides(facts))
     another = facts.serving is not None and facts.serving != name
-    if rollout is not None and another and facts.share > 0:
+    shared = (another and facts.share > 0) or (facts.takes_over and not facts.on_target)
+    if rollout is not None and shared:
         yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, rollout.message)
     obstacle = facts.pods.obstacle
     comes = f"; {facts.coming_back}" if facts.coming_back is not None else ""
@@ -294,7 +301,7 @@ def _stalled(facts: Facts) -> Verdict:
         outage = facts.serves_now if facts.down is not None else ""
         return Verdict(_TRUE, facts.problem.reason, outage + facts.problem.message)
     rejection = facts.step.rejection
-    if rejection is not None and facts.step.flow.settled:
+    if rejection is not None and facts.step.flow.settled and facts.step.flow.whole:
         remedy = "change the spec, or try it again with kubectl tailbound retry"
         message = f"{facts.serves_now}{facts.name} was rejected: {remedy}"
         return Verdict(_TRUE, Reason.ROLLED_BACK, message)
@@ -395,8 +402,9 @@ def promoted(facts: Facts) -> Verdict:
     | desired revision | status.rollout | status | reason |
     |---|---|---|---|
     | none | any | Unknown | Pending |
-    | is the stable one | any | True | Promoted, or PromotedByHand |
     | was rejected | any | False | RolledBack |
+    | is the stable one | takes its requests back from another | Unknown | that of the rollout |
+    | is the stable one | any other | True | Promoted, or PromotedByHand |
     | is on its way | any | Unknown | that of the rollout, RollingOut without one |
     """
     name, step = facts.name, facts.step
@@ -406,7 +414,8 @@ def promoted(facts: Facts) -> Verdict:
     rollout = step.rollout
     if step.rejection is not None:
         return Verdict(_FALSE, Reason.ROLLED_BACK, outage + step.rejection.message)
-    if name == step.stable:
+    moves = rollout is not None and (rollout.revision, rollout.state) == (name, RolloutState.PROMOTING)
+    if name == step.stable and not moves:
         by_hand = rollout is not None and rollout.reason == Reason.PROMOTED_BY_HAND
         reason = Reason.PROMOTED_BY_HAND if by_hand else Reason.PROMOTED
         return Verdict(_TRUE, reason, f"{outage}{name} has taken over")

@@ -10,7 +10,8 @@ always):
 | it does | has not yet, or cannot | is deployed | as it is: an operator that starts changes nothing |
 | it does | has not yet, or cannot | is to be | as the stable one has, or min |
 
-A decision for a smaller share of the requests counts in proportion until there is one for the share at hand.
+Until there is a decision for the share at hand, the pods are those that its traffic needs if they are as fast
+as those of the stable revision, as far as that fits the decision that there is (`sizing.py`).
 """
 
 import json
@@ -46,10 +47,17 @@ def sizing_of(world: World) -> Sizing:
     scaling = world.service.spec.scaling
     if not scaling.automatic:
         return fixed(scaling.asked)
-    sizes = {name: Size(pods, _share_told(world, name)) for name, pods in _deployed(world).items()}
-    sizes |= {name: Size(max(1, each.decision.replicas), each.share) for name, each in _sized(world).items()}
+    sizes = {name: _size_told(world, name, pods) for name, pods in _deployed(world).items()}
+    sizes |= {name: _size(each) for name, each in _sized(world).items()}
     usual = sizes.get(world.stable or "", Size(scaling.asked))
     return Sizing(least=scaling.asked, most=scaling.most, usual=usual, sizes=sizes)
+
+
+def _size(sized: Sized) -> Size:
+    """As it was decided, and what the traffic alone asked for."""
+    decision, needed = sized.decision, sized.decision.explanation.needed
+    known = max(1, round(needed.value)) if isinstance(needed, Known) else None
+    return Size(max(1, decision.replicas), sized.share, known)
 
 
 def scalable(world: World, step: Step) -> Scalable | None:
@@ -240,7 +248,10 @@ def _deployed(world: World) -> dict[str, int]:
     return {name: count for name, count in pods.items() if count > 0}
 
 
-def _share_told(world: World, name: str) -> int:
-    """The share that the pods of a deployed revision were decided for."""
+def _size_told(world: World, name: str, pods: int) -> Size:
+    """The pods of a deployed revision, and the decision that they were last made by."""
     told = world.service.status.scaling or ScalingStatus()
-    return next((each.share for each in told.revisions if each.revision == name), ALL)
+    known = next((each for each in told.revisions if each.revision == name), None)
+    if known is None:
+        return Size(pods)
+    return Size(pods, known.share, max(1, round(known.replicas if known.needed is None else known.needed)))

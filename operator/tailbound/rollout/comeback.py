@@ -135,16 +135,14 @@ def _under_way(now: Situation, step: Step, rollout: RolloutStatus, back: Return)
 def _taking_back(now: Situation, stable: str, back: str) -> Step:
     """What is on its way ends: the stable one has the requests until `back` is there, and keeps its pods.
 
-    Where places change hands it gets its own before anybody else. Beside what has most of the requests it
-    takes them as soon as it has as many pods ready.
+    Where places change hands it gets its own before anybody else.
     """
     others = with_requests(now, {stable, back})
     rejected = {name for name in others if now.of(name).rejection is not None}
     turn = in_turn(now, stable, rejected, lost=False)
     if turn is not None:
         return exchanging(turn, stable)
-    enough = min(now.pods(stable), *(now.ready(name) for name in others))
-    where = flow(now, stable, None, 0, rejected, enough=enough)
+    where = flow(now, stable, None, 0, rejected)
     fleet = {stable: now.pods(stable), back: now.pods(back)}
     return Step(where, None, stable, None, fleet, shrink=False)
 

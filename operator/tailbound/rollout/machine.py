@@ -8,9 +8,9 @@ candidate:
 | Pending | 0 | no other canary is left | Starting |
 | Starting | 0 | its first pods are ready, and its requests will be counted | Analysing, or Promoting |
 | Analysing | that of the step | the step has passed (`steps.py`) | the next step; behind the last Promoting |
-| Promoting | 100, once all its pods are ready | every gateway applies it since `scaleDownDelay` | Promoted |
+| Promoting | 100, or what its ready pods carry | `scaleDownDelay` with all its pods ready | Promoted |
 | Paused | as it was | the pause ends, or the hand `promote` is there | what it was |
-| any of these | 0 | a rule of `rejections.py` holds | RolledBack |
+| any of these | what the base cannot carry (`weights.py`) | a rule of `rejections.py` holds | RolledBack |
 
 The base keeps all its pods until Promoted, unless they make room for the candidate's (`places.py`): until
 then a return takes no start. What ends a rollout at once: a
@@ -77,14 +77,35 @@ def advance(now: Situation, who: Roles, rollout: RolloutStatus | None, verdict: 
 
 
 def _complete(now: Situation, who: Roles, step: Step) -> Step:
-    """What holds for every step: what has the weight keeps its pods, and what was given up is remembered."""
-    fleet, target = dict(step.fleet), step.flow.target
+    """What holds for every step.
+
+    What has weight keeps its pods, no request waits for ever, and what was given up is remembered.
+    """
+    fleet, carries, target = dict(step.fleet), dict(step.carries), step.flow.target
     if target is not None and target not in fleet:
         fleet[target] = now.pods(target)
+    for backend in step.flow.traffic.backends if step.flow.traffic is not None else ():
+        if backend.weight and backend.revision not in fleet:
+            fleet[backend.revision] = now.of(backend.revision).replicas
+            carries[backend.revision] = backend.weight
     serves = now.ready(target) > 0 or not any(state.ready for state in now.revisions.values())
     shrink = step.flow.settled and now.desired is not None and (serves or now.stopped or target is None)
     marking = replace(step.marking, superseded=superseded(now), under_way=_under_way(now, who, step.marking))
-    return replace(step, fleet=fleet, shrink=shrink, marking=marking, refusal=refusal(now, step))
+    moves = _with_time_to_move(now, step)
+    refused = refusal(now, step)
+    return replace(moves, fleet=fleet, carries=carries, shrink=shrink, marking=marking, refusal=refused)
+
+
+def _with_time_to_move(now: Situation, step: Step) -> Step:
+    """With the time since which requests wait for pods that take them, and a look when that was too long."""
+    if step.rollout is None:
+        return step
+    since = now.stored.moving_since if now.stored is not None else None
+    since = (since or now.now) if step.flow.waits else None
+    rollout = step.rollout.model_copy(update={"moving_since": since})
+    limits = [step.wake] if step.wake is not None else []
+    limits += [since + now.spec.progress_deadline.timedelta - now.now] if since is not None else []
+    return replace(step, rollout=rollout, wake=min(limits, default=None))
 
 
 def _under_way(now: Situation, who: Roles, marking: Marking) -> tuple[str, ...]:
@@ -141,13 +162,13 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
         waiting = steps.pending(now, rollout)
         return Step(without.flow, waiting, base, candidate, without.fleet, shrink=False)
     rollout = steps.pods_counted(now, rollout)
-    wanted, carries = steps.wanted(now, rollout)
+    _, carries = steps.wanted(now, rollout)
     pods = steps.pods_needed(now, rollout)
     unseen = not counting and rollout.weight == 0 and not steps.by_hand(rollout)
-    share = 0 if unseen else steps.share(now, rollout, wanted, pods)
-    rollout = rollout.model_copy(update={"weight": share})
-    where = flow(now, base, candidate, share, (), enough=1 if rollout.in_place else None)
-    alone = where.target == candidate and share < ALL
+    share = 0 if unseen else steps.share(now, rollout, pods)
+    rollout = steps.weighted(now, rollout, share, pods)
+    where = flow(now, base, candidate, share, (), waits=not rollout.in_place)
+    alone = weight_of(where.traffic, candidate) > share
     fleet = places(now, rollout, needed(now, rollout, ALL, ALL) if alone else pods)
     carried = {candidate: ALL if alone else carries}
     return Step(where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=now.judged)
@@ -200,6 +221,7 @@ def _roll_back(now: Situation, who: Roles, rollout: RolloutStatus, rejection: Re
     """The candidate's weight goes to the base, and the candidate is not tried again until somebody asks."""
     step = rest.without(now, who.base, frozenset({rollout.revision}))
     ended = words.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
-    ended = ended.model_copy(update={"weight": 0, **deadline.OVER})
+    left = weight_of(step.flow.traffic, rollout.revision)
+    ended = ended.model_copy(update={"weight": left, **deadline.OVER})
     marking = replace(step.marking, rejection=rejection, handled=now.hands.asked(rollout.revision))
     return replace(step, rollout=ended, marking=marking, rejection=rejection)

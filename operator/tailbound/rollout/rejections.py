@@ -3,7 +3,7 @@
 | what holds | reason |
 |---|---|
 | a container was restarted `restartLimit` times | what its pods are stuck at, or CrashLoop |
-| it had all requests, observed, and now not one ready endpoint | Lost |
+| it had all requests, observed, or part of them since then, and now not one ready endpoint | Lost |
 | no further pod got ready for `progressDeadline` | what its pods are stuck at, or DeadlineExceeded |
 | the evidence says so | Slow, Failing or MetricBreached |
 | `maxStepTime` is over and `onInconclusive` is rollback | Inconclusive |
@@ -15,7 +15,7 @@ They hold during pauses and manual waits as well. The hand `abort` comes before 
 from collections.abc import Iterator
 
 from tailbound.api.conditions import Reason
-from tailbound.api.rollout import OnInconclusive, RolloutStatus, Strategy
+from tailbound.api.rollout import OnInconclusive, RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.deadline import overdue
@@ -39,7 +39,13 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
         reason = trouble.reason if trouble is not None else Reason.CRASH_LOOP
         yield Rejection(name, reason, words.restarts(state.restarts, trouble))
     all_of_it = rollout.weight == ALL and rollout.step_started_at is not None
-    if all_of_it and not state.ready and spec.strategy is not Strategy.RECREATE:
+    part_of_it = 0 < rollout.weight < ALL and rollout.state is RolloutState.PROMOTING
+    if (
+        (all_of_it or part_of_it)
+        and steps.is_last(rollout)
+        and not state.ready
+        and spec.strategy is not Strategy.RECREATE
+    ):
         yield Rejection(name, Reason.LOST, words.lost())
     if overdue(rollout, spec.progress_deadline, now.now):
         why = trouble if trouble is not None and not (trouble.lacks_room and state.running) else None

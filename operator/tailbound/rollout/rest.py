@@ -5,7 +5,7 @@
 | spec.stopped | the last one, if it is over |
 | an older revision comes back | `comeback.py` |
 | the desired revision is the first | Starting; Promoted once it has all requests, observed |
-| the desired revision is the base | Promoted |
+| the desired revision is the base | Promoting until it has all requests; Promoted |
 | the desired revision was rejected | RolledBack |
 | there is no desired revision | as it was, without weight |
 """
@@ -18,11 +18,11 @@ from tailbound.api.names import ABORT_ANNOTATION
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.recreate import exchange
-from tailbound.rollout.returns import Turn, in_turn
+from tailbound.rollout.returns import Turn, in_turn, with_requests
 from tailbound.rollout.roles import Roles, before
 from tailbound.rollout.situation import Marking, Rejection, Situation, Step
 from tailbound.rollout.sizing import ALL
-from tailbound.rollout.weights import direct, flow
+from tailbound.rollout.weights import direct, flow, weight_of
 
 _OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 
@@ -50,7 +50,8 @@ def exchanging(turn: Turn, base: str | None) -> Step:
 
 def has_all(now: Situation, step: Step, name: str | None) -> bool:
     """It has all requests, and every gateway sends them to a ready endpoint of it."""
-    return step.flow.settled and name is not None and step.flow.target == name and now.ready(name) > 0
+    flow = step.flow
+    return flow.settled and flow.whole and name is not None and flow.target == name and now.ready(name) > 0
 
 
 def stopped(now: Situation, who: Roles) -> Step:
@@ -81,7 +82,9 @@ def serving(now: Situation, who: Roles) -> Step:
     rejection = now.of(desired).rejection
     assert rejection is not None, "neither base nor candidate"
     step = without(now, base, frozenset({desired}))
-    return replace(step, rollout=ended(now, rejection, base), rejection=rejection)
+    over = ended(now, rejection, base)
+    left = weight_of(step.flow.traffic, desired)
+    return replace(step, rollout=over.model_copy(update={"weight": left}), rejection=rejection)
 
 
 def _first(now: Situation) -> Step:
@@ -103,10 +106,8 @@ def _first(now: Situation) -> Step:
 
 
 def _promoted(now: Situation, step: Step, name: str) -> Step:
-    stored = now.stored
-    if stored is None or (stored.revision, stored.state) != (name, RolloutState.PROMOTED):
-        stored = RolloutStatus(state=RolloutState.PROMOTED, revision=name, weight=ALL)
-        stored = words.told(stored, RolloutState.PROMOTED, Reason.PROMOTED, words.took_over(name))
+    """The base is wanted: promoted, or on its way back from a revision that was given up."""
+    stored = _told_promoted(now, step, name)
     lost = not now.ready(name) and before(now, stored.from_revision) is not None
     since = (stored.progress_at or now.now) if lost else None
     deadline = now.spec.progress_deadline.timedelta
@@ -119,6 +120,32 @@ def _promoted(now: Situation, step: Step, name: str) -> Step:
         promoted=serves,
         wake=wake,
     )
+
+
+def _told_promoted(now: Situation, step: Step, name: str) -> RolloutStatus:
+    """
+    | has all requests | every gateway applies that | was told to be promoted | state |
+    |---|---|---|---|
+    | no | any | any | Promoting |
+    | yes | no | no | Promoting |
+    | yes | yes | any | Promoted |
+    | yes | any | yes | Promoted |
+    """
+    stored, alone = now.stored, step.flow.whole and step.flow.target == name
+    known = stored is not None and stored.revision == name
+    if stored is not None and known and stored.state is RolloutState.PROMOTED and alone:
+        return stored
+    if alone and step.flow.settled:
+        ended = RolloutStatus(state=RolloutState.PROMOTED, revision=name, weight=ALL)
+        return words.told(ended, RolloutState.PROMOTED, Reason.PROMOTED, words.took_over(name))
+    if stored is None or not known:
+        other = next(iter(with_requests(now, {name})), "")
+        stored = RolloutStatus(
+            state=RolloutState.PROMOTING, revision=name, from_revision=other, started_at=now.now
+        )
+    stored = stored.model_copy(update={"weight": weight_of(step.flow.traffic, name)})
+    message = words.takes_back_requests(name, stored.weight)
+    return words.told(stored, RolloutState.PROMOTING, Reason.ROLLING_OUT, message)
 
 
 def _fulfilled(now: Situation, name: str) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def in_turn(now: Situation, back: str, rejected: Collection[str], *, lost: bool)
     where = (
         flow(now, back, None, 0, rejected)
         if sole
-        else flow(now, other, back, _share(now, back, pods, most), rejected, enough=1)
+        else flow(now, other, back, _share(now, back, pods, most), rejected, waits=False)
     )
     fleet = handed_over(now, other, back, pods, lost=lost)
     if now.spec.capacity is Capacity.SURGE:

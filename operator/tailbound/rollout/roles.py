@@ -142,16 +142,17 @@ def _lost(now: Situation) -> Return | None:
     stored, stable = now.stored, now.stable
     if stored is None or stable is None or stable != now.desired or now.stopped:
         return None
-    to = stored.revision if stored.state is RolloutState.PROMOTING else before(now, stored.from_revision)
+    begun = stored.state is RolloutState.PROMOTING and stored.revision != stable
+    to = stored.revision if begun else before(now, stored.from_revision)
     if to is None or not can_serve(now, to):
         return None
     gone = f"none of its endpoints has been ready for {now.spec.progress_deadline}"
     back = Return(to, Reason.LOST, gone, instead_of=stable)
-    if stored.state is RolloutState.PROMOTING:
+    if begun:
         taken_over = stored.reason == Reason.LOST and current(now, None) == to and now.ready(to) > 0
         return back if taken_over or (stored.reason == Reason.LOST and not now.ready(stable)) else None
     overdue = (
-        stored.state is RolloutState.PROMOTED
+        stored.state in (RolloutState.PROMOTED, RolloutState.PROMOTING)
         and stored.progress_at is not None
         and now.now >= stored.progress_at + now.spec.progress_deadline.timedelta
     )

@@ -141,6 +141,14 @@ class Flow:
     """The revision that gets all requests, or all but the candidate's share."""
     settled: bool
     """The weights are where they should be, and every gateway has acknowledged them."""
+    waits: bool = False
+    """Others keep requests until pods of the target are there for them."""
+
+    @property
+    def whole(self) -> bool:
+        """The target has all requests."""
+        backends = self.traffic.backends if self.traffic is not None else ()
+        return self.target is not None and {each.revision for each in backends} == {self.target}
 
 
 @dataclass(frozen=True)

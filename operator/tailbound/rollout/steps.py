@@ -117,22 +117,55 @@ def wanted(now: Situation, rollout: RolloutStatus) -> tuple[int, int]:
     return present, present
 
 
-def share(now: Situation, rollout: RolloutStatus, weight: int, pods: int) -> int:
+def share(now: Situation, rollout: RolloutStatus, pods: int) -> int:
     """The weight that the candidate's ready endpoints can carry now.
 
-    | ready endpoints | it has that weight already | share |
-    |---|---|---|
-    | none | any | 0 |
-    | all that it needs | any | the weight |
-    | some | yes | the weight |
-    | some | no | what it had, at most the weight; in place of others at least what they carry |
+    | ready endpoints | share |
+    |---|---|
+    | none | 0 |
+    | all that it needs | the weight that it should have |
+    | as many as it ever had | what it had, at most that weight |
+    | fewer | the same, but no more than those carry; in place of others as much as each pod of both |
+
+    In place of others, and once it is promoted, it has at least what its endpoints carry.
     """
+    weight, carries = wanted(now, rollout)
     ready = now.ready(rollout.revision)
     if ready == 0:
         return 0
-    if ready >= pods or rollout.weight == weight:
+    if ready >= pods:
         return weight
-    return max(min(rollout.weight, weight), climbing(now, rollout, weight))
+    most = max(min(rollout.high_water, pods), ready)
+    of_both = ALL * ready // (ready + now.ready(rollout.from_revision)) if rollout.in_place else 1
+    kept = min(rollout.weight, weight, max(carries * ready // most, of_both, 1))
+    return max(kept, climbing(now, rollout, weight), _moving_in(now, rollout, weight, pods))
+
+
+def _moving_in(now: Situation, rollout: RolloutStatus, weight: int, pods: int) -> int:
+    """What a promoted canary's ready endpoints carry: it takes over with those that there are."""
+    if rollout.state is not RolloutState.PROMOTING or not now.spec.weights:
+        return 0
+    return min(weight, ALL * now.ready(rollout.revision) // pods)
+
+
+def weighted(now: Situation, rollout: RolloutStatus, share: int, pods: int) -> RolloutStatus:
+    """With this weight. The time that the old pods are kept begins again when they may be needed again."""
+    again = is_last(rollout) and not complete(now, rollout, pods)
+    started_at = None if again else rollout.step_started_at
+    return rollout.model_copy(update={"weight": share, "step_started_at": started_at})
+
+
+def complete(now: Situation, rollout: RolloutStatus, pods: int) -> bool:
+    """The ready pods carry all requests: all that are needed, or without room for more as many as ever.
+
+    Room for more may only come from the old pods, which stay until this holds.
+    """
+    ready, trouble = now.ready(rollout.revision), now.of(rollout.revision).trouble
+    if now.spec.strategy is Strategy.RECREATE:
+        return ready > 0
+    full = trouble is not None and trouble.lacks_room
+    had_all = rollout.weight == ALL and full and ready >= max(rollout.high_water, 1)
+    return ready >= pods or had_all
 
 
 def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
@@ -174,6 +207,8 @@ def short(now: Situation, rollout: RolloutStatus) -> bool:
     pods, ready = pods_needed(now, rollout), now.ready(rollout.revision)
     if now.spec.strategy is Strategy.RECREATE:
         return ready == 0
+    if rollout.weight == ALL:
+        return not complete(now, rollout, pods)
     return ready < pods and (rollout.weight != weight or weight == 0)
 
 
@@ -187,6 +222,7 @@ def observed(now: Situation, step: Step) -> Step:
         or not step.flow.settled
         or rollout.weight != rollout.step_weight
         or not now.ready(rollout.revision)
+        or (is_last(rollout) and short(now, rollout))
     ):
         return step
     return replace(step, rollout=rollout.model_copy(update={"step_started_at": now.now}))
@@ -211,6 +247,9 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
 def _at_a_step(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
     if rollout.weight == 0:
         return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
+    if rollout.weight < rollout.step_weight:
+        message = words.carries(rollout, rollout.step_weight)
+        return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
     if rollout.step_started_at is None:
         message = words.applying(rollout, rollout.step_weight)
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
@@ -296,18 +335,21 @@ def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
 
 
 def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
-    """All requests: as soon as all pods are ready; promoted when the old ones have been kept long enough."""
+    """All requests, with all pods ready; promoted when the old ones have been kept long enough since then."""
     reason = unless_by_hand(rollout, Reason.ROLLING_OUT)
     if rollout.weight < ALL:
         begun = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
         state = RolloutState.PROMOTING if begun else RolloutState.STARTING
-        return _told(step, state, reason if begun else Reason.STARTING, words.starting(rollout))
+        message = words.carries(rollout, ALL) if begun and rollout.weight else words.starting(rollout)
+        return _told(step, state, reason if begun else Reason.STARTING, message)
+    incomplete = short(now, rollout)
+    if incomplete and now.spec.strategy is not Strategy.RECREATE:
+        return _told(step, RolloutState.PROMOTING, reason, words.short_of_pods(rollout))
     if rollout.step_started_at is None:
         applying = words.applying(rollout, ALL)
         return _told(step, RolloutState.PROMOTING, reason, applying)
     delay = now.spec.scale_down_delay
-    ready = now.ready(rollout.revision) > 0
-    if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled or not ready:
+    if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled or incomplete:
         return _told(step, RolloutState.PROMOTING, reason, words.promoting(rollout, delay))
     if now.marks_refused:
         return _told(step, RolloutState.PROMOTING, reason, words.unmarked(rollout))

@@ -97,6 +97,22 @@ def analysing(rollout: RolloutStatus, steps: int) -> str:
     return f"{rollout.revision} gets {rollout.weight} percent of the requests, {step}"
 
 
+def carries(rollout: RolloutStatus, weight: int) -> str:
+    """Pods for more are missing."""
+    return (
+        f"{rollout.revision} gets {rollout.weight} percent of the requests, and {weight} when more of its "
+        f"pods are ready; {rollout.from_revision} has the rest"
+    )
+
+
+def short_of_pods(rollout: RolloutStatus) -> str:
+    """It has all requests, and too few pods to let the old ones go."""
+    return (
+        f"{rollout.revision} gets all requests and has fewer ready pods than it needs for them; those of "
+        f"{rollout.from_revision} stay meanwhile"
+    )
+
+
 def passed(rollout: RolloutStatus, weight: int) -> str:
     """The next step begins."""
     return (
@@ -187,6 +203,13 @@ def took_over(name: str) -> str:
     return f"{name} has taken over"
 
 
+def takes_back_requests(name: str, weight: int) -> str:
+    """Another revision was given up, and has some of the requests still."""
+    if weight == 100:
+        return f"{name} is to get all requests; the gateways have to apply it"
+    return f"{name} gets {weight} percent of the requests, and the rest as its pods get ready"
+
+
 def returning(name: str, other: str, why: str, room: str) -> str:
     """An older one comes back, once its pods are ready; what keeps them is a sentence of its own."""
     return f"{name} is to serve again instead of {other}: {why}{room}"
@@ -234,7 +257,7 @@ def restarts(count: int, trouble: Trouble | None) -> str:
 
 def lost() -> str:
     """Dead with all requests."""
-    return "it had all requests, and none of its endpoints was ready any more"
+    return "it was to take all requests, and none of its endpoints was ready any more"
 
 
 def overdue(deadline: Duration, trouble: Trouble | None, unready: str) -> str:

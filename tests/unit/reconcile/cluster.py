@@ -19,6 +19,9 @@ from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as
 FRONTS = {NAME, f"{NAME}-preview"}
 """Services without pods of their own."""
 
+TAKES_OVER = {"RollingOut", "PromotedByHand"}
+"""Reasons of a rollout that ends with its promotion."""
+
 
 class UnsafeError(AssertionError):
     """Something happened that would have cost requests."""
@@ -82,6 +85,7 @@ class Cluster:
         stored = as_stored(body)
         if key[0] == "ControllerRevision":
             assert (stored["data"], stored["revision"]) == (old["data"], old["revision"]), "data is immutable"
+            self.check_promotion(stored, old)
         if key[0] == "Deployment":
             assert stored["spec"]["selector"] == old["spec"]["selector"]
             self.check_stable(key[1], stored["spec"]["replicas"], old["spec"]["replicas"])
@@ -280,6 +284,38 @@ class Cluster:
             able = any(self.ready_pods(stable) for stable in self.marked("stable") - {name})
             if name in rejected and weight > before.get(name, 0) and able:
                 raise UnsafeError(f"{name} was rejected, and gets {weight} percent")
+        self.check_capacity(status)
+
+    def check_capacity(self, status: Object) -> None:
+        """What never served, or was rejected, has its step, and more only if stable cannot carry that."""
+        wanted, rollout = self.service["spec"], status.get("rollout") or {}
+        pods, before = wanted.get("scaling", {}).get("min", 1), weights_in(self.service.get("status") or {})
+        stable = next(iter(self.marked("stable")), None)
+        recreates = wanted.get("rollout", {}).get("strategy") == "recreate"
+        if stable is None or not self.ready_pods(stable) or wanted.get("stopped") or recreates:
+            return
+        lacking = max(100 - 100 * self.ready_pods(stable) // pods, 0)
+        served = self.marked("promoted-at") - self.marked("rejected-at")
+        for name, weight in weights_in(status).items():
+            under_way = rollout.get("revision") == name and rollout["state"] != "RolledBack"
+            step = rollout["weight"] if under_way else 0
+            if name not in served and weight > max(step, min(lacking, before.get(name, 0))):
+                raise UnsafeError(f"{name} has {weight} percent, while stable lacks pods for {lacking}")
+        if rollout.get("state") == "Promoted" and weights_in(status).keys() - {rollout["revision"]}:
+            raise UnsafeError(f"told to be promoted, with weights {weights_in(status)}")
+
+    def check_promotion(self, stored: Object, old: Object) -> None:
+        """A revision that takes over has all its pods, unless the old ones have their places."""
+        name, wanted = stored["metadata"]["name"], self.service["spec"]
+        rollout, spec = (self.service.get("status") or {}).get("rollout") or {}, wanted.get("rollout", {})
+        marks = [each["metadata"]["annotations"] for each in (old, stored)]
+        newly = ["tailbound.dev/stable" in each for each in marks] == [False, True]
+        beside = not rollout.get("inPlace") and spec.get("strategy") != "recreate"
+        takes_over = rollout.get("revision") == name and rollout.get("reason") in TAKES_OVER
+        waiting = [pod for pod in self.pods if pod.startswith(name) and pod not in self.placed]
+        few = self.ready_pods(name) < wanted.get("scaling", {}).get("min", 1)
+        if newly and beside and takes_over and rollout.get("from") and few and not waiting:
+            raise UnsafeError(f"{name} takes over with {self.ready_pods(name)} ready pods")
 
     def check_stable(self, name: str, replicas: int, before: int) -> None:
         """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up.

@@ -22,10 +22,12 @@ def decision(
     limited_by: Limit = Limit.NONE,
     stale: tuple[str, ...] = (),
     arrivals: float = 12.3456,
+    needed: int | None = None,
     **fields: Any,
 ) -> Decision:
-    """So many replicas, for a reason."""
-    why = replace(WHY, arrivals=Known(arrivals, 0.0))
+    """So many replicas, for a reason; the traffic needs as many if nothing else is said."""
+    traffic = float(replicas if needed is None else needed)
+    why = replace(WHY, arrivals=Known(arrivals, 0.0), needed=Known(traffic, 0.0))
     return Decision(replicas, Reason.FORECAST, why, State(), limited_by, stale, **fields)
 
 

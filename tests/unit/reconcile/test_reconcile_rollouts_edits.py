@@ -75,7 +75,7 @@ def test_higher_steps_are_taken_up_at_once_and_lower_ones_cost_no_weight() -> No
     assert seen[-1] == 20
     simulator.edit(rollout={"strategy": "canary", "steps": [{"weight": 1}, {"weight": 10}, {"weight": 40}]})
     until_weights(simulator, seen)
-    assert set(seen) == {20, 40, 100}
+    assert set(seen) == {20, 40, 50, 100}, "half of its pods carry half, until all are ready"
     assert seen == sorted(seen)
 
 

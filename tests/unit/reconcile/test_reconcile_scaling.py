@@ -1,5 +1,6 @@
 """Pods that follow the traffic: one writer, bounds that always hold, and a status that says why."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from tailbound.autoscale.model import Limit, Objective
 from tailbound.reconcile.model import Plan, Scalable, Sized, Sizes
 
 from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.rollouts import CANARY, SLA, around, replicas, state, until
+from tests.unit.reconcile.rollouts import CANARY, SLA, around, begun, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
 from tests.unit.reconcile.sizes import decision
 
@@ -114,7 +115,7 @@ def test_the_status_says_what_the_decision_rests_on() -> None:
         "revision": simulator.names("Deployment")[0],
         "share": 100,
         "replicas": 7,
-        "needed": 5.0,
+        "needed": 7.0,
         "arrivalsPerSecond": 12.3,
         "forecastPerSecond": 15.0,
         "capacityPerSecond": 4.0,
@@ -211,7 +212,7 @@ def test_a_canary_is_sized_for_its_share_and_the_stable_revision_for_everything(
     assert replicas(simulator) == {"r1": 8, "r2": 3}
     until(simulator, lambda rollout: rollout["step"] == 1)
     around(simulator)
-    assert replicas(simulator) == {"r1": 8, "r2": 15}, "in proportion until it is decided for the new share"
+    assert replicas(simulator) == {"r1": 8, "r2": 11}, "who needs 3 for a tenth needs more than 10 for half"
     assert simulator.weights() == {"r1": 90, "r2": 10}, "no weight before the pods for it are ready"
     decided(simulator, r1=8, r2=(6, 50))
     assert replicas(simulator) == {"r1": 8, "r2": 6}
@@ -220,7 +221,66 @@ def test_a_canary_is_sized_for_its_share_and_the_stable_revision_for_everything(
     assert (replicas(simulator), simulator.weights()) == ({"r1": 9, "r2": 6}, {"r1": 50, "r2": 50})
     until(simulator, state("Promoted"))
     simulator.settle()
-    assert replicas(simulator) == {"r2": 12}
+    assert replicas(simulator) == {"r2": 11}
+
+
+def beyond(step: int) -> Callable[[dict[str, Any]], bool]:
+    """The rollout is at a later step."""
+    return lambda rollout: bool(rollout["step"] > step)
+
+
+# Pods of the canary for 5 percent, as decided and as its traffic needs; then at 25, 50 and 100 percent.
+AT_EACH_STEP: dict[str, tuple[int, int, list[int]]] = {
+    "one is more than five percent need": (1, 1, [1, 2, 3]),
+    "it has more than it needs": (4, 1, [1, 2, 3]),
+    "its pods are slower than those of stable": (2, 2, [6, 11, 12]),
+}
+
+
+@pytest.mark.parametrize(("pods", "needed", "expected"), AT_EACH_STEP.values(), ids=AT_EACH_STEP)
+def test_a_canary_grows_with_its_traffic_and_not_with_the_pods_that_it_happens_to_have(
+    pods: int, needed: int, expected: list[int]
+) -> None:
+    simulator = following({"min": 1, "max": 12})
+    simulator.edit(rollout={"strategy": "canary"})
+    decided(simulator, r1=3)
+    simulator.settle()
+    simulator.edit(model=model("b"))
+    around(simulator)
+    seen = []
+    for step in (0, 1, 2):
+        decided(simulator, r1=3, r2=(decision(pods, needed=needed), 5))
+        until(simulator, beyond(step))
+        around(simulator)
+        seen.append(replicas(simulator)["r2"])
+    assert seen == expected
+
+
+def test_a_canary_that_is_promoted_at_its_first_step_asks_for_what_the_traffic_needs() -> None:
+    simulator = following({"min": 1, "max": 20})
+    decided(simulator, r1=3)
+    simulator.settle()
+    simulator.devices = 10
+    simulator.edit(model=model("b"))
+    until(simulator, lambda rollout: rollout["weight"] == 10)
+    decided(simulator, r1=3, r2=(1, 10))
+    simulator.annotate(promote=simulator.names("ControllerRevision")[1])
+    around(simulator)
+    assert replicas(simulator) == {"r1": 3, "r2": 3}
+    until(simulator, state("Promoted"))
+
+
+def test_a_promoted_canary_moves_in_with_the_pods_that_find_room() -> None:
+    simulator = begun(CANARY, replicas=6, sla=None)
+    simulator.devices = 10
+    until(simulator, lambda rollout: rollout["weight"] == 10)
+    simulator.annotate(promote=simulator.names("ControllerRevision")[1])
+    for _ in range(5):
+        around(simulator)
+    assert (replicas(simulator), simulator.weights()) == ({"r1": 6, "r2": 6}, {"r1": 34, "r2": 66})
+    assert "4 of" not in simulator.rollout["message"] and "2 of 6 pods" in simulator.rollout["message"]
+    simulator.devices = 12
+    until(simulator, state("Promoted"))
 
 
 def test_an_operator_that_starts_during_a_canary_changes_no_count() -> None:

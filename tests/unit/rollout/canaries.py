@@ -86,6 +86,7 @@ SECOND = rollout(step=1, step_weight=50, passed=5, weight=5, progress_at=ago(10)
 SECOND_OBSERVED = rollout(step=1, step_weight=50, passed=5, weight=50, step_started_at=ago(60))
 LAST = rollout("Promoting", step=2, step_weight=100, passed=50, weight=50, progress_at=ago(10))
 ALL = rollout("Promoting", step=2, step_weight=100, passed=50, weight=100, step_started_at=ago(10))
+OVER = ALL.model_copy(update={"step_started_at": ago(30), "high_water": 2})
 MANUAL = {"promotion": "manual"}
 PAUSE, PROMOTE, ABORT = {"pause": "new"}, {"promote": "new"}, {"abort": "new"}
 

@@ -8,9 +8,14 @@ from tests.unit.rollout.canaries import (
     ABORT,
     ALL,
     AT_5,
+    AT_50,
+    LAST,
+    NEW,
     NO_NODE,
     NO_QUOTA,
     OLD,
+    OVER,
+    PASS,
     PAUSE,
     PROMOTE,
     SECOND,
@@ -23,6 +28,8 @@ from tests.unit.rollout.canaries import (
 )
 from tests.unit.rollout.situations import ago, rollout, to
 
+FALLEN = LAST.model_copy(update={"high_water": 2})
+SECOND_FULL = SECOND_OBSERVED.model_copy(update={"high_water": 2})
 TROUBLE: dict[str, Row] = {
     "slow": (canary(), against(Measure.LATENCY), ("RolledBack", "Slow", 0, OLD)),
     "failing": (canary(), against(Measure.ERRORS), ("RolledBack", "Failing", 0, OLD)),
@@ -40,6 +47,53 @@ TROUBLE: dict[str, Row] = {
         canary(ALL, ready=0, traffic=to("new")),
         WAIT,
         ("RolledBack", "Lost", 2, OLD),
+    ),
+    "some dead with all requests: the old ones take back what is not carried": (
+        canary(OVER, ready=1, traffic=to("new")),
+        WAIT,
+        ("Promoting", "RollingOut", 2, AT_50),
+    ),
+    "and are back": (
+        canary(FALLEN, ready=2, traffic=to(old=50, new=50)),
+        WAIT,
+        ("Promoting", "RollingOut", 2, NEW),
+    ),
+    "and do not come back": (
+        canary(FALLEN.model_copy(update={"progress_at": ago(600)}), traffic=to(old=50, new=50)),
+        WAIT,
+        ("RolledBack", "DeadlineExceeded", 2, OLD),
+    ),
+    "and then the others die": (
+        canary(FALLEN, ready=0, traffic=to(old=50, new=50)),
+        WAIT,
+        ("RolledBack", "Lost", 2, OLD),
+    ),
+    "asked for more pods with all requests, and they do not come": (
+        canary(
+            OVER.model_copy(update={"step_started_at": None, "progress_at": ago(600)}),
+            ready=2,
+            traffic=to("new"),
+            replicas=4,
+            old=4,
+        ),
+        WAIT,
+        ("RolledBack", "DeadlineExceeded", 2, OLD),
+    ),
+    "some dead at a step: what the others carry": (
+        canary(SECOND_FULL, ready=1, replicas=4, old=4, traffic=to(old=50, new=50)),
+        PASS,
+        ("Analysing", "RollingOut", 1, {"old": 75, "new": 25}),
+    ),
+    "some dead at a step, and they do not come back": (
+        canary(
+            SECOND_FULL.model_copy(update={"weight": 25, "progress_at": ago(600)}),
+            ready=1,
+            replicas=4,
+            old=4,
+            traffic=to(old=75, new=25),
+        ),
+        PASS,
+        ("RolledBack", "DeadlineExceeded", 1, OLD),
     ),
     "crash loop": (canary(new={"restarts": 3}), WAIT, ("RolledBack", "CrashLoop", 0, OLD)),
     "out of memory": (
@@ -99,6 +153,7 @@ TROUBLE: dict[str, Row] = {
             SECOND_OBSERVED.model_copy(update={"progress_at": ago(600)}),
             traffic=to(old=50, new=50),
             replicas=4,
+            old=4,
         ),
         WAIT,
         ("RolledBack", "DeadlineExceeded", 1, OLD),
@@ -156,7 +211,7 @@ TROUBLE: dict[str, Row] = {
     "no room, and somebody promotes it": (
         canary(annotations=PROMOTE, new={"trouble": NO_NODE}),
         WAIT,
-        ("Promoting", "PromotedByHand", 2, AT_5),
+        ("Promoting", "PromotedByHand", 2, AT_50),
     ),
     "no room, and somebody aborts it": (
         canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=ABORT),

@@ -7,6 +7,7 @@ import pytest
 from tailbound.api.conditions import Reason
 from tailbound.rollout.returns import in_turn, interrupted
 from tailbound.rollout.situation import RevisionState, Situation, Trouble
+from tailbound.rollout.weights import weight_of
 
 from tests.unit.rollout.situations import rollout, situation, state, step_of, to
 
@@ -155,22 +156,24 @@ def test_when_the_stable_revision_takes_back_what_a_third_has(now: Situation, ex
     assert interrupted(now, "oldest") == expected
 
 
-# Ready pods of the stable one and of the third, whose weight it is; then who has the requests meanwhile.
-BESIDE_A_THIRD: dict[str, tuple[int, int, int, str]] = {
-    "it has all its pods": (4, 4, 100, "old"),
-    "it has as many as the third": (3, 3, 75, "old"),
-    "it has fewer": (2, 3, 75, "new"),
-    "it has fewer, and as many requests": (2, 3, 50, "old"),
+# Ready pods of the stable one and of the third, whose weight it is; then what the third has meanwhile.
+BESIDE_A_THIRD: dict[str, tuple[int, int, int, int]] = {
+    "it has all its pods": (4, 4, 100, 0),
+    "it has as many as the third": (3, 3, 75, 25),
+    "it has fewer": (2, 3, 75, 50),
+    "it has fewer, and as many requests": (2, 3, 50, 50),
+    "the third has few": (2, 1, 10, 0),
 }
 
 
-@pytest.mark.parametrize(("old", "new", "weight", "target"), BESIDE_A_THIRD.values(), ids=BESIDE_A_THIRD)
+@pytest.mark.parametrize(("old", "new", "weight", "left"), BESIDE_A_THIRD.values(), ids=BESIDE_A_THIRD)
 def test_the_stable_revision_keeps_its_pods_until_the_older_one_serves(
-    old: int, new: int, weight: int, target: str
+    old: int, new: int, weight: int, left: int
 ) -> None:
     step = step_of(asked(pods(0), pods(old, 4), pods(new), {"old": 100 - weight, "new": weight}))
-    assert (step.flow.target, step.fleet["old"], step.fleet["oldest"]) == (target, 4, 4)
-    assert ("new" in step.fleet) is (target == "new")
+    assert (step.flow.target, step.fleet["old"], step.fleet["oldest"]) == ("old", 4, 4)
+    assert weight_of(step.flow.traffic, "new") == left
+    assert step.fleet.get("new", 0) == (new if left else 0)
 
 
 TOLD: dict[str, tuple[str, RevisionState, RevisionState, str]] = {

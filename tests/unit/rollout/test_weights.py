@@ -3,11 +3,16 @@
 Here are the rows that every strategy shares: a base that serves, or is to, and revisions beside it.
 """
 
-import pytest
-from tailbound.api.traffic import Backend
-from tailbound.rollout.situation import Situation
+from datetime import timedelta
+from typing import Any
 
-from tests.unit.rollout.situations import GONE, rollout, situation, state, step_of, to
+import pytest
+from tailbound.api.conditions import Reason
+from tailbound.api.traffic import Backend
+from tailbound.rollout.situation import Rejection, RevisionState, Situation, Trouble
+from tailbound.rollout.sizing import fixed
+
+from tests.unit.rollout.situations import GONE, NOW, ago, rollout, situation, state, step_of, to
 
 TARGETS: dict[str, tuple[Situation, str | None]] = {
     "stopped: nobody": (situation({"new": state(2)}, to("new"), stopped=True), None),
@@ -53,9 +58,15 @@ TARGETS: dict[str, tuple[Situation, str | None]] = {
         "old",
     ),
     "resumed with an edit: what was judged comes back first": (situation({"old": GONE}, to()), "old"),
-    "the rejected one has the weight, and one of stable is ready: back": (
-        situation({"old": state(1), "new": state(2, rejected=True)}, to("new")),
+    "the rejected one has little weight, and one of stable is ready: back": (
+        situation({"old": state(1), "new": state(2, rejected=True)}, to(old=90, new=10)),
         "old",
+    ),
+    "the rejected one has the weight, and another one that never served is ready": (
+        situation(
+            {"old": state(), "third": state(1, number=2), "new": state(2, number=3, rejected=True)}, to("new")
+        ),
+        "third",
     ),
     "the rejected one has the weight, and none of stable is ready: better than nothing": (
         situation({"old": state(), "new": state(2, rejected=True)}, to("new")),
@@ -88,6 +99,101 @@ def test_target(now: Situation, target: str | None) -> None:
     assert where.target == target
     if where.traffic is not None:
         assert where.traffic.backends == ((Backend(revision=target, weight=100),) if target else ())
+
+
+NO_NODE = Trouble(Reason.UNSCHEDULABLE, "pod p has no node")
+CRASHES = Trouble(Reason.CRASH_LOOP, "it crashes")
+AT_75 = rollout(step=0, weight=75, step_started_at=ago(60))
+PLAN = {"strategy": "canary", "steps": [{"weight": 75}]}
+REVERT: dict[str, Any] = {"desired": "old"}
+ABORT: dict[str, Any] = {"stored": AT_75, "spec": PLAN, "annotations": {"abort": "new"}}
+NEWER: dict[str, Any] = {"desired": "newer", "spec": PLAN}
+LATE = rollout("Promoting", revision="old", from_revision="new", moving_since=ago(600))
+
+
+def short(ready: int, weight: int, new: RevisionState | None = None, **fields: Any) -> Situation:
+    """So many of four stable pods are ready, and `new` has this weight."""
+    old = state(ready, replicas=4, trouble=fields.pop("trouble", None))
+    traffic = to(**{name: part for name, part in {"old": 100 - weight, "new": weight}.items() if part})
+    revisions = {"old": old, "new": new or state(3, number=2, replicas=3), **fields.pop("more", {})}
+    return situation(revisions, traffic, replicas=4, **fields)
+
+
+# What is left of the weight of revisions beside `old`, whose pods are missing.
+LEFT: dict[str, tuple[Situation, dict[str, int]]] = {
+    "stable is asked for more pods: the canary keeps its step": (
+        short(4, 75, stored=AT_75, spec=PLAN, sizing=fixed(5)),
+        {"new": 75},
+    ),
+    "stable loses a pod: the canary keeps its step": (short(3, 75, stored=AT_75, spec=PLAN), {"new": 75}),
+    "stable lost all, and one is back: it takes what that carries": (
+        short(1, 100, stored=rollout(weight=5, step_started_at=ago(60)), spec={"strategy": "canary"}),
+        {"new": 75},
+    ),
+    "stable is back but for one pod: never less than the step": (
+        short(3, 100, stored=AT_75, spec=PLAN),
+        {"new": 75},
+    ),
+    "revert": (short(3, 75, **REVERT), {"new": 25}),
+    "revert with one pod ready": (short(1, 75, **REVERT), {"new": 75}),
+    "revert, the next pod is ready": (short(2, 75, **REVERT), {"new": 50}),
+    "revert, all are ready": (short(4, 75, **REVERT), {}),
+    "revert of a first step": (short(3, 5, **REVERT), {}),
+    "revert of one that has all": (short(3, 100, **REVERT), {"new": 25}),
+    "revert of one that has no ready pod": (short(3, 75, new=state(0, replicas=3), **REVERT), {}),
+    "revert, and the places are taken": (short(3, 75, trouble=NO_NODE, **REVERT), {}),
+    "revert, and a pod crashes": (short(3, 75, trouble=CRASHES, **REVERT), {"new": 25}),
+    "revert, and the pod does not come": (short(3, 25, stored=LATE, **REVERT), {}),
+    "revert in place": (short(3, 75, spec={"capacity": "inPlace"}, **REVERT), {}),
+    "nine of ten are ready": (short(9, 75, sizing=fixed(10), **REVERT), {}),
+    "aborted": (short(3, 75, **ABORT), {"new": 25}),
+    "rejected": (short(2, 75, new=state(3, replicas=3, rejected=True)), {"new": 50}),
+    "a newer spec": (short(3, 75, **NEWER), {"new": 25}),
+    "several: what was rejected gives up first": (
+        short(2, 60, more={"newer": state(1, number=3, replicas=1)}, **REVERT, new=state(2, rejected=True)),
+        {"new": 50},
+    ),
+}
+
+
+@pytest.mark.parametrize(("now", "left"), LEFT.values(), ids=LEFT)
+def test_what_stable_cannot_carry_yet_leaves_the_others_as_its_pods_come(
+    now: Situation, left: dict[str, int]
+) -> None:
+    step = step_of(now)
+    assert step.flow.traffic is not None
+    weights = {backend.revision: backend.weight for backend in step.flow.traffic.backends}
+    assert weights == {"old": 100 - sum(left.values()), **left}
+    assert all(step.fleet[name] >= now.of(name).replicas for name in left), "its pods stay while it has any"
+    assert not step.promoted
+
+
+def test_the_rest_goes_first_where_it_was_rejected_and_then_where_it_never_served() -> None:
+    revisions = {
+        "old": state(2, replicas=4),
+        "served": state(1, number=2, promoted_at="2026"),
+        "canary": state(1, number=3),
+        "rejected": state(1, number=4, rejection=Rejection("rejected", "Slow", "it was slow")),
+    }
+    weights = {"old": 10, "served": 30, "canary": 30, "rejected": 30}
+    step = step_of(situation(revisions, to(**weights), desired="old", replicas=4))
+    assert step.flow.traffic is not None
+    left = {backend.revision: backend.weight for backend in step.flow.traffic.backends}
+    assert left == {"old": 50, "served": 30, "canary": 20}
+
+
+def test_what_is_left_elsewhere_is_looked_at_again_when_it_has_waited_too_long() -> None:
+    step = step_of(short(3, 75, **REVERT))
+    assert step.rollout is not None
+    assert (step.rollout.state, step.rollout.moving_since) == ("Promoting", NOW)
+    assert step.rollout.message == "old gets 75 percent of the requests, and the rest as its pods get ready"
+    assert step.wake == timedelta(minutes=10)
+    later = step_of(short(4, 25, **REVERT, stored=step.rollout, acknowledged=False))
+    assert later.rollout is not None
+    assert (later.rollout.state, later.rollout.moving_since) == ("Promoting", None)
+    ended = step_of(short(4, 0, **REVERT, stored=later.rollout, acknowledged=True))
+    assert ended.rollout is not None
+    assert (ended.rollout.state, ended.promoted) == ("Promoted", True)
 
 
 GENERATIONS: dict[str, tuple[Situation, int | None]] = {
