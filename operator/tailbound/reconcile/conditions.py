@@ -43,6 +43,8 @@ from tailbound.reconcile.gateways import Applied
 from tailbound.reconcile.pods import PodsReport
 from tailbound.reconcile.selection import Problem
 from tailbound.rollout.situation import Step
+from tailbound.rollout.sizing import ALL
+from tailbound.rollout.weights import weight_of
 
 _FETCH_VERDICTS = frozenset(
     Reason(reason.value) for reason in TerminationReason if reason is not TerminationReason.FETCHED
@@ -403,6 +405,7 @@ def promoted(facts: Facts) -> Verdict:
     |---|---|---|---|
     | none | any | Unknown | Pending |
     | was rejected | any | False | RolledBack |
+    | is the stable one, without all requests | any | Unknown | that of the rollout, RollingOut without one |
     | is the stable one | takes its requests back from another | Unknown | that of the rollout |
     | is the stable one | any other | True | Promoted, or PromotedByHand |
     | is on its way | any | Unknown | that of the rollout, RollingOut without one |
@@ -415,12 +418,13 @@ def promoted(facts: Facts) -> Verdict:
     if step.rejection is not None:
         return Verdict(_FALSE, Reason.ROLLED_BACK, outage + step.rejection.message)
     moves = rollout is not None and (rollout.revision, rollout.state) == (name, RolloutState.PROMOTING)
-    if name == step.stable and not moves:
+    has_all = facts.stopped or weight_of(step.flow.traffic, name) == ALL
+    if name == step.stable and has_all and not moves:
         by_hand = rollout is not None and rollout.reason == Reason.PROMOTED_BY_HAND
         reason = Reason.PROMOTED_BY_HAND if by_hand else Reason.PROMOTED
         return Verdict(_TRUE, reason, f"{outage}{name} has taken over")
-    if rollout is None or rollout.state is RolloutState.ROLLED_BACK:
-        return Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{outage}{name} has not taken over yet")
+    if rollout is None or rollout.state in (RolloutState.ROLLED_BACK, RolloutState.PROMOTED):
+        return Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{outage}{name} does not have all requests")
     return Verdict(_UNKNOWN, Reason(rollout.reason or Reason.ROLLING_OUT), outage + rollout.message)
 
 

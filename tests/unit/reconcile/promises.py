@@ -3,21 +3,25 @@
 Each promise looks at what the operator saw and what it decided, and raises `BrokenPromiseError`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import parse
+from tailbound.api.rollout import OnInconclusive, Promotion, Strategy
 from tailbound.reconcile.desired import intend
-from tailbound.reconcile.model import Apply, Create, Object, Observation, Plan
+from tailbound.reconcile.model import Apply, Create, Delete, Object, Observation, Plan, Write
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.world import World
 from tailbound.rollout.sizing import ALL
 
 REJECTED = "tailbound.dev/rejected-at"
+_OVER = ("Promoted", "RolledBack")
+_SERVES = re.compile(r"(\S+-r\d+-\w+) (?:still )?serves")
 
 
 class BrokenPromiseError(AssertionError):
@@ -32,6 +36,12 @@ class Past:
     promoted_by_hand: set[str] = field(default_factory=set)
     rejected_by_hand: set[str] = field(default_factory=set)
     """Revisions that a hand named, or that were those of the spec when a hand asked for another."""
+    refused: set[str] = field(default_factory=set)
+    """Objects of which a write was refused."""
+    proofs: dict[str, set[int]] = field(default_factory=dict)
+    """Weights at which the candidate passed in the rollout that runs."""
+    begun: tuple[Any, ...] = ()
+    """Candidate, base and begin of the rollout that runs."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,40 @@ def newly_rejected(seen: Seen) -> set[str]:
     } - had
 
 
+def learn(seen: Seen) -> None:
+    """What later decisions rest on: under which weights the candidate has passed."""
+    past, before, after = seen.past, seen.before.get("rollout") or {}, seen.rollout
+    begun = (after.get("revision"), after.get("from"), after.get("startedAt"))
+    if past.begun != begun:
+        past.begun, past.proofs = begun, {}
+    same = begun == (before.get("revision"), before.get("from"), before.get("startedAt"))
+    if same and before.get("stepStartedAt") and _passes(seen, before, after):
+        past.proofs.setdefault(str(begun[0]), set()).add(before.get("weight", 0))
+
+
+def _passes(seen: Seen, before: Object, after: Object) -> bool:
+    spec = seen.spec.rollout
+    elapsed = seen.now - datetime.fromisoformat(before["stepStartedAt"]) + timedelta(seconds=1)
+    judged = seen.spec.sla.latency or seen.spec.sla.error_rate or spec.analysis.metrics
+    findings = [each["outcome"] for each in (*after.get("findings", ()), *after.get("metrics", ()))]
+    passed = (findings and all(each == "Pass" for each in findings)) if judged else True
+    unknown = spec.on_inconclusive is OnInconclusive.PROMOTE and elapsed >= spec.max_step_time.timedelta
+    return bool(elapsed >= spec.min_step_time.timedelta and (passed or unknown))
+
+
+def proven(seen: Seen, name: str) -> int:
+    """The greatest weight that the plan as it is allows a candidate after what it has shown."""
+    if name in seen.past.promoted_by_hand:
+        return ALL
+    plan, shown = seen.spec.rollout.weights, seen.past.proofs.get(name, set())
+    missing = [weight for weight in plan if not any(proof >= weight for proof in shown)]
+    if missing:
+        return int(missing[0])
+    if seen.spec.rollout.promotion is Promotion.AUTOMATIC:
+        return ALL
+    return plan[-1] if plan else 0
+
+
 # The promises.
 
 
@@ -147,7 +191,7 @@ def weights_are_whole(seen: Seen) -> None:
 def only_what_ran_or_was_named_is_rejected(seen: Seen) -> None:
     """A rejection says something about a revision, or somebody meant it."""
     for name in newly_rejected(seen):
-        if name not in seen.past.had_pods | seen.past.rejected_by_hand:
+        if name not in seen.past.had_pods | seen.past.rejected_by_hand | seen.past.refused:
             raise BrokenPromiseError(f"{name} is rejected and never had a pod")
 
 
@@ -161,8 +205,89 @@ def ready_tells_the_truth(seen: Seen) -> None:
         )
 
 
+def nothing_unjudged_has_more_than_it_has_shown(seen: Seen) -> None:
+    """But what the ready pods of the stable revision cannot carry."""
+    stable, rollout = seen.world.stable, seen.before.get("rollout") or {}
+    if stable is None or seen.spec.stopped or seen.spec.rollout.strategy is Strategy.RECREATE:
+        return
+    for name, weight in seen.weights:
+        runs = name == rollout.get("revision") and rollout.get("state") not in _OVER
+        had = rollout.get("weight", 0) if runs else 0
+        if name == stable or (seen.promoted(name) and name != seen.desired):
+            continue
+        if rollout.get("state") == "Promoting" and had == ALL:
+            continue
+        allowed = 0 if seen.rejected(name) else max(proven(seen, name), had)
+        if weight > max(allowed, ALL - seen.carries(stable)):
+            what = "rejected" if seen.rejected(name) else f"shown {allowed}"
+            raise BrokenPromiseError(
+                f"{name} ({what}) gets {weight}, while {stable} carries {seen.carries(stable)}"
+            )
+
+
+def rejected_gets_only_what_stable_cannot_carry(seen: Seen) -> None:
+    """A revision that was rejected."""
+    stable = seen.world.stable
+    if stable is None or seen.spec.stopped or seen.spec.rollout.strategy is Strategy.RECREATE:
+        return
+    for name, weight in seen.weights:
+        if name != stable and seen.rejected(name) and weight > ALL - seen.carries(stable):
+            raise BrokenPromiseError(
+                f"{name} was rejected and has {weight}, while {stable} carries {seen.carries(stable)}"
+            )
+
+
+def healthy_pods_stay_until_others_carry_their_share(seen: Seen) -> None:
+    """What was promoted keeps its ready pods until what serves has as many, or all that it needs."""
+    spec, target = seen.spec, seen.target
+    if spec.stopped or spec.rollout.strategy is Strategy.RECREATE or target is None:
+        return
+    if spec.rollout.capacity != "surge":
+        return
+    for write in seen.plan.writes:
+        name, left = _left(write)
+        if name is None or name == target or not seen.promoted(name) or left >= seen.ready(name):
+            continue
+        if seen.ready(target) < min(seen.ready(name), seen.needs(target)):
+            raise BrokenPromiseError(
+                f"{name} has {seen.ready(name)} ready pods and is to have {left}, while {target} has "
+                f"{seen.ready(target)} ready"
+            )
+
+
+def _left(write: Write) -> tuple[str | None, int]:
+    if isinstance(write, Delete):
+        return (write.name, 0) if write.kind == "Deployment" else (None, 0)
+    if isinstance(write, Apply) and write.body["kind"] == "Deployment":
+        return write.body["metadata"]["name"], write.body["spec"]["replicas"]
+    return None, 0
+
+
+def promoted_tells_the_truth(seen: Seen) -> None:
+    """Promoted is True only if the revision of the spec has all requests."""
+    if seen.condition("Promoted").get("status") != "True" or seen.spec.stopped:
+        return
+    if dict(seen.weights) != {seen.desired: ALL}:
+        raise BrokenPromiseError(f"Promoted is True: {seen.desired} is wanted, {seen.weights}")
+
+
+def nothing_dead_is_said_to_serve(seen: Seen) -> None:
+    """A message that says that a revision serves is right."""
+    for condition in seen.after.get("conditions", ()):
+        for name in _SERVES.findall(condition["message"]):
+            if condition["reason"] == "InvalidSpec":
+                continue
+            if not seen.ready(name) or not dict(seen.weights).get(name):
+                raise BrokenPromiseError(f"{condition['type']}: {condition['message']!r}: {seen.weights}")
+
+
 PROMISES = (
     weights_are_whole,
+    nothing_unjudged_has_more_than_it_has_shown,
+    rejected_gets_only_what_stable_cannot_carry,
+    healthy_pods_stay_until_others_carry_their_share,
     only_what_ran_or_was_named_is_rejected,
     ready_tells_the_truth,
+    promoted_tells_the_truth,
+    nothing_dead_is_said_to_serve,
 )

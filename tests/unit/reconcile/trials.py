@@ -10,7 +10,7 @@ from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import Delete, Obstacle, Plan, Write
 
 from tests.unit.reconcile.objects import runtime
-from tests.unit.reconcile.promises import PROMISES, Past, Seen
+from tests.unit.reconcile.promises import PROMISES, Past, Seen, learn
 from tests.unit.reconcile.simulator import Simulator
 
 MOST_DECISIONS = 20
@@ -56,6 +56,7 @@ class Trial(Simulator):
         self.past.had_pods |= {
             pod["metadata"]["labels"]["tailbound.dev/revision"] for pod in self.pods.values()
         }
+        learn(seen)
         for promise in self.promises:
             promise(seen)
         return plan
@@ -89,6 +90,7 @@ class Trial(Simulator):
             reason = self.refuses.get(key[0])
             if reason is not None and not isinstance(write, Delete):
                 message = f"{key[0]} {key[1]} is refused: no luck today"
+                self.past.refused.add(key[1])
                 self.held[key] = (Obstacle(*key, reason, message), self.now + HELD)
                 return True
             self.write(write)
