@@ -37,7 +37,7 @@ def begins(now: datetime) -> dict[str, datetime | None]:
 
 
 OVER: Final[dict[str, datetime | None]] = {"progress_at": None, "still_since": None, "no_room_since": None}
-"""The fields of a rollout that has ended."""
+"""The fields of a rollout that has ended, or waits for others to go: nothing of its own is awaited."""
 
 
 def counted(rollout: RolloutStatus, pods: Pods, deadline: Duration, now: datetime) -> RolloutStatus:

@@ -209,7 +209,7 @@ def _recreate(now: Situation, rollout: RolloutStatus) -> Step:
             RolloutState.PENDING,
             steps.unless_by_hand(rollout, Reason.ROLLING_OUT),
             words.clearing(rollout),
-        )
+        ).model_copy(update=deadline.OVER)
         return Step(where, waiting, base, candidate, fleet, shrink=False)
     rollout = steps.pods_counted(now, rollout).model_copy(update={"weight": ALL})
     fleet = {candidate: now.pods(candidate)} | ({base: 0} if now.of(base).deployed else {})

@@ -291,7 +291,8 @@ def pending(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     lack = lack_of_room(now, base)
     if lack is not None:
         reason, message = lack.reason, f"{message}; {words.missing(lack)}{words.ask_for_fewer()}"
-    return words.told(rollout, RolloutState.PENDING, unless_by_hand(rollout, reason), message)
+    waiting = words.told(rollout, RolloutState.PENDING, unless_by_hand(rollout, reason), message)
+    return waiting.model_copy(update=deadline.OVER)
 
 
 def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
