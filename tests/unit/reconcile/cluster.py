@@ -292,7 +292,7 @@ class Cluster:
         pods, before = wanted.get("scaling", {}).get("min", 1), weights_in(self.service.get("status") or {})
         stable = next(iter(self.marked("stable")), None)
         recreates = wanted.get("rollout", {}).get("strategy") == "recreate"
-        if stable is None or not self.ready_pods(stable) or wanted.get("stopped") or recreates:
+        if stable not in self.ready_revisions() or wanted.get("stopped") or recreates:
             return
         lacking = max(100 - 100 * self.ready_pods(stable) // pods, 0)
         served = self.marked("promoted-at") - self.marked("rejected-at")

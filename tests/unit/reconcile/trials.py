@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tailbound.api.conditions import Reason
+from tailbound.api.names import PAUSE_ANNOTATION
 from tailbound.reconcile.model import Delete, Obstacle, Plan, Write
 
 from tests.unit.reconcile.objects import runtime
@@ -159,7 +160,7 @@ class Trial(Simulator):
         kept = {
             name: wanted["rollout"][name] for name in ("strategy", "capacity") if name in wanted["rollout"]
         }
-        self.service["metadata"].pop("annotations", None)
+        self.service["metadata"]["annotations"] = {PAUSE_ANNOTATION: ""}
         self.cluster_runtimes = self.cluster_runtimes or {"onnxruntime": runtime()}
         self.edit(sla={}, rollout=kept)
         self.devices = self.quota = 1000
