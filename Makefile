@@ -11,6 +11,9 @@ INSTALLED := $(VENV)/.installed
 CRD_FOLDERS := crds charts/tailbound/files/crds
 # What is slow runs at the lowest priority beside the rest; its lines appear as they come.
 BESIDE := $(MAKE) --no-print-directory --output-sync=line
+# Tests run in as many processes as there are cores; an API server of its own for each process bounds the second.
+ACROSS := -n auto --dist load
+ACROSS_MODULES := -n auto --maxprocesses 4 --dist loadscope
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick lint types contracts crds crd-check unit runtime \
@@ -53,7 +56,7 @@ crd-check: $(INSTALLED) ## The checked-in CRDs are those of the models
 	for folder in $(CRD_FOLDERS); do $(BIN)/python -m tailbound.api.crdgen --check $$folder || exit; done
 
 unit: $(INSTALLED) ## Pure parts
-	$(BIN)/python -m pytest tests/unit -q
+	$(BIN)/python -m pytest tests/unit -q $(ACROSS)
 
 explore: $(INSTALLED) ## Property machines of rollouts with new examples for MINUTES, 60 if not given
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m tests.unit.reconcile.explore $(or $(MINUTES),60)
@@ -62,7 +65,7 @@ runtime: $(INSTALLED) ## The model server, by itself
 	$(BIN)/python -m pytest tests/runtime -q
 
 integration: $(INSTALLED) ## Against a real API server
-	$(BIN)/python -m pytest tests/integration -q
+	$(BIN)/python -m pytest tests/integration -q $(ACROSS_MODULES) --durations=15
 
 e2e: cluster-up ## Every scenario, on the cluster that KUBECONFIG names or else on our own
 	$(BIN)/python -m e2e.scenarios -q
