@@ -162,7 +162,7 @@ def test_kubectl_shows_a_service_by_short_name_and_by_category(
     assert api.patch(SERVICE, {"status": STATUS}, "/status").code == 200
     header, row = control_plane.kubectl("get", "infs", "-n", "default").splitlines()
     assert header.split() == ["NAME", "READY", "REASON", "URL", "P99", "REPLICAS", "ROLLOUT", "AGE"]
-    assert row.split()[:6] == ["churn", "False", "Starting", STATUS["url"], "100ms", "2"]
+    assert row.split()[:6] == ["churn", "False", "Starting", STATUS["url"], "100ms", "1/3"]
     names = control_plane.kubectl("get", "tailbound", "-n", "default", "-o", "name").split()
     assert "inferenceservice.tailbound.dev/churn" in names
 
