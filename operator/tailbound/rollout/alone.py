@@ -3,8 +3,9 @@
 Stable gets no requests then, so that nothing cancels out any more. What speaks against a candidate is more
 bad requests than stable had before it, by the same ratio as in the comparison beside each other: new and old
 may be bad alike, and a fix may be less bad than what it replaces. Stable's fraction is not known but
-estimated, from few requests badly; the bound is its upper limit. What stable never showed, a short incident
-that begins later, is the matter of `betting.Against`, which asks for three separate windows.
+estimated, from few requests badly: the bound is its upper limit, and small services look back further. What
+stable never showed, a short incident that begins later, is the matter of `betting.Against`, which asks for
+three separate windows.
 
 A share of the requests that stays with stable would compare better. It is not kept, as blueGreen promises
 that all requests move at once, and as stable's pods would have to stay for it.
@@ -17,6 +18,8 @@ from typing import Final
 from tailbound.rollout.evidence import Tally
 
 _BUCKET_SECONDS: Final = 300.0
+_BUCKET_REQUESTS: Final = 300
+"""Fewer leave the upper limit of a fraction of 1 % so far above it that no bad candidate is found."""
 _CONFIDENCE: Final = 1.645
 """Standard errors of an upper limit that one true fraction in twenty exceeds."""
 _HIGHEST: Final = 0.9
@@ -24,7 +27,10 @@ _HIGHEST: Final = 0.9
 
 @dataclass(frozen=True)
 class Recent:
-    """Stable's requests of the last five to ten minutes in which it had any."""
+    """Stable's requests of the last five to ten minutes in which it had any, and 300 of them at least.
+
+    A service with few requests is remembered for longer.
+    """
 
     older: Tally = field(default_factory=Tally)
     newer: Tally = field(default_factory=Tally)
@@ -35,8 +41,9 @@ class Recent:
         """The same after a poll at Unix time `at`."""
         if poll.judged <= 0:
             return self
-        if self.since is None or at < self.since + _BUCKET_SECONDS:
-            return Recent(self.older, self.newer + poll, at if self.since is None else self.since)
+        since = at if self.since is None else self.since
+        if at < since + _BUCKET_SECONDS or self.newer.judged < _BUCKET_REQUESTS:
+            return Recent(self.older, self.newer + poll, since)
         return Recent(self.newer, poll, at)
 
     @property
