@@ -1,4 +1,4 @@
-"""Random faults that last, edits, hands and foreign writes: every decision keeps its promises."""
+"""Random faults that last, edits, hands, foreign writes: every decision keeps its promises, and it ends."""
 
 import copy
 from typing import Any
@@ -277,6 +277,7 @@ class Trials(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "trial"):
             return
+        self.trial.ends()
         self.trial.mend()
         self.trial.heals()
 

@@ -20,6 +20,15 @@ HELD = timedelta(seconds=30)
 """For so long a refused write is not tried again."""
 
 
+ENDED = ("Promoted", "RolledBack", "Paused")
+ENDLESS = ("SharedBreach",)
+"""Reasons for which a rollout may wait for as long as it takes."""
+
+
+class EndlessError(AssertionError):
+    """Something goes on for ever."""
+
+
 @dataclass
 class Trial(Simulator):
     """What is wrong lasts until somebody mends it."""
@@ -153,6 +162,33 @@ class Trial(Simulator):
         return {name: fractions[name.split("-")[1]] for name in names if name.split("-")[1] in fractions}
 
     # The end.
+
+    def ends(self) -> None:
+        """With all that is wrong the rollout ends in time, or waits for something that it names."""
+        self.flapping.clear()
+        for _ in range(40):
+            self.go_round(20)
+        rollout = self.service.get("status", {}).get("rollout") or {}
+        if rollout.get("state", "Promoted") not in ENDED and not self._waits_for_what_it_names(rollout):
+            raise EndlessError(f"the rollout does not end: {rollout}")
+        self.requests = 0
+        plans = [self.go_round() for _ in range(6)]
+        if all(plan.writes or plan.status for plan in plans) and rollout.get("reason") not in ENDLESS:
+            raise EndlessError(f"writes do not stop: {plans[-1]}")
+
+    def _waits_for_what_it_names(self, rollout: Mapping[str, Any]) -> bool:
+        words = " ".join(each["message"] for each in self.service["status"]["conditions"])
+        silent = {name for name, gateway in self.gateways.items() if not gateway.readable}
+        return any(
+            (
+                self.service["spec"].get("stopped", False),
+                rollout.get("reason") in ENDLESS,
+                rollout.get("noRoomSince") is not None and "are missing" in words,
+                any(name in words for name in self.behind | silent),
+                "is refused: no luck today" in words,
+                not self.cluster_runtimes and "runtime" in words,
+            )
+        )
 
     def heals(self) -> None:
         """Everything works, and nothing is asked for: one revision serves, and nothing more is written."""
