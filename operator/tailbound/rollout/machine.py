@@ -168,6 +168,8 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     share = 0 if unseen else steps.share(now, rollout, pods)
     rollout = steps.weighted(now, rollout, share, pods)
     where = flow(now, base, candidate, share, (), waits=not rollout.in_place)
+    # While neither can serve, all requests may be with a third one.
+    rollout = rollout.model_copy(update={"weight": min(rollout.weight, weight_of(where.traffic, candidate))})
     alone = weight_of(where.traffic, candidate) > share
     fleet = places(now, rollout, needed(now, rollout, ALL, ALL) if alone else pods)
     carried = {candidate: ALL if alone else carries}
@@ -186,8 +188,15 @@ def _without_deployment(now: Situation, rollout: RolloutStatus, refused: Trouble
 
 
 def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> bool:
-    """An earlier canary is there that a gateway may still send requests to."""
-    own = {rollout.revision, rollout.from_revision}
+    """An earlier canary is there that a gateway may still send requests to.
+
+    One that serves because the base cannot is not waited for: only the candidate can take its place.
+    """
+    own = {
+        rollout.revision,
+        rollout.from_revision,
+        without.target if not now.ready(rollout.from_revision) else None,
+    }
     others = [name for name, state in now.revisions.items() if state.deployed and name not in own]
     weighted = any(weight_of(now.traffic, name) for name in others)
     return bool(others) and (weighted or not without.settled)
@@ -196,7 +205,7 @@ def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> boo
 def _recreate(now: Situation, rollout: RolloutStatus) -> Step:
     """The base's pods end before those of the candidate start: there is no device for both."""
     base, candidate = rollout.from_revision, rollout.revision
-    begun = now.of(candidate).deployed or (now.of(base).deployed and not now.of(base).replicas)
+    begun = not now.of(base).replicas
     if not begun and steps.held(now, rollout):
         where = flow(now, base, candidate, 0, ())
         holding = rollout.model_copy(update={"state": RolloutState.STARTING})

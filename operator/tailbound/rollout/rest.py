@@ -19,7 +19,7 @@ from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import words
 from tailbound.rollout.recreate import exchange
 from tailbound.rollout.returns import Turn, in_turn, with_requests
-from tailbound.rollout.roles import Roles, before
+from tailbound.rollout.roles import Roles, before, stand_in
 from tailbound.rollout.situation import Marking, Rejection, Situation, Step
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import direct, flow, weight_of
@@ -40,7 +40,9 @@ def without(now: Situation, base: str | None, rejected: Collection[str] = (), *,
     where = flow(now, base, None, 0, rejected)
     fleet = {base: now.pods(base)} if base is not None else {}
     step = Step(where, None, base, None, fleet, shrink=False)
-    unmarked = has_all(now, step, base) and now.stable != base and now.of(base).restorable
+    unmarked = (
+        has_all(now, step, base) and base not in (now.stable, stand_in(now)) and now.of(base).restorable
+    )
     return replace(step, marking=Marking(base if unmarked else None))
 
 

@@ -5,7 +5,8 @@ The base (first row that fits):
 | what there is | base |
 |---|---|
 | somebody asks for a return to an older revision, or the promoted one is lost | that one |
-| a revision marked stable, and not rejected | that one |
+| a revision marked stable, and not rejected | that one, but for the next row |
+| it has no ready endpoint, a third one serves that is not rejected, and neither is desired | the third one |
 | another than the desired one has the weight, and ready endpoints | that one |
 | no weights are known, and another than the desired one has ready endpoints | the newest of them |
 | revisions that were promoted once, and not rejected since | the one promoted last |
@@ -21,7 +22,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.names import RETRY_ANNOTATION, ROLLBACK_ANNOTATION
 from tailbound.api.rollout import RolloutState
 from tailbound.rollout.situation import Rejection, Situation
-from tailbound.rollout.weights import current
+from tailbound.rollout.weights import current, weight_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _retried(now: Situation, name: str) -> bool:
 def _base(now: Situation) -> str | None:
     fit = {name: state for name, state in now.revisions.items() if state.rejection is None}
     if now.stable in fit:
-        return now.stable
+        return stand_in(now) or now.stable
     present = current(now, None)
     others = {name: state for name, state in fit.items() if name != now.desired and state.ready}
     if present in others:
@@ -89,6 +90,26 @@ def _base(now: Situation) -> str | None:
         (state.promoted_at, name) for name, state in fit.items() if state.promoted_at and state.restorable
     ]
     return max(promoted)[1] if promoted else None
+
+
+def stand_in(now: Situation) -> str | None:
+    """The revision that serves because the stable one cannot, while a third one is desired.
+
+    Beside a stable revision that takes nothing back no rollout would ever begin. It stays the same one for
+    as long as a rollout from it lasts.
+    """
+    if now.ready(now.stable) or now.stable == now.desired:
+        return None
+    stored = now.stored
+    able = {
+        name: weight_of(now.traffic, name)
+        for name, state in now.revisions.items()
+        if name not in (now.stable, now.desired) and state.ready and state.rejection is None
+    }
+    if stored is not None and stored.revision == now.desired and stored.from_revision in able:
+        return stored.from_revision
+    heaviest = max(able, key=lambda name: (able[name], name), default=None)
+    return heaviest if heaviest is not None and able[heaviest] else None
 
 
 def _asked_for(now: Situation) -> Return | None:

@@ -93,14 +93,15 @@ def weight_of(traffic: TrafficStatus | None, revision: str | None) -> int:
 
 def _target(now: Situation, base: str | None, rejected: Collection[str]) -> str | None:
     present = current(now, base)
+    condemned = {*rejected, *(name for name, state in now.revisions.items() if state.rejection is not None)}
     best_other = max(
-        (name for name, state in now.revisions.items() if state.ready and name not in rejected),
+        (name for name, state in now.revisions.items() if state.ready and name not in condemned),
         key=lambda name: (now.of(name).promoted_at is not None, now.of(name).number, name),
         default=None,
     )
     rules = (
         (now.ready(base) > 0, base),
-        (now.ready(present) > 0 and present not in rejected, present),
+        (now.ready(present) > 0 and present not in condemned, present),
         (best_other is not None, best_other),
         (now.of(present).deployed or now.ready(present) > 0, present),
         (base is not None, base),

@@ -55,7 +55,8 @@ async def environment(api: ControlPlane) -> AsyncIterator[Environment]:
         await cluster.insert(
             NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         )
-    with socket.create_server(("127.0.0.1", 0)) as free:
+    # A port that no environment of another process has: all of them listen at this address.
+    with socket.create_server(("127.0.0.2", 0)) as free:
         port = free.getsockname()[1]
     made = Environment(api, cluster, *names, port=port)
     runners = []

@@ -20,12 +20,14 @@ class FakeGateway:
         self.frozen: dict[str, Any] = {}
         # By a revision's number, the requests that it gets with each weight that this gateway applies.
         self.answers: dict[str, dict[str, int]] = {}
+        # They come with every read, and not only with every change of the weights.
+        self.steady = False
         self.counters: dict[str, dict[str, dict[str, int]]] = {}
         # Of two reads at once, the one with the older listing must not be the later one to apply it.
         self._applying = asyncio.Lock()
 
     def _apply(self, service: Object) -> dict[str, Any]:
-        """Take over what the service says now, and let requests come with every change of the weights."""
+        """Take over what the service says now, and let requests come."""
         name = "/".join(key_of(service))
         traffic = (service.get("status") or {}).get("traffic") or {}
         applied = {
@@ -34,7 +36,7 @@ class FakeGateway:
         }
         counters = self.counters.setdefault(name, {})
         before = self.frozen.get(name, {}).get("applied", {})
-        if before.get("trafficGeneration", 0) != applied["trafficGeneration"]:
+        if self.steady or before.get("trafficGeneration", 0) != applied["trafficGeneration"]:
             for backend in traffic.get("backends", ()):
                 revision = backend["revision"]
                 counted = counters.setdefault(revision, {})

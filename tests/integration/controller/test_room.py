@@ -94,7 +94,7 @@ async def pods_of(environment: Environment, name: str = "churn") -> dict[str, in
     return {each["metadata"]["name"].split("-")[-2]: each["spec"]["replicas"] for each in found}
 
 
-@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+@pytest.mark.parametrize("capacity", ["inPlace", "auto", "surge"])
 async def test_a_revision_that_dies_later_makes_way_for_the_one_before(
     environment: Environment, capacity: str
 ) -> None:
@@ -108,22 +108,6 @@ async def test_a_revision_that_dies_later_makes_way_for_the_one_before(
             await environment.until_service(
                 "churn", lambda it: rollout_of(it).get("reason") == "Lost", "the reason"
             )
-
-
-async def test_with_surge_the_one_before_waits_for_room_until_there_is_some(environment: Environment) -> None:
-    async with kubelet(environment, 2 * PODS) as room:
-        await replaced(environment, "surge")
-        room.places = PODS
-        room.dead = {"r2"}
-        async with environment.running():
-            service = await environment.until_service(
-                "churn", lambda it: "waits for room" in condition(it, "Ready").get("message", ""), "the wait"
-            )
-            assert "exceeded quota: devices; a pod needs" in condition(service, "Ready")["message"]
-            assert "spec.rollout.capacity auto" in rollout_of(service)["message"]
-            assert (await pods_of(environment))["r2"] == PODS
-            room.places = 2 * PODS
-            await environment.until("the return", partial(only, environment, "r1"))
 
 
 async def test_a_return_by_hand_changes_places_one_after_the_other(environment: Environment) -> None:
