@@ -38,7 +38,7 @@ def test_bursts_roll_nobody_back(scenario: Scenario, policy: Policy) -> None:
     ],
 )
 def test_bad_canaries_are_found_within_so_many_polls(scenario: Scenario, polls: int) -> None:
-    found = rule.verdicts(scenario.traffic(20), P99, Policy.BOTH, 2).rolled_back
+    found = rule.verdicts(scenario.traffic(60), P99, Policy.BOTH, 2).rolled_back
     assert (found != rule.NEVER).mean() >= 0.99
     assert np.median(found) + 1 <= polls
 
