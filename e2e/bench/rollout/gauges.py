@@ -21,7 +21,7 @@ _READ_EVERY: Final = 30
 _PERIODS: Final = 10
 """Readings of the time that a value tells of."""
 _READINGS: Final = 1440
-"""Of half a day."""
+"""The readings of half a day."""
 _REQUESTS: Final = 5
 """Between two readings; of them one in fifty is bad, as the bound allows."""
 _BOUND: Final = 0.02

@@ -29,7 +29,7 @@ _USUAL: Final = 0.003
 
 
 class Group(StrEnum):
-    """What is out of the ordinary."""
+    """The kind of disturbance that a setting has."""
 
     SMALL = "small"
     WARM_UP = "warm-up"
@@ -102,7 +102,7 @@ class Load:
     per_second: float
     polls: int
     bursts: tuple[int, int] = (1, 1)
-    """Of the candidate and of stable."""
+    """Requests that are bad together, of the candidate and of stable."""
 
 
 def drawn(load: Load, steps: tuple[Step, ...], slow: Slow) -> Callable[[np.random.Generator], Drawn]:

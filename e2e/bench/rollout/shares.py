@@ -9,7 +9,7 @@ _STANDARD_ERRORS: Final = 1.96
 
 @dataclass(frozen=True)
 class Share:
-    """So many of so many runs."""
+    """A count of runs out of all runs, as a fraction with its interval."""
 
     count: int
     runs: int

@@ -41,7 +41,7 @@ class Step:
     weight: int
     """Percent of the requests that the candidate gets."""
     pods: int = 1
-    """Of the candidate."""
+    """Pods of the candidate."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Result:
     rolled_back: int | None
     held: int | None
     passed: tuple[int | None, ...]
-    """By step, the first poll at which it had passed."""
+    """The first poll at which each step had passed."""
 
 
 def run(trial: Trial, seed: int) -> Result:
@@ -97,7 +97,7 @@ def run(trial: Trial, seed: int) -> Result:
 
 
 def _stepped(trial: Trial, account: Account, at: int) -> Account:
-    """As a step begins, with its new pods."""
+    """The account as a step begins, with the new pods of that step."""
     step, before = trial.steps[at], trial.steps[at - 1].pods if at else 0
     account = account.next_step() if at else account
     return account.with_pods(step.pods - before, step.pods, trial.warmup)
