@@ -13,7 +13,7 @@ pytestmark = pytest.mark.needs_own_cluster
 
 PODS = 2
 # Longer than progressDeadline below, within which other rollouts are given up.
-OVERDUE_SECONDS = 15
+OVERDUE_SECONDS = 25
 
 
 class Devices:
@@ -60,7 +60,7 @@ def full(scene: Scene, devices: Devices, rollout: dict[str, object]) -> Rollout:
 
 
 def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -> None:
-    rollout = full(scene, devices, quick(capacity="surge", progressDeadline="10s"))
+    rollout = full(scene, devices, quick(capacity="surge", progressDeadline="20s"))
     stable = rollout.stable()
     with rollout.load() as load:
         revision = rollout.introduce("second")
