@@ -13,7 +13,7 @@ CRD_FOLDERS := crds charts/tailbound/files/crds
 BESIDE := $(MAKE) --no-print-directory --output-sync=line
 # Tests run in as many processes as there are cores; an API server of its own for each process bounds the second.
 ACROSS := -n auto --dist load
-ACROSS_MODULES := -n auto --maxprocesses 4 --dist loadscope
+ACROSS_PLANES := -n auto --maxprocesses 4 --dist load --maxschedchunk 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick lint types contracts crds crd-check unit runtime \
@@ -65,7 +65,7 @@ runtime: $(INSTALLED) ## The model server, by itself
 	$(BIN)/python -m pytest tests/runtime -q
 
 integration: $(INSTALLED) ## Against a real API server
-	$(BIN)/python -m pytest tests/integration -q $(ACROSS_MODULES) --durations=15
+	$(BIN)/python -m pytest tests/integration -q $(ACROSS_PLANES) --durations=15
 
 e2e: cluster-up ## Every scenario, on the cluster that KUBECONFIG names or else on our own
 	$(BIN)/python -m e2e.scenarios -q
