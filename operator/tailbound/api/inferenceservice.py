@@ -26,7 +26,7 @@ from tailbound.api.traffic import TrafficStatus
 DEFAULT_TIMEOUT: Final = Duration(30_000)
 """Of services without a latency target."""
 MOST_CONDITIONS: Final = 32
-"""Of a status, those of others included."""
+"""The most conditions of a status, those of other managers included."""
 _TIMEOUT_PER_P99: Final = 20
 _LOWEST_DEFAULT_TIMEOUT_MS: Final = 1_000
 _HIGHEST_DEFAULT_TIMEOUT_MS: Final = 300_000
@@ -274,7 +274,7 @@ class RoutingStatus(Model):
     """The fields of the spec that gateways follow, as they are and since when."""
 
     digest: Annotated[str, StringConstraints(max_length=32)]
-    """Of their values."""
+    """Digest of the values of these fields."""
 
     generation: Annotated[StrictInt, Field(ge=0)]
     """The metadata.generation that brought them: gateways have to have seen this one, and no later one."""
@@ -293,7 +293,7 @@ class InferenceServiceStatus(Model):
     """How requests are shared among revisions; gateways follow it."""
 
     routing: RoutingStatus | None = None
-    """What gateways follow beside it."""
+    """The digest of what gateways follow besides the traffic."""
 
     stable: RevisionStatus | None = None
     """The revision that serves."""

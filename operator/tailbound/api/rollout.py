@@ -340,7 +340,7 @@ class RolloutStatus(Model):
     """The stable revision when it began; empty for the first one."""
 
     instead_of: RevisionName = ""
-    """Of a return to an older revision: the one that is rejected once that serves again."""
+    """The revision that a return rejects once the older one serves again; empty if no return is under way."""
 
     step: Annotated[StrictInt, Field(ge=0)] = 0
     """Number of the present step, from 0; behind the last one while all requests go to the new revision."""

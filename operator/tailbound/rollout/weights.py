@@ -93,7 +93,7 @@ def weight_of(traffic: TrafficStatus | None, revision: str | None) -> int:
 
 def _target(now: Situation, base: str | None, rejected: Collection[str]) -> str | None:
     present = current(now, base)
-    condemned = {*rejected, *(name for name, state in now.revisions.items() if state.rejection is not None)}
+    condemned = _condemned(now, rejected)
     best_other = max(
         (name for name, state in now.revisions.items() if state.ready and name not in condemned),
         key=lambda name: (now.of(name).promoted_at is not None, now.of(name).number, name),
@@ -120,18 +120,22 @@ def _kept(now: Situation, base: str, shares: dict[str, int], rejected: Collectio
     left = min(lacking, sum(each for each in excess.values() if each > 0))
     if left <= SPARE or _cannot_wait(now, base):
         return {}
-    kept = {}
-    for name in sorted(excess, key=lambda name: _worth(now, name, rejected), reverse=True):
+    kept, condemned = {}, _condemned(now, rejected)
+    for name in sorted(excess, key=lambda name: _worth(now, name, condemned), reverse=True):
         kept[name] = max(min(excess[name], left), 0)
         left -= kept[name]
     return {name: weight for name, weight in kept.items() if weight}
 
 
-def _worth(now: Situation, name: str, rejected: Collection[str]) -> tuple[bool, bool, int, str]:
-    """Who keeps requests before others do."""
+def _condemned(now: Situation, rejected: Collection[str]) -> set[str]:
+    """The revisions that were rejected: now, or earlier as their records say."""
+    return {*rejected, *(name for name, state in now.revisions.items() if state.rejection is not None)}
+
+
+def _worth(now: Situation, name: str, condemned: Collection[str]) -> tuple[bool, bool, int, str]:
+    """The order in which revisions keep requests: the greatest keeps them longest."""
     state = now.of(name)
-    condemned = name in rejected or state.rejection is not None
-    return not condemned, state.promoted_at is not None, -state.number, name
+    return name not in condemned, state.promoted_at is not None, -state.number, name
 
 
 def _cannot_wait(now: Situation, base: str) -> bool:
