@@ -38,11 +38,7 @@ from tailbound.api.conditions import STALLING, ConditionStatus, ConditionType, R
 from tailbound.api.meta import Condition
 from tailbound.api.rollout import RolloutState
 from tailbound.api.runtime_contract import TerminationReason
-from tailbound.reconcile.desired import Desired
-from tailbound.reconcile.gateways import Applied
-from tailbound.reconcile.pods import PodsReport
-from tailbound.reconcile.selection import Problem
-from tailbound.rollout.situation import Step
+from tailbound.reconcile.facts import Facts
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import weight_of
 
@@ -60,101 +56,6 @@ class Verdict:
     status: ConditionStatus
     reason: Reason
     message: str
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the conditions speak about."""
-
-    stopped: bool
-    problem: Problem | None
-    conflict: Problem | None
-    """A child that is refused or undone, while the rest goes on."""
-    waiting: str | None
-    """What must be gone before the work can go on."""
-    desired: Desired
-    step: Step
-    applied: Applied | None
-    """What the gateways do with status.traffic; None while there is none."""
-    replicas: int
-    """Wanted of the desired revision."""
-    ready: int
-    """Ready endpoints of the desired revision."""
-    was_stable: bool
-    """The desired revision was promoted before."""
-    serving: str | None
-    """The revision that has all requests but a candidate's share, if it has a ready endpoint."""
-    recreates: bool
-    """The old pods go before the new ones come."""
-    pods: PodsReport
-    """Of the desired revision."""
-    target_pods: PodsReport
-    """Of the revision that has all requests but a candidate's share."""
-    pods_left: bool
-    """Of any revision."""
-
-    @property
-    def name(self) -> str | None:
-        """Of the desired revision."""
-        return self.desired.revision.name if self.desired.revision is not None else None
-
-    @property
-    def on_target(self) -> bool:
-        """The desired revision has all requests, and one of its endpoints is ready."""
-        return self.takes_over and self.step.flow.whole
-
-    @property
-    def takes_over(self) -> bool:
-        """The desired revision is to have all requests, and one of its endpoints is ready."""
-        return self.name is not None and self.name == self.step.flow.target and self.ready > 0
-
-    @property
-    def down(self) -> str | None:
-        """The revision that is to answer and cannot, although requests were answered before."""
-        served_before = self.step.stable is not None and not self.stopped
-        exchanged = self.recreates and self.step.candidate is not None
-        return self.step.flow.target if self.serving is None and served_before and not exchanged else None
-
-    @property
-    def unrouted(self) -> bool:
-        """Pods could answer, and no gateway brings them a request."""
-        return not self.stopped and self.applied is not None and self.applied.reason is Reason.NO_GATEWAY
-
-    @property
-    def outage(self) -> Reason | None:
-        """Why requests fail, where nothing else that is said of the desired revision would tell it."""
-        told_elsewhere = self.step.flow.target == self.name and self.problem is None
-        if told_elsewhere or (self.serving is None and self.down is None):
-            return None
-        if self.down is not None:
-            return Reason.NOT_READY
-        return Reason.NO_GATEWAY if self.unrouted else None
-
-    @property
-    def serves_now(self) -> str:
-        """What answers requests now, as the beginning of a message; empty before anything ever did."""
-        if self.serving is not None:
-            return (
-                f"{self.applied.message}; " if self.applied and self.unrouted else f"{self.serving} serves; "
-            )
-        if self.down is None:
-            return ""
-        found = self.target_pods.why_unready
-        why = f" ({found})" if found else ""
-        return f"no endpoint of {self.down} is ready{why}, so that requests fail; "
-
-    @property
-    def coming_back(self) -> str | None:
-        """What is said of an older revision that is on its way back to the requests."""
-        step, rollout = self.step, self.step.rollout
-        back = rollout is not None and step.candidate not in (None, self.name)
-        return rollout.message if rollout is not None and back else None
-
-    @property
-    def share(self) -> int:
-        """Percent of the requests that a candidate gets beside the base."""
-        rollout = self.step.rollout
-        return rollout.weight if self.step.candidate is not None and rollout is not None else 0
 
 
 def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:

@@ -11,9 +11,9 @@ from tailbound.api.names import HANDLED_ANNOTATIONS, RETRY_ANNOTATION, preview_n
 from tailbound.api.rollout import Strategy, previews
 from tailbound.api.traffic import TrafficStatus, utc_seconds
 from tailbound.reconcile import children, conditions, scaling, status
-from tailbound.reconcile.conditions import Facts
 from tailbound.reconcile.desired import Desired, Intent
 from tailbound.reconcile.events import given_up, rollout_transition, transitions
+from tailbound.reconcile.facts import Facts
 from tailbound.reconcile.gateways import Applied, Wanted, applied, routing
 from tailbound.reconcile.model import Event, Object, Plan
 from tailbound.reconcile.pods import PodsReport, report
