@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -92,9 +93,10 @@ class Simulator(Cluster):
     def plan(self) -> Plan:
         """The decision on what is, with every input left as it was."""
         observation = self.observation()
-        before = copy.deepcopy(observation)
+        # Bytes are made several times as fast as a deep copy, which takes half of the time of a look.
+        before = pickle.dumps(observation)
         plan = self.decided(observation)
-        assert observation == before
+        assert pickle.dumps(observation) == before
         return plan
 
     def decided(self, observation: Observation) -> Plan:
