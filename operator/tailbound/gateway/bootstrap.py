@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tailbound.gateway.counting import STATS_PREFIX
+from tailbound.gateway.counting import EVICTION_INTERVAL, STATS_PREFIX
 from tailbound.gateway.listener import ADS, STAT_PREFIX, listener
 
 XDS_CLUSTER: Final = "sidecar"
@@ -86,6 +86,7 @@ def bootstrap(
             "listeners": [listener(address, max_request_bytes, cluster_domain)],
             "clusters": [_sidecar(run)],
         },
+        "stats_eviction_interval": f"{int(EVICTION_INTERVAL.total_seconds())}s",
         "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": list(STATS)}}},
         "overload_manager": _connection_limit(),
     }

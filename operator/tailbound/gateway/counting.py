@@ -24,13 +24,15 @@ The time of a request runs from the arrival of its headers to the last byte of i
 stream to its end, and it is counted once, then. Late is what took longer than spec.sla.latency.p99, or
 without one than the service's timeout. A slow client makes its requests slow.
 
-Counters start from zero with Envoy and live as long as it does, those of removed revisions too, at about
-0.3 KiB for each class that a revision ever had: 100 MiB are some 100,000 revisions. They are not evicted,
-as an evicted counter that comes back is told apart from a stale reading by nothing.
+Counters start from zero with Envoy. One that has counted nothing for one to two EVICTION_INTERVALs leaves it,
+which is how those of removed services and revisions go, and starts from zero when it counts again. Readers
+know such a start by the age of what they read before (rollout/polls.py). An Envoy holds about 0.3 KiB for
+each class that a revision had within two days.
 """
 
 import re
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from tailbound.api.names import REQUESTS_METRIC
@@ -38,6 +40,9 @@ from tailbound.api.traffic import RequestClasses
 from tailbound.traffic.model import ServiceKey
 
 STATS_PREFIX: Final = "tailbound"
+EVICTION_INTERVAL: Final = timedelta(days=1)
+"""A multiple of Envoy's stats_flush_interval, which is 5 s. Long, as a rollout that compares a class with few
+requests must rarely meet a counter that began again."""
 NAMESPACE_FIELD: Final = "namespace"
 SERVICE_FIELD: Final = "service"
 REVISION_FIELD: Final = "revision"
@@ -95,7 +100,7 @@ def counting_log() -> dict[str, Any]:
         "name": "envoy.access_loggers.stats",
         "typed_config": {
             "@type": f"{_EXTENSIONS}.access_loggers.stats.v3.Config",
-            "stats_scope": {"prefix": STATS_PREFIX},
+            "stats_scope": {"prefix": STATS_PREFIX, "enable_eviction": True},
             "counters": [{"stat": {"name": "requests", "tags": tags}, "value_fixed": 1}],
         },
     }

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from tailbound.rollout.account import Account, account_of, judge
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import Metric, MetricFinding
-from tailbound.rollout.polls import Answers, Counted, Frozen, Readings, baseline, poll
+from tailbound.rollout.polls import Answers, Counted, Frozen, Readings, Round, baseline, poll
 from tailbound.rollout.record import Memory, Record
 from tailbound.rollout.verdict import (
     Finding,
@@ -108,13 +108,14 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
         return memory
     before = memory.record
     record: Record | Frozen
+    of = Round(pair.candidate, pair.stable, now)
     if answers.unread:
         record = Frozen(answers.unread)
     elif before is None:
-        first = baseline(answers.by_pod, answers.existing)
+        first = baseline(answers.by_pod, answers.existing, of)
         record = first if isinstance(first, Frozen) else _begun(first, terms, pair)
     else:
-        new = poll(before.readings, answers.by_pod, answers.existing, pair.candidate, pair.stable)
+        new = poll(before.readings, answers.by_pod, answers.existing, of)
         record = new if isinstance(new, Frozen) else _with(before, new, terms, pair, now)
     if isinstance(record, Frozen):
         return replace(memory, unread_since=memory.unread_since or now, unread_why=record.reason)
@@ -142,7 +143,7 @@ def _begun(readings: Readings, terms: Terms, pair: Pair) -> Record:
         objective.measure: account_of(objective.allowed).with_pods(ready, ready, terms.warmup)
         for objective in terms.objectives
     }
-    return Record(_of_both(readings, pair), accounts)
+    return Record(readings, accounts)
 
 
 def _watched(memory: Memory, answers: Answers, terms: Terms, pair: Pair, now: datetime) -> Memory:
@@ -158,16 +159,6 @@ def _watched(memory: Memory, answers: Answers, terms: Terms, pair: Pair, now: da
     return replace(memory, watches=watches, blind_since=since, blind=blind)
 
 
-def _of_both(readings: Readings, pair: Pair) -> Readings:
-    """Without the counters of other revisions: a status is no archive."""
-    names = {pair.candidate, pair.stable}
-    by_pod = {
-        pod: replace(reading, classes={name: held for name, held in reading.classes.items() if name in names})
-        for pod, reading in readings.by_pod.items()
-    }
-    return replace(readings, by_pod=by_pod)
-
-
 def _with(record: Record, counted: Counted, terms: Terms, pair: Pair, now: datetime) -> Record:
     accounts = dict(record.accounts)
     for objective in terms.objectives:
@@ -178,7 +169,7 @@ def _with(record: Record, counted: Counted, terms: Terms, pair: Pair, now: datet
             now.timestamp(),
             stable_serves=pair.stable_serves,
         )
-    return Record(_of_both(counted.readings, pair), accounts)
+    return Record(counted.readings, accounts)
 
 
 def _account(record: Record, objective: Objective) -> Account:

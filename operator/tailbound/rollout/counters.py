@@ -1,12 +1,13 @@
 """From raw counters of many gateway processes to what happened since the last poll.
 
-A counter starts again from zero only when its process does, and a process that started again says so by its
-start time. Every other decrease is a stale or foreign answer: it is no data, and taking it for a reset would
-count thousands of requests that never were.
+A counter starts again from zero with its process, which then has another start time, or after Envoy dropped
+it because it was idle for long. Another decrease is a stale or foreign answer: it is no data, and taking it
+for a new beginning would count thousands of requests that never were. The age of the earlier reading tells
+which: no answer is as old as a reading that is settled, so what is lower than that reading began again.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -40,6 +41,11 @@ class Classes:
         """Whether a difference of two readings has a class that went down."""
         return min(self._values()) < 0
 
+    def since_reset(self, before: "Classes") -> "Classes":
+        """The increments since `before`, where each class that is lower than before began again from zero."""
+        pairs = zip(self._values(), before._values(), strict=True)
+        return Classes(*(now if now < then else now - then for now, then in pairs))
+
     @property
     def with_latency(self) -> int:
         """Requests of which it is known whether they were in time."""
@@ -71,21 +77,32 @@ class Reading:
     start_time: str
     classes: Mapping[str, Classes]
 
+    def only(self, revisions: Set[str]) -> "Reading":
+        """The same without the counters of other revisions."""
+        kept = {name: counted for name, counted in self.classes.items() if name in revisions}
+        return replace(self, classes=kept)
 
-def increment(before: Reading | None, now: Reading, revision: str) -> Classes | Unknown:
+
+def increment(before: Reading | None, now: Reading, revision: str, *, settled: bool) -> Classes | Unknown:
     """Requests of `revision` that one process counted between two readings.
 
-    A process that was never read must have started after the counting did: `polls` sees to it.
+    A process that was never read must have started after the counting did: `polls` sees to it. `settled` says
+    that `now` cannot be an answer from before `before`. A counter that began again and has by now passed its
+    former value looks like one that went on: as many requests as it had counted before are missed then.
 
-    | before            | start time | counters   | increment        |
-    |-------------------|------------|------------|------------------|
-    | never read        | any        | any        | all of them      |
-    | read              | changed    | any        | all of them      |
-    | read              | the same   | none fell  | the difference   |
-    | read              | the same   | one fell   | Unknown          |
+    | before     | start time | counters | settled | increment                                            |
+    |------------|------------|----------|---------|------------------------------------------------------|
+    | never read | any        | any      | any     | all of them                                          |
+    | read       | changed    | any      | any     | all of them                                          |
+    | read       | the same   | none fell | any    | the difference                                       |
+    | read       | the same   | one fell | yes     | of what fell all of it, of the others the difference |
+    | read       | the same   | one fell | no      | Unknown                                              |
     """
     current = now.classes.get(revision, Classes())
     if before is None or before.start_time != now.start_time:
         return current
-    difference = current - before.classes.get(revision, Classes())
-    return Unknown.UNKNOWN if difference.falls_anywhere else difference
+    counted = before.classes.get(revision, Classes())
+    difference = current - counted
+    if difference.falls_anywhere:
+        return current.since_reset(counted) if settled else Unknown.UNKNOWN
+    return difference

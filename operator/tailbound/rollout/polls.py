@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
 
 from tailbound.rollout.counters import Classes, Reading, Unknown, increment
 from tailbound.telemetry.prometheus import Series, Unavailable
+
+SETTLED: Final = timedelta(minutes=2)
+"""No answer is as old as this: a gateway counts when it is asked, and a scrape that is read is fresh."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,14 @@ class Answers:
 class Readings:
     """The last complete poll: what every gateway process had counted then, by the UID of its pod.
 
-    Stored together with the evidence that was computed from it, in one write. Whoever finds the old pair
-    counts the same requests again from the old readings, and whoever finds the new pair does not see them any
-    more.
+    Stored together with the evidence that was computed from it, in one write. An operator that finds the old
+    pair counts the same requests again from the old readings, and one that finds the new pair does not see
+    them any more.
     """
 
     by_pod: Mapping[str, Reading]
+    since: datetime | None = None
+    """Since when the gateways have counted just this; None in a record that does not say."""
     unasked: tuple[str, ...] = ()
     """UIDs of pods that were there when the counting began and were not asked, and have not been since."""
 
@@ -56,7 +63,21 @@ class Counted:
     readings: Readings
 
 
-def baseline(answers: Mapping[str, Reading | Unknown], existing: Set[str]) -> Readings | Frozen:
+@dataclass(frozen=True)
+class Round:
+    """What is asked of the gateways at a time: the counters of two revisions."""
+
+    canary: str
+    stable: str
+    now: datetime
+
+    @property
+    def revisions(self) -> Set[str]:
+        """Both."""
+        return {self.canary, self.stable}
+
+
+def baseline(answers: Mapping[str, Reading | Unknown], existing: Set[str], of: Round) -> Readings | Frozen:
     """Where a rollout's counting starts: nothing that was counted before it is judged.
 
     Otherwise the whole history of stable, and of a revision that served once before, would be this rollout's.
@@ -65,20 +86,20 @@ def baseline(answers: Mapping[str, Reading | Unknown], existing: Set[str]) -> Re
     unread = _unread(answers)
     if unread is not None:
         return unread
-    return Readings(_known(answers), tuple(sorted(existing - answers.keys())))
+    return Readings(_known(answers, of), of.now, tuple(sorted(existing - answers.keys())))
 
 
 def poll(
-    before: Readings, answers: Mapping[str, Reading | Unknown], existing: Set[str], canary: str, stable: str
+    before: Readings, answers: Mapping[str, Reading | Unknown], existing: Set[str], of: Round
 ) -> Counted | Frozen:
     """The requests of both revisions since `before`; the first row that matches decides.
 
-    | the answers                                  | the poll                            |
-    |----------------------------------------------|-------------------------------------|
-    | none at all                                  | frozen                              |
-    | one gateway unread                           | frozen                              |
-    | a counter fell in a process that did not die | frozen                              |
-    | all read                                     | the sum of the gateways' increments |
+    | the answers                                                      | the poll                            |
+    |------------------------------------------------------------------|-------------------------------------|
+    | none at all                                                      | frozen                              |
+    | one gateway unread                                               | frozen                              |
+    | a counter fell in a process that did not die, `before` is recent | frozen                              |
+    | all read                                                         | the sum of the gateways' increments |
 
     `answers` has every gateway that must be read, by the UID of its pod; `existing` are the UIDs of all
     gateway pods that there are, read or not. What a vanished pod had counted since the last complete poll is
@@ -88,17 +109,25 @@ def poll(
     unread = _unread(answers)
     if unread is not None:
         return unread
-    known = _known(answers)
+    known = _known(answers, of)
     arms = Arms(Classes(), Classes())
+    settled = before.since is not None and of.now - before.since >= SETTLED
     for pod, reading in sorted(known.items()):
         last = reading if pod in before.unasked else before.by_pod.get(pod)
-        of_canary, of_stable = increment(last, reading, canary), increment(last, reading, stable)
+        of_canary = increment(last, reading, of.canary, settled=settled)
+        of_stable = increment(last, reading, of.stable, settled=settled)
         if isinstance(of_canary, Unknown) or isinstance(of_stable, Unknown):
-            return Frozen(f"a counter of gateway pod {pod} went down though its process did not restart")
+            minutes = int(SETTLED.total_seconds() / 60)
+            return Frozen(
+                f"a counter of gateway pod {pod} went down though its process did not restart;"
+                f" if it stays down for {minutes} minutes, it is counted from zero"
+            )
         arms = Arms(arms.canary + of_canary, arms.stable + of_stable)
     remembered = {pod: reading for pod, reading in before.by_pod.items() if pod in existing}
     unasked = tuple(pod for pod in before.unasked if pod in existing and pod not in known)
-    return Counted(arms, Readings(remembered | known, unasked))
+    by_pod = remembered | known
+    same = (by_pod, unasked) == (before.by_pod, before.unasked)
+    return Counted(arms, Readings(by_pod, (before.since if same else None) or of.now, unasked))
 
 
 def _unread(answers: Mapping[str, Reading | Unknown]) -> Frozen | None:
@@ -108,5 +137,6 @@ def _unread(answers: Mapping[str, Reading | Unknown]) -> Frozen | None:
     return Frozen(f"gateway pod {missing[0]} could not be read") if missing else None
 
 
-def _known(answers: Mapping[str, Reading | Unknown]) -> dict[str, Reading]:
-    return {pod: answer for pod, answer in answers.items() if isinstance(answer, Reading)}
+def _known(answers: Mapping[str, Reading | Unknown], of: Round) -> dict[str, Reading]:
+    """Without the counters of other revisions: a status is no archive."""
+    return {pod: answer.only(of.revisions) for pod, answer in answers.items() if isinstance(answer, Reading)}

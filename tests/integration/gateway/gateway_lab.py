@@ -267,6 +267,8 @@ class Gateway:
         self.watch_namespaces = watch_namespaces
         self.http_port = free_port()
         self.observed_port = free_port()
+        self.eviction_seconds: int | None = None
+        """Another interval than the bootstrap's for dropping idle counters; a multiple of 5."""
         self.log = directory / "envoy.log"
         self.access_log = directory / "access.log"
         self.envoy: asyncio.subprocess.Process | None = None
@@ -288,6 +290,8 @@ class Gateway:
         content = bootstrap(self.run, "gateway-0", "127.0.0.1", LIMIT_BYTES, "cluster.local")
         listener = content["static_resources"]["listeners"][0]
         listener["address"]["socket_address"]["port_value"] = self.http_port
+        if self.eviction_seconds is not None:
+            content["stats_eviction_interval"] = f"{self.eviction_seconds}s"
         write_bootstrap(self.run, content)
         with self.log.open("ab") as log, self.access_log.open("ab") as access_log:
             self.envoy = await asyncio.create_subprocess_exec(
@@ -368,10 +372,14 @@ class Gateway:
 
 @asynccontextmanager
 async def gateway_pod(
-    directory: Path, cluster: ScriptedCluster | None = None, watch_namespaces: tuple[str, ...] = ()
+    directory: Path,
+    cluster: ScriptedCluster | None = None,
+    watch_namespaces: tuple[str, ...] = (),
+    eviction_seconds: int | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway pod with both containers started, and stopped again."""
     gateway = Gateway(directory, cluster or ScriptedCluster(), watch_namespaces)
+    gateway.eviction_seconds = eviction_seconds
     try:
         gateway.start_sidecar()
         await gateway.start_envoy()

@@ -3,11 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from tailbound.gateway import controller
+from tailbound.gateway.admin import EnvoyAdmin
 from tailbound.gateway.resources import Bundle
 from tailbound.gateway.routes import bundle_of
 from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
@@ -19,16 +21,24 @@ from tests.integration.gateway.gateway_lab import (
     Pods,
     endpoint_slice,
     free_port,
+    gateway_pod,
     inference_service,
     refused,
     until,
 )
 
 HTTP = free_port()
+SERVICES = 50
 
 
 def slice_of(revision: str, *addresses: str, service: str = "churn") -> Any:
     return endpoint_slice("risk", service, revision, [(a, "ready") for a in addresses], {"http": HTTP})
+
+
+async def stats_of(gateway: Gateway) -> list[str]:
+    """Names of all stats that Envoy holds."""
+    async with EnvoyAdmin(gateway.run.admin_socket) as admin:
+        return list(await admin.gauges(""))
 
 
 def percentile_99(values: list[float]) -> float:
@@ -138,6 +148,37 @@ async def test_a_deleted_service_is_forgotten(gateway: Gateway, pods: Pods) -> N
 
     await until("the host is unknown", unknown)
     assert (await gateway.observed())["services"] == {}
+
+
+async def test_counters_of_deleted_services_leave_envoy(
+    tmp_path: Path, pods: Pods, record_property: Callable[[str, object], None]
+) -> None:
+    await pods.http("r1", "127.0.0.2", HTTP)
+    names = [f"s{n}" for n in range(SERVICES)]
+    async with gateway_pod(tmp_path, eviction_seconds=5) as gateway:
+        gateway.cluster.put(slice_of("r1", "127.0.0.2"), inference_service("risk", "churn", {"r1": 100}))
+        await gateway.until_applied("risk/churn", 1)
+        before = set(await stats_of(gateway))
+        gateway.cluster.put(*(slice_of(f"{name}-r1", "127.0.0.2", service=name) for name in names))
+        gateway.cluster.put(*(inference_service("risk", name, {f"{name}-r1": 100}) for name in names))
+        for name in names:
+            await gateway.until_applied(f"risk/{name}", 1)
+            assert (await gateway.call(f"{name}.risk"))[0] == 200
+        record_property("stats_of_the_services", len(set(await stats_of(gateway)) - before))
+        for name in names:
+            gateway.cluster.remove(INFERENCE_SERVICES, "risk", name)
+            gateway.cluster.remove(ENDPOINT_SLICES, "risk", f"{name}-r1-slice")
+
+        async def left() -> bool:
+            """What is used goes on counting meanwhile."""
+            await gateway.call("churn.risk")
+            return not [stat for stat in await stats_of(gateway) if any(f"{n}-r1" in stat for n in names)]
+
+        await until("no stat names a deleted service", left)
+        counted = (await gateway.observed("risk/churn"))["services"]["risk/churn"]["counters"]["r1"]["good"]
+        await gateway.call("churn.risk")
+        again = (await gateway.observed("risk/churn"))["services"]["risk/churn"]["counters"]["r1"]["good"]
+        assert again == counted + 1 > 2
 
 
 async def test_a_hand_written_traffic_status_harms_its_own_service_only(gateway: Gateway, pods: Pods) -> None:

@@ -14,7 +14,7 @@ from tailbound.rollout import scrapes
 from tailbound.rollout.counters import Classes, Reading, Unknown
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import Metric, metric_of
-from tailbound.rollout.polls import Counted, Frozen, Readings, baseline, poll
+from tailbound.rollout.polls import Counted, Frozen, Readings, Round, baseline, poll
 from tailbound.rollout.watches import Events, Watch, taken_in
 from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable
 
@@ -111,7 +111,8 @@ class Count:
         for gateway in gateways:
             self.server.until(f"a scrape of {gateway.name}", gateway.shows)
         answers = self.server.readings()
-        found = poll(self.readings, answers, answers.keys(), "canary", "stable")
+        of = Round("canary", "stable", datetime.now(UTC))
+        found = poll(self.readings, answers, answers.keys(), of)
         if isinstance(found, Counted):
             self.readings = found.readings
         return found
@@ -131,7 +132,7 @@ def begun(server: Server) -> tuple[Count, Gateway, Gateway]:
     for gateway in (one, other):
         server.until(f"a scrape of {gateway.name}", gateway.shows)
     answers = server.readings()
-    start = baseline(answers, answers.keys())
+    start = baseline(answers, answers.keys(), Round("canary", "stable", datetime.now(UTC)))
     assert isinstance(start, Readings)
     return Count(server, start), one, other
 

@@ -1,14 +1,20 @@
 """Every rule by which many gateways' counters become one poll, and that no request is ever counted twice."""
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.rollout.counters import Classes, Reading, Unknown, increment
-from tailbound.rollout.polls import Arms, Counted, Frozen, Readings, baseline, poll
+from tailbound.rollout.polls import SETTLED, Arms, Counted, Frozen, Readings, Round, baseline, poll
 
 UNREAD = Unknown.UNKNOWN
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def at(time: datetime) -> Round:
+    return Round("canary", "stable", time)
 
 
 def reading(start: str = "t0", **by_revision: Classes) -> Reading:
@@ -21,27 +27,62 @@ BEFORE = reading(canary=Classes(good=10, slow=3), stable=Classes(good=90))
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
-        pytest.param(None, reading(canary=Classes(7)), Classes(7), id="never read: all of it"),
-        pytest.param(
-            BEFORE, reading("t1", canary=Classes(12, 4)), Classes(12, 4), id="restarted, counted more"
-        ),
-        pytest.param(BEFORE, reading("t1", canary=Classes(2)), Classes(2), id="restarted, counted less"),
-        pytest.param(BEFORE, reading("t1"), Classes(), id="restarted, absent is zero"),
-        pytest.param(
-            BEFORE, reading(canary=Classes(15, 4)), Classes(5, 1), id="same process: the difference"
-        ),
-        pytest.param(BEFORE, reading(canary=Classes(10, 3)), Classes(), id="nothing happened"),
-        pytest.param(BEFORE, reading(canary=Classes(10, 3, 2)), Classes(timed_out=2), id="first of a class"),
-        pytest.param(BEFORE, reading(canary=Classes(500, 2)), UNREAD, id="one class fell: no data, no reset"),
-        pytest.param(BEFORE, reading(), UNREAD, id="absent after it had counted: no data"),
+        pytest.param(None, reading(canary=Classes(7)), Classes(7), id="never-read-counts-all"),
+        pytest.param(BEFORE, reading("t1", canary=Classes(12, 4)), Classes(12, 4), id="restarted-higher"),
+        pytest.param(BEFORE, reading("t1", canary=Classes(2)), Classes(2), id="restarted-lower"),
+        pytest.param(BEFORE, reading("t1"), Classes(), id="restarted-absent-is-zero"),
+        pytest.param(BEFORE, reading(canary=Classes(15, 4)), Classes(5, 1), id="same-process-difference"),
+        pytest.param(BEFORE, reading(canary=Classes(10, 3)), Classes(), id="nothing-happened"),
+        pytest.param(BEFORE, reading(canary=Classes(10, 3, 2)), Classes(timed_out=2), id="first-of-a-class"),
     ],
 )
-def test_increment(before: Reading | None, now: Reading, expected: Classes | Unknown) -> None:
-    assert increment(before, now, "canary") == expected
+@pytest.mark.parametrize("settled", [False, True])
+def test_increment(before: Reading | None, now: Reading, expected: Classes | Unknown, settled: bool) -> None:
+    assert increment(before, now, "canary", settled=settled) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        pytest.param(reading(canary=Classes(500, 2)), Classes(490, 2), id="one-class-fell"),
+        pytest.param(reading(), Classes(), id="all-absent"),
+        pytest.param(reading(canary=Classes(12)), Classes(2), id="one-class-absent"),
+    ],
+)
+def test_what_fell_is_no_data_until_the_reading_before_is_settled(now: Reading, expected: Classes) -> None:
+    assert increment(BEFORE, now, "canary", settled=False) == UNREAD
+    assert increment(BEFORE, now, "canary", settled=True) == expected
+
+
+def test_a_counter_that_envoy_dropped_is_counted_from_zero_after_two_minutes() -> None:
+    before, counted = Readings({"a": BEFORE}, NOON), reading(canary=Classes(14), stable=Classes(95))
+    early = poll(before, {"a": counted}, {"a"}, at(NOON + SETTLED - timedelta(seconds=1)))
+    assert isinstance(early, Frozen)
+    assert early.reason == (
+        "a counter of gateway pod a went down though its process did not restart;"
+        " if it stays down for 2 minutes, it is counted from zero"
+    )
+    found = poll(before, {"a": counted}, {"a"}, at(NOON + SETTLED))
+    assert isinstance(found, Counted)
+    assert found.arms == Arms(Classes(4), Classes(5))
+    assert found.readings == Readings({"a": counted}, NOON + SETTLED)
+
+
+def test_readings_are_as_old_as_the_last_request_that_was_counted() -> None:
+    begun = Readings({"a": BEFORE}, NOON)
+    other = replace(BEFORE, classes={**BEFORE.classes, "retired": Classes(1)})
+    idle = poll(begun, {"a": other}, {"a"}, at(NOON + SETTLED))
+    assert isinstance(idle, Counted)
+    assert idle.readings == begun
+    later = replace(BEFORE, classes={**BEFORE.classes, "canary": Classes(11, 3)})
+    busy = poll(begun, {"a": later}, {"a"}, at(NOON + SETTLED))
+    assert isinstance(busy, Counted)
+    assert busy.readings.since == NOON + SETTLED
 
 
 def judged(answers: dict[str, Reading | Unknown], before: dict[str, Reading], *gone: str) -> Counted | Frozen:
-    return poll(Readings(before), answers, (set(before) | set(answers)) - set(gone), "canary", "stable")
+    existing = (set(before) | set(answers)) - set(gone)
+    return poll(Readings(before, NOON), answers, existing, at(NOON))
 
 
 def test_increments_of_all_gateways_add_up() -> None:
@@ -60,9 +101,9 @@ def test_increments_of_all_gateways_add_up() -> None:
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
-        pytest.param({}, "no gateway", id="no gateway at all"),
-        pytest.param({"a": BEFORE, "b": UNREAD}, "pod b could not be read", id="one unread"),
-        pytest.param({"a": reading(stable=Classes(good=89))}, "pod a went down", id="a querier stepped back"),
+        pytest.param({}, "no gateway", id="no-gateway"),
+        pytest.param({"a": BEFORE, "b": UNREAD}, "pod b could not be read", id="one-unread"),
+        pytest.param({"a": reading(stable=Classes(good=89))}, "pod a went down", id="querier-stepped-back"),
     ],
 )
 def test_poll_is_frozen(answers: dict[str, Reading | Unknown], reason: str) -> None:
@@ -96,39 +137,42 @@ def test_vanished_pod_loses_only_what_it_counted_since_the_last_poll() -> None:
 def test_pod_that_was_not_asked_for_a_while_counts_nothing_twice() -> None:
     first = judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE})
     assert isinstance(first, Counted)
-    second = poll(first.readings, {"a": BEFORE, "b": BEFORE}, {"a", "b"}, "canary", "stable")
+    second = poll(first.readings, {"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON))
     assert isinstance(second, Counted)
     assert second.arms == Arms(Classes(), Classes())
 
 
 def test_baseline_counts_nothing_of_what_was_before() -> None:
-    start = baseline({"a": BEFORE}, {"a"})
-    assert start == Readings({"a": BEFORE})
+    start = baseline({"a": BEFORE}, {"a"}, at(NOON))
+    assert start == Readings({"a": BEFORE}, NOON)
     assert isinstance(start, Readings)
-    found = poll(start, {"a": BEFORE}, {"a"}, "canary", "stable")
+    found = poll(start, {"a": BEFORE}, {"a"}, at(NOON))
     assert isinstance(found, Counted)
     assert found.arms == Arms(Classes(), Classes())
 
 
 def test_pod_that_was_not_ready_at_the_baseline_starts_from_its_own_first_answer() -> None:
-    start = baseline({"a": BEFORE}, {"a", "b", "c"})
+    start = baseline({"a": BEFORE}, {"a", "b", "c"}, at(NOON))
     assert isinstance(start, Readings)
     # It is still not asked, then it is, with all that it had counted before; c has gone; d is new.
-    unasked = poll(start, {"a": BEFORE}, {"a", "b"}, "canary", "stable")
+    unasked = poll(start, {"a": BEFORE}, {"a", "b"}, at(NOON))
     assert isinstance(unasked, Counted)
     answers: dict[str, Reading | Unknown] = {"a": BEFORE, "b": BEFORE, "d": reading(canary=Classes(4))}
-    back = poll(unasked.readings, answers, set(answers), "canary", "stable")
+    back = poll(unasked.readings, answers, set(answers), at(NOON))
     assert isinstance(back, Counted)
     assert back.arms == Arms(Classes(4), Classes())
     later = replace(BEFORE, classes={"canary": Classes(11, 3), "stable": Classes(95)})
-    found = poll(back.readings, answers | {"b": later}, set(answers), "canary", "stable")
+    found = poll(back.readings, answers | {"b": later}, set(answers), at(NOON))
     assert isinstance(found, Counted)
     assert found.arms == Arms(Classes(1), Classes(5))
 
 
 @pytest.mark.parametrize("answers", [{}, {"a": BEFORE, "b": UNREAD}])
 def test_baseline_waits_until_every_gateway_is_read(answers: dict[str, Reading | Unknown]) -> None:
-    assert isinstance(baseline(answers, set(answers)), Frozen)
+    assert isinstance(baseline(answers, set(answers), at(NOON)), Frozen)
+
+
+STEP, DAY, STALE = timedelta(seconds=2), timedelta(days=1), timedelta(seconds=30)
 
 
 @dataclass
@@ -137,16 +181,21 @@ class Pod:
 
     generation: int = 0
     counted: Classes = field(default_factory=Classes)
+    answered: list[tuple[datetime, Classes]] = field(default_factory=list)
+    """What it could have answered, and when."""
 
 
 @dataclass
 class Fleet:
-    """Gateway pods that serve, restart, vanish, go unread and answer stale."""
+    """Gateway pods that serve, restart, vanish, go unread, answer stale and drop idle counters."""
 
+    now: datetime = NOON
     pods: dict[str, Pod] = field(default_factory=dict)
     served: Classes = field(default_factory=Classes)
     lost: Classes = field(default_factory=Classes)
-    """At most this much may be missing: what a process had counted when it ended."""
+    """What is missing in the end: what processes counted between their last reading and their end."""
+    dropped: Classes = field(default_factory=Classes)
+    """At most this much more may be missing: what counters that were dropped had counted."""
     started: int = 0
     """Processes so far."""
 
@@ -165,12 +214,15 @@ class Fleet:
         return name
 
     def serve(self, name: str, amount: Classes) -> None:
-        self.pods[name].counted += amount
+        pod = self.pods[name]
+        pod.answered.append((self.now, pod.counted))
+        self.now += STEP
+        pod.counted += amount
         self.served += amount
 
     def end(self, name: str, last: Reading | None, *, restarts: bool) -> None:
         """A process ends, and with it what it counted since its last reading."""
-        gone = increment(last, self.answer(name), "canary")
+        gone = increment(last, self.answer(name), "canary", settled=True)
         assert isinstance(gone, Classes)
         self.lost += gone
         self.started += 1
@@ -179,14 +231,22 @@ class Fleet:
         else:
             del self.pods[name]
 
+    def idle(self, name: str) -> None:
+        """Nobody asks for a day, and one process drops its counters."""
+        self.now += DAY
+        self.dropped += self.pods[name].counted
+        self.pods[name].counted = Classes()
+
     def answers(self, action: str, name: str) -> dict[str, Reading | Unknown]:
         """What the poll of an action gets to know."""
+        self.now += STEP
         answers: dict[str, Reading | Unknown] = {each: self.answer(each) for each in self.pods}
         pod = self.pods[name]
         if action == "unread":
             answers[name] = UNREAD
-        if action == "stale" and pod.counted.good > 0:
-            answers[name] = Reading(f"t{pod.generation}", {"canary": pod.counted - Classes(1)})
+        recent = [counted for time, counted in pod.answered if self.now - time <= STALE]
+        if action == "stale" and recent:
+            answers[name] = Reading(f"t{pod.generation}", {"canary": recent[0]})
         if action == "unasked":
             del answers[name]
         return answers
@@ -194,7 +254,9 @@ class Fleet:
 
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["serve", "restart", "vanish", "poll", "unread", "stale", "unasked", "crash"]),
+        st.sampled_from(
+            ["serve", "restart", "vanish", "idle", "poll", "unread", "stale", "unasked", "crash"]
+        ),
         st.sampled_from(["a", "b", "c"]),
         st.builds(Classes, *(st.integers(0, 5) for _ in range(5))),
     ),
@@ -206,7 +268,7 @@ ACTIONS = st.lists(
 @given(ACTIONS)
 def test_no_interleaving_counts_a_request_twice(actions: list[tuple[str, str, Classes]]) -> None:
     fleet = Fleet()
-    readings = Readings({})
+    readings = Readings({}, NOON)
     judged_so_far = Classes()
     for action, slot, amount in actions:
         name = fleet.at(slot)
@@ -216,16 +278,20 @@ def test_no_interleaving_counts_a_request_twice(actions: list[tuple[str, str, Cl
         if action in ("restart", "vanish"):
             fleet.end(name, readings.by_pod.get(name), restarts=action == "restart")
             continue
-        found = poll(readings, fleet.answers(action, name), set(fleet.pods), "canary", "stable")
+        if action == "idle":
+            fleet.idle(name)
+            continue
+        found = poll(readings, fleet.answers(action, name), set(fleet.pods), at(fleet.now))
         if action == "crash" or isinstance(found, Frozen):
             continue
         readings = found.readings
         judged_so_far += found.arms.canary
         assert not (fleet.served - judged_so_far).falls_anywhere
+    fleet.now += DAY
     if fleet.pods:
-        last_poll = poll(
-            readings, {name: fleet.answer(name) for name in fleet.pods}, set(fleet.pods), "canary", "stable"
-        )
-        if isinstance(last_poll, Counted):
-            judged_so_far += last_poll.arms.canary
-            assert fleet.served - judged_so_far == fleet.lost
+        answers: dict[str, Reading | Unknown] = {name: fleet.answer(name) for name in fleet.pods}
+        last = poll(readings, answers, set(fleet.pods), at(fleet.now))
+        assert isinstance(last, Counted)
+        more_missing = fleet.served - judged_so_far - last.arms.canary - fleet.lost
+        assert not more_missing.falls_anywhere
+        assert not (fleet.dropped - more_missing).falls_anywhere

@@ -14,8 +14,9 @@ from tailbound.rollout.record import Memory, Record, memory_of, to_document
 from tailbound.rollout.verdict import Measure
 from tailbound.rollout.watches import Counter, Events, Values, Watch
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 READINGS = Readings(
-    {"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})}, unasked=("other",)
+    {"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})}, NOON, unasked=("other",)
 )
 
 
@@ -39,7 +40,6 @@ EVENTS = Events(
     seen=("total",),
 )
 WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Events("up", account_of(0.1))}
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

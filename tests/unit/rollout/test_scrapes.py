@@ -1,14 +1,16 @@
 """Readings out of scrapes: what Prometheus can get wrong is no data, and never a request."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pytest
 from tailbound.rollout.counters import Classes, Reading, Unknown
-from tailbound.rollout.polls import Counted, Frozen, Readings, poll
+from tailbound.rollout.polls import Counted, Frozen, Readings, Round, poll
 from tailbound.rollout.scrapes import expression, readings, unread
 from tailbound.telemetry.prometheus import Series, Value
 
 SERVICE = ("risk", "churn")
+OF = Round("r2", "r1", datetime(2025, 11, 28, 4, tzinfo=UTC))
 STARTED, STARTED_TEXT = 1_764_300_000.0, "2025-11-28T03:20:00+00:00"
 Samples = Mapping[float, float]
 
@@ -139,7 +141,7 @@ def test_every_gateway_that_must_be_read_is_answered_for() -> None:
 def test_between_two_scrapes_only_new_requests_count(now: list[Series], canary: Classes | None) -> None:
     before = read(start({98: STARTED}), requests({98: 7}))
     assert isinstance(before, Reading)
-    counted = poll(Readings({"uid": before}), {"uid": read(*now)}, {"uid"}, "r2", "r1")
+    counted = poll(Readings({"uid": before}), {"uid": read(*now)}, {"uid"}, OF)
     if canary is None:
         assert isinstance(counted, Frozen)
     else:
@@ -151,7 +153,7 @@ def test_a_step_back_and_forth_counts_nothing_twice() -> None:
     known, total = Readings({"uid": Reading(STARTED_TEXT, {"r2": Classes(good=497)})}), 0
     for at, number in ((101, 494), (102, 497), (101, 494), (103, 500)):
         scraped = read(start({at: STARTED}), requests({at: number}))
-        counted = poll(known, {"uid": scraped}, {"uid"}, "r2", "r1")
+        counted = poll(known, {"uid": scraped}, {"uid"}, OF)
         if isinstance(counted, Counted):
             known, total = counted.readings, total + counted.arms.canary.good
     assert total == 3
