@@ -25,9 +25,11 @@ import orjson
 import structlog
 
 from tailbound_runtime import __version__
+from tailbound_runtime.contract import LATENCY_BOUND_HEADER, SHED_HEADER
 from tailbound_runtime.errors import ApiError, Header, ModelFailedError, ModelInputError
 from tailbound_runtime.metrics import CONTENT_TYPE, Metrics, Stage
 from tailbound_runtime.protocol import MODEL_VERSION, Signature, infer_response, parse_infer
+from tailbound_runtime.shedding import Bound, WouldBeLateError
 from tailbound_runtime.worker import InferenceThread, QueueFullError
 
 Scope = Mapping[str, Any]
@@ -37,7 +39,9 @@ T = TypeVar("T")
 
 JSON: Final = b"application/json"
 RETRY_AFTER: Final[Header] = (b"retry-after", b"1")  # seconds
+SHED: Final[Header] = (SHED_HEADER.encode(), b"true")
 CLOSE: Final[Header] = (b"connection", b"close")
+_MOST_DIGITS: Final = 9
 SERVER_METADATA: Final = orjson.dumps({"name": "tailbound-runtime", "version": __version__, "extensions": []})
 
 log = structlog.get_logger(__name__)
@@ -158,7 +162,7 @@ class App:
         code = 500
         self._metrics.in_flight.inc()
         try:
-            body = await self._infer(scope, receive, deadline)
+            body = await self._infer(scope, receive, deadline, started)
             code = 200
             return body
         except ApiError as error:
@@ -171,10 +175,11 @@ class App:
             self._metrics.in_flight.dec()
             self._metrics.answered(code, time.perf_counter() - started)
 
-    async def _infer(self, scope: Scope, receive: Receive, deadline: float) -> bytes:
+    async def _infer(self, scope: Scope, receive: Receive, deadline: float, started: float) -> bytes:
         signature, thread = self._loaded()
         headers = dict(scope["headers"])
         _check_encoding(headers)
+        bound = _bound(headers, started)
         with _queue_full():
             thread.check_room()
         body = await self._read(headers, receive, deadline)
@@ -182,7 +187,14 @@ class App:
             request = parse_infer(body, signature)
         try:
             with _queue_full():
-                arrays = await _unless_gone(receive, thread.run(request, deadline))
+                arrays = await _unless_gone(receive, thread.run(request, deadline, bound))
+        except WouldBeLateError:
+            self._metrics.shed.inc()
+            raise ApiError(
+                503,
+                "this server is overloaded, and the answer would come later than is wanted of this service",
+                [RETRY_AFTER, SHED],
+            ) from None
         except TimeoutError:
             raise ApiError(
                 504, f"no answer within {self._timeout_seconds:g} s, the time-out of this service"
@@ -265,6 +277,19 @@ def _check_encoding(headers: Mapping[bytes, bytes]) -> None:
             400,
             "Inference-Header-Content-Length announces binary tensors, but this server takes JSON only",
         )
+
+
+def _bound(headers: Mapping[bytes, bytes], started: float) -> Bound | None:
+    """What the gateway has written; None where late answers are wanted, too."""
+    value = headers.get(LATENCY_BOUND_HEADER.encode())
+    if value is None:
+        return None
+    if not (value.isdigit() and len(value) <= _MOST_DIGITS):
+        raise ApiError(
+            400,
+            f"{LATENCY_BOUND_HEADER} is {value.decode('latin-1')!r}: write whole milliseconds, or leave it",
+        )
+    return Bound(started, int(value) / 1000)
 
 
 @contextmanager

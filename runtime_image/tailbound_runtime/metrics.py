@@ -3,6 +3,7 @@
 | name | type | meaning |
 |---|---|---|
 | tailbound_runtime_requests_total{code} | counter | infer requests by HTTP status; 499: the client left |
+| tailbound_runtime_requests_shed_total | counter | of these, refused as they would have been late |
 | tailbound_runtime_request_duration_seconds | histogram | infer requests, from head to answer |
 | tailbound_runtime_stage_seconds{stage} | histogram | of a request: parse, queue, inference, serialize |
 | tailbound_runtime_requests_in_flight | gauge | infer requests now between head and answer |
@@ -111,6 +112,11 @@ class Metrics:
             f"{prefix}_requests",
             "Infer requests answered, by HTTP status.",
             ["code"],
+            registry=self._registry,
+        )
+        self.shed = Counter(
+            f"{prefix}_requests_shed",
+            "Infer requests refused because they would have been answered late.",
             registry=self._registry,
         )
         # Resolving a label costs more than counting, so the children are kept.

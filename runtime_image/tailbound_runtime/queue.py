@@ -1,11 +1,13 @@
 """The requests that wait for the model, grouped by what may share a run. Knows no threads and no clock."""
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from math import inf
 from typing import Any
 
 from tailbound_runtime.batch import Batching, to_take
 from tailbound_runtime.protocol import InferRequest
+from tailbound_runtime.speed import Line
 
 
 class Job:
@@ -13,18 +15,22 @@ class Job:
 
     arrived: when it began to wait, in seconds of whatever clock the queue's caller uses
     future: what its caller waits for; done early if the caller has left
+    late_at: when, on the same clock, it is too late for an answer; infinite for one that runs in any case
     """
 
-    __slots__ = ("arrived", "future", "key", "request")
+    __slots__ = ("arrived", "future", "key", "late_at", "request")
 
-    def __init__(self, request: InferRequest, arrived: float, future: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, request: InferRequest, arrived: float, future: asyncio.Future[Any], late_at: float = inf
+    ) -> None:
         self.request = request
         self.arrived = arrived
         self.future = future
-        self.key = _key(request)
+        self.late_at = late_at
+        self.key = key_of(request)
 
 
-def _key(request: InferRequest) -> Hashable:
+def key_of(request: InferRequest) -> Hashable:
     """Equal for requests whose tensors fit together: names and datatypes are the model's for all of them."""
     shapes = tuple((name, array.shape[1:]) for name, array in sorted(request.inputs.items()))
     return request.outputs, shapes
@@ -54,6 +60,40 @@ class Queue:
         self._drop(job.key, [job])
         return True
 
+    def remove_if(self, unwanted: Callable[[Job], bool]) -> list[Job]:
+        """Take out the jobs of which this is true."""
+        found = [job for group in self._groups.values() for job in group if unwanted(job)]
+        for job in found:
+            self._drop(job.key, [job])
+        return found
+
+    def seconds_with(self, request: InferRequest, line: Line) -> float:
+        """The time of all runs for what waits and for one more request."""
+        own = key_of(request)
+        groups = {key: (len(group), _rows(group)) for key, group in self._groups.items()}
+        count, rows = groups.pop(own, (0, 0))
+        others = sum(line.seconds(*each, self._batching) for each in groups.values())
+        return others + line.seconds(count + 1, rows + request.rows, self._batching)
+
+    def full_at(self, request: InferRequest, now: float) -> float:
+        """When the run that one more request would be in need not wait for others to join it."""
+        group = self._groups.get(key_of(request), {})
+        if not self._batching.shares or _rows(group) + request.rows >= self._batching.max_size:
+            return now
+        return (_oldest(group).arrived if group else now) + self._batching.delay_seconds
+
+    def late_with(self, request: InferRequest) -> float:
+        """The earliest `late_at` of the jobs that one more request would share its run with."""
+        if not self._batching.shares:
+            return inf
+        total, earliest = 0, inf
+        for job in self._groups.get(key_of(request), {}):
+            if total + job.request.rows > self._batching.max_size:
+                total, earliest = 0, inf
+            total += job.request.rows
+            earliest = min(earliest, job.late_at)
+        return earliest if total + request.rows <= self._batching.max_size else inf
+
     def take(self, now: float) -> list[Job]:
         """The jobs of the next run, oldest group first; empty while it is better to wait for more."""
         for key, group in sorted(self._groups.items(), key=lambda item: _oldest(item[1]).arrived):
@@ -77,6 +117,10 @@ class Queue:
         self._length -= len(jobs)
         if not group:
             del self._groups[key]
+
+
+def _rows(group: dict[Job, None]) -> int:
+    return sum(job.request.rows for job in group)
 
 
 def _oldest(group: dict[Job, None]) -> Job:

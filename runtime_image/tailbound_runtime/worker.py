@@ -30,6 +30,7 @@ from tailbound_runtime.metrics import Metrics, Stage
 from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.session import Run, Session
+from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
 from tailbound_runtime.tensors import Array
 
 CHECK_SECONDS: Final = 1.0
@@ -65,6 +66,7 @@ class InferenceThread:
         # Both threads use what follows, under this lock.
         self._changed = threading.Condition()
         self._queue = Queue(batching)
+        self._shedding = Shedding(self._queue, batching)
         self._running: Sequence[Job] = ()
         self._run = Run()
         metrics.queue_depth.set_function(self._depth)
@@ -77,15 +79,17 @@ class InferenceThread:
         if waiting >= self._queue_limit + (0 if self._running else 1):
             raise QueueFullError(self._queue_limit)
 
-    async def run(self, request: InferRequest, deadline: float) -> list[Array]:
-        """Infer. `deadline` is in the loop's time.
+    async def run(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
+        """Infer. `deadline` is in the loop's time, `bound` in that of `time.perf_counter`.
 
-        Raises QueueFullError at once, TimeoutError at the deadline, ModelInputError and ModelFailedError.
+        Raises QueueFullError at once, WouldBeLateError at once or later, TimeoutError at the deadline,
+        ModelInputError and ModelFailedError.
         """
         self.check_room()
         future: asyncio.Future[list[Array]] = self._loop.create_future()
-        job = Job(request, time.perf_counter(), future)
+        now = time.perf_counter()
         with self._changed:
+            job = Job(request, now, future, self._shedding.late_at(request, bound, now))
             self._queue.put(job)
             self._changed.notify()
         timer = self._loop.call_at(deadline, _expire, future)
@@ -114,16 +118,24 @@ class InferenceThread:
         """Wait for the jobs of the next run."""
         with self._changed:
             self._running = ()
-            while not (jobs := self._queue.take(time.perf_counter())):
+            self._shedding.ends()
+            while not (jobs := self._take(time.perf_counter())):
                 due = self._queue.due()
                 self._changed.wait(None if due is None else max(0.0, due - time.perf_counter()))
             self._begin(jobs)
             return jobs
 
+    def _take(self, now: float) -> list[Job]:
+        late = self._shedding.give_up(now)
+        if late:
+            self._settle([partial(_fail, job, WouldBeLateError()) for job in late])
+        return self._queue.take(now)
+
     def _begin(self, jobs: list[Job]) -> None:
         """What is stopped from now on is the run of these jobs."""
         self._running = jobs
         self._run = Run()
+        self._shedding.begins(sum(job.request.rows for job in jobs), time.perf_counter())
 
     def _infer(self, jobs: list[Job]) -> None:
         try:
@@ -168,6 +180,8 @@ class InferenceThread:
         arrays = self._session.run(requests[0].outputs, inputs, self._run)
         seconds = time.perf_counter() - started
         answers = split(arrays, rows, padding)
+        with self._changed:
+            self._shedding.ran(sum(rows), seconds)
         self._metrics.batches.ran(len(jobs), sum(rows), seconds)
         for job in jobs:
             self._metrics.stage_seconds[Stage.QUEUE].observe(started - job.arrived)

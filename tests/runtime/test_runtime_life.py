@@ -241,6 +241,23 @@ def test_a_full_queue_is_a_503_with_retry_after_at_once(slow_model: Path) -> Non
         assert server.metric('tailbound_runtime_requests_total{code="503"}') == 1
 
 
+def test_what_would_be_late_is_a_503_that_says_so_and_is_counted(slow_model: Path) -> None:
+    with serving(slow_model, request_timeout_seconds="2") as server, ThreadPoolExecutor() as pool:
+        bound = {"x-tailbound-latency-bound-ms": "500"}
+        for _ in range(5):  # the server learns how long a run takes
+            assert server.infer(QUICK, headers=bound).status_code == 200
+        running = pool.submit(server.infer, SLOW, headers=bound)
+        eventually(lambda: server.metric("tailbound_runtime_requests_in_flight") == 1)
+        response = pool.submit(server.infer, QUICK, headers=bound).result()
+        assert response.status_code == 503
+        assert (response.headers["retry-after"], response.headers["x-tailbound-shed"]) == ("1", "true")
+        assert "overloaded" in response.json()["error"]
+        assert running.result().status_code == 504
+        assert server.metric("tailbound_runtime_requests_shed_total") == 1
+        refused = server.infer(QUICK, headers={"x-tailbound-latency-bound-ms": "-1"})
+        assert (refused.status_code, "whole milliseconds" in refused.json()["error"]) == (400, True)
+
+
 def test_a_body_that_does_not_arrive_is_a_408(slow_model: Path) -> None:
     with serving(slow_model, request_timeout_seconds="0.5") as server:
 

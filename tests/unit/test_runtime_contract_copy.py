@@ -11,6 +11,13 @@ def test_environment_is_the_same() -> None:
     assert {e.name: e.value for e in copy.Env} == {e.name: e.value for e in original.Env}
 
 
+def test_headers_are_the_same() -> None:
+    assert (copy.LATENCY_BOUND_HEADER, copy.SHED_HEADER) == (
+        original.LATENCY_BOUND_HEADER,
+        original.SHED_HEADER,
+    )
+
+
 def test_termination_reasons_exist_in_the_original() -> None:
     for reason in copy.TerminationReason:
         assert original.TerminationReason[reason.name].value == reason.value

@@ -28,6 +28,12 @@ METRICS_PORT_NAME: Final = (
 )
 
 
+LATENCY_BOUND_HEADER: Final = "x-tailbound-latency-bound-ms"
+"""Of a request: milliseconds after which its answer is late, so that it is better refused than late."""
+SHED_HEADER: Final = "x-tailbound-shed"
+"""Of a 503: the server refuses the request for no other reason than that it would be answered late."""
+
+
 class Env(StrEnum):
     """Environment of the server container, set by the operator on every runtime."""
 

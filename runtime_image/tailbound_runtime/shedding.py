@@ -1,0 +1,95 @@
+"""Which requests are refused because they would be answered late anyway.
+
+A request may come with a bound on its latency; without one it waits, however long. With one, first row that
+fits:
+
+| the request | then |
+|---|---|
+| finds nothing running and nothing waiting | it runs, whatever is expected of it |
+| comes before the speed of the model is known | it waits, however long |
+| would be late even if it ran alone and at once: the bound cannot be reached | it waits, however long |
+| is expected to be late behind what waits already | it is refused as it arrives |
+| would make its run so long that one which waits in it already is late | it is refused as it arrives |
+| has waited until it would be late even if it ran alone from now on | it is refused before a run takes it |
+| otherwise | it runs |
+
+The first row lets every wrong expectation mend itself: a server that refuses becomes idle and measures again.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+from tailbound_runtime.batch import Batching
+from tailbound_runtime.protocol import InferRequest
+from tailbound_runtime.queue import Job, Queue
+from tailbound_runtime.speed import Line, Speed
+
+
+class WouldBeLateError(Exception):
+    """The request is refused: its answer would be late."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An answer is wanted within `seconds` of `since`, a time of the queue's clock."""
+
+    since: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Running:
+    since: float
+    rows: int
+
+
+class Shedding:
+    """Decides on the requests of one queue, from the runs that it is given. Reads no clock."""
+
+    def __init__(self, queue: Queue, batching: Batching) -> None:
+        self._queue = queue
+        self._batching = batching
+        self._speed = Speed()
+        self._running: _Running | None = None
+
+    def begins(self, rows: int, now: float) -> None:
+        """A run of so many rows begins."""
+        self._running = _Running(now, rows)
+
+    def ends(self) -> None:
+        """No run goes on any more."""
+        self._running = None
+
+    def ran(self, rows: int, seconds: float) -> None:
+        """A run has succeeded."""
+        self._speed.ran(rows + self._batching.padding(rows), seconds)
+
+    def late_at(self, request: InferRequest, bound: Bound | None, now: float) -> float:
+        """Until when a request that arrives now may wait; infinite for one that is to run in any case.
+
+        Raises WouldBeLateError.
+        """
+        line = self._speed.line()
+        idle = self._running is None and not len(self._queue)
+        if bound is None or line is None or idle or self._least(request, line) > bound.seconds:
+            return inf
+        ends = bound.since + bound.seconds
+        begins = max(self._free(line, now), self._queue.full_at(request, now))
+        if begins + self._queue.seconds_with(request, line) > min(ends, self._queue.late_with(request)):
+            raise WouldBeLateError
+        return ends
+
+    def give_up(self, now: float) -> list[Job]:
+        """The jobs that have waited for too long, taken out of the queue."""
+        line = self._speed.line() or Line(0.0, 0.0)
+        return self._queue.remove_if(lambda job: now + self._least(job.request, line) > job.late_at)
+
+    def _least(self, request: InferRequest, line: Line) -> float:
+        """Seconds of a run of this request alone."""
+        return line.seconds(1, request.rows, self._batching)
+
+    def _free(self, line: Line, now: float) -> float:
+        """When the run that goes on is expected to end; now if it takes longer than expected."""
+        if self._running is None:
+            return now
+        return max(now, self._running.since + line.seconds(1, self._running.rows, self._batching))
