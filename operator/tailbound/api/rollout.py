@@ -327,6 +327,16 @@ class MetricFinding(Model):
     """It passes only because it is proven better than a stable revision that breaches the bound."""
 
 
+class Refusal(Model):
+    """A write that the API server refuses."""
+
+    reason: Annotated[str, StringConstraints(max_length=64)]
+    """In one word for programs."""
+
+    message: Annotated[str, StringConstraints(max_length=4096)]
+    """The object and what the API server said, for people."""
+
+
 class RolloutStatus(Model):
     """The last rollout: under way, or how it ended."""
 
@@ -384,6 +394,12 @@ class RolloutStatus(Model):
 
     high_water: Annotated[StrictInt, Field(ge=0)] = 0
     """The most pods of the new revision that were ever ready."""
+
+    refused: Refusal | None = None
+    """What the API server refused of what the rollout needs when that was last tried; absent if nothing."""
+
+    unrecorded: StrictBool = False
+    """The revision is rejected, and its record does not say so, as the API server refuses to write it."""
 
     findings: Annotated[tuple[Finding, ...], Field(max_length=8), list_map("measure")] = ()
     """The verdict on each objective at the last complete poll."""

@@ -1,7 +1,7 @@
 """Carries out the writes of a plan: fenced, guarded, and with every response entering the stores at once."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tailbound.api.conditions import Reason
 from tailbound.controller.restraint import rivalry
@@ -10,10 +10,11 @@ from tailbound.kube.errors import Conflict, KubeError, NameConflict, QuotaExceed
 from tailbound.kube.objects import key_of, uid_of
 from tailbound.kube.protocol import Cluster, Object, Propagation
 from tailbound.kube.resources import DEPLOYMENTS, INFERENCE_SERVICES, Resource, resource_of
-from tailbound.reconcile.model import Apply, Create, Delete, Obstacle, Write
+from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Obstacle, Write
 from tailbound.telemetry.metrics import Metrics
 
 _T = TypeVar("_T")
+_VERBS: Final = {Create: "create", Apply: "apply", DryRun: "dry-run", Delete: "delete"}
 
 
 class Fenced(Exception):  # noqa: N818 - an outcome, not a fault
@@ -35,14 +36,14 @@ class Executor:
         Raises Fenced, Transient, and Conflict after the newest state of the object has entered the stores.
         """
         resource, namespace, name = target_of(write)
-        verb = type(write).__name__.lower()
+        verb = _VERBS[type(write)]
         try:
             await self._counted(verb, resource, lambda: self._do(write, resource))
         except Conflict:
             await self._look_again(resource, namespace, name)
             raise
         except Terminal as error:
-            return Obstacle(resource.kind, name, _reason(error, resource), str(error))
+            return Obstacle(resource.kind, name, _reason(error, write, resource), str(error))
         return None
 
     async def rival(self, write: Write) -> Obstacle:
@@ -73,6 +74,8 @@ class Executor:
             store.upsert(await self._cluster.create(resource, write.body))
         elif isinstance(write, Apply):
             store.upsert(await self._cluster.apply(resource, write.body))
+        elif isinstance(write, DryRun):
+            await self._cluster.apply(resource, write.body, dry_run=True)
         else:
             remaining = await self._cluster.delete(
                 resource,
@@ -125,10 +128,11 @@ def _propagation(resource: Resource) -> Propagation:
     return "Foreground" if resource is DEPLOYMENTS else "Background"
 
 
-def _reason(error: Terminal, resource: Resource) -> Reason:
-    """What a refusal says about the service. The runtime's template is in the Deployment alone."""
+def _reason(error: Terminal, write: Write, resource: Resource) -> Reason:
+    """What a refusal says about the service. Only a new Deployment brings a new template of the runtime."""
     if isinstance(error, NameConflict):
         return Reason.NAME_CONFLICT
     if isinstance(error, QuotaExceeded):
         return Reason.QUOTA_EXCEEDED
-    return Reason.RUNTIME_INVALID if resource is DEPLOYMENTS else Reason.WRITE_REFUSED
+    renders = resource is DEPLOYMENTS and isinstance(write, Create)
+    return Reason.RUNTIME_INVALID if renders else Reason.WRITE_REFUSED

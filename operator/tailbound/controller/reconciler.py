@@ -15,6 +15,7 @@ from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Object
 from tailbound.reconcile.model import (
     Create,
+    DryRun,
     Observation,
     Obstacle,
     Plan,
@@ -137,7 +138,8 @@ class Reconciler:
             target = (resource.kind, name)
             if target in obstacles:
                 continue
-            if self._restraint.wait(key, target, write, self._seconds()) > 0:
+            lasts = not isinstance(write, DryRun)
+            if lasts and self._restraint.wait(key, target, write, self._seconds()) > 0:
                 obstacles[target] = await self._executor.rival(write)
                 self._restraint.contested(key, obstacles[target])
                 return True
@@ -146,7 +148,9 @@ class Reconciler:
                 obstacles[target] = obstacle
                 self._restraint.refused(key, obstacle, generation, self._seconds())
                 return True
-            undone = self._restraint.written(key, target, write, generation, self._seconds())
+            undone = (
+                self._restraint.written(key, target, write, generation, self._seconds()) if lasts else None
+            )
             if undone is not None:
                 obstacles[target] = undone
                 return True

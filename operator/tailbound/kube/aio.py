@@ -105,10 +105,10 @@ class AioCluster:
             raise Conflict(f"{resource.kind} {name} was created by somebody else meanwhile")
         return created
 
-    async def apply(self, resource: Resource, body: Object) -> Object:
+    async def apply(self, resource: Resource, body: Object, *, dry_run: bool = False) -> Object:
         namespace, name = key_of(body)
         _require_guards(body)
-        return (await self._apply(resource.path(namespace, name), body, force=True))[1]
+        return (await self._apply(resource.path(namespace, name), body, force=True, dry_run=dry_run))[1]
 
     async def replace_status(self, resource: Resource, body: Object) -> Object:
         namespace, name = key_of(body)
@@ -160,10 +160,13 @@ class AioCluster:
     async def close(self) -> None:
         await self._rest.close()
 
-    async def _apply(self, path: str, body: Object, *, force: bool) -> tuple[int, Object]:
+    async def _apply(
+        self, path: str, body: Object, *, force: bool, dry_run: bool = False
+    ) -> tuple[int, Object]:
         # managedFields may not be sent with an apply; everything else goes as it is.
         meta = {key: value for key, value in metadata(body).items() if key != "managedFields"}
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        query |= {"dryRun": "All"} if dry_run else {}
         return await self._exchange("PATCH", path, query, {**body, "metadata": meta}, APPLY)
 
     async def _json(

@@ -72,8 +72,8 @@ class Cluster(Protocol):
         """
         ...
 
-    async def apply(self, resource: Resource, body: Object) -> Object:
-        """Change by forced server-side apply.
+    async def apply(self, resource: Resource, body: Object, *, dry_run: bool = False) -> Object:
+        """Change by forced server-side apply; a dry run is admitted and validated like it, and not stored.
 
         The body must hold uid and resourceVersion, else ValueError; Conflict if the object has others.
         """

@@ -57,6 +57,7 @@ class Decision:
     def plan(self) -> Plan:
         """Writes, then the status, and when to look again."""
         self._take_marks()
+        self._try_what_weights_are_moved_for()
         self._keep_serving_revisions()
         self._give_stable_mark()
         self._bring_up_desired_revision()
@@ -123,12 +124,14 @@ class Decision:
     def _reachable(self) -> tuple[str | None, Trouble | None]:
         """The desired revision, and what keeps it from having a pod.
 
-        It is none as long as it cannot be rejected: it has no record, or there is nothing to return to.
+        It is none as long as it cannot be rejected: there is nothing to return to.
         """
         name, world, problem = self._name, self._world, self._writer.problem
-        if not self._writer.blocked or name in world.deployments:
+        deployed = name is not None and name in world.deployments
+        missing = deployed and problem is not None and world.find("Service", str(name)) is None
+        if not self._writer.blocked or (deployed and not missing):
             return name, None
-        if problem is None or name not in world.stored_revisions or world.stable in (None, name):
+        if name is None or problem is None or world.stable in (None, name):
             return None, None
         return name, Trouble(problem.reason, problem.message)
 
@@ -202,6 +205,15 @@ class Decision:
             revision = self._stored(name) if name != self._name else None
             if revision is not None:
                 self._ensure_children(revision, replicas, come_what_may=True)
+
+    def _try_what_weights_are_moved_for(self) -> None:
+        """What may be refused comes before what is given up for it."""
+        for name, replicas in self._step.tries.items():
+            revision = self._desired.revision if name == self._name else self._stored(name)
+            if revision is not None:
+                self._writer.dry_run(
+                    children.deployment(self._service, revision, revision.template, replicas)
+                )
 
     def _bring_up_desired_revision(self) -> None:
         revision = self._desired.revision

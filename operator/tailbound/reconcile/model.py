@@ -22,6 +22,7 @@ __all__ = [
     "Carrier",
     "Create",
     "Delete",
+    "DryRun",
     "Event",
     "Object",
     "Observation",
@@ -162,6 +163,13 @@ class Apply:
 
 
 @dataclass(frozen=True)
+class DryRun:
+    """Ask whether the API server would take this `Apply`, before something is given up for it."""
+
+    body: Object
+
+
+@dataclass(frozen=True)
 class Delete:
     """Delete an own child, with its uid and resourceVersion as preconditions.
 
@@ -176,7 +184,7 @@ class Delete:
     resource_version: str
 
 
-Write: TypeAlias = Create | Apply | Delete
+Write: TypeAlias = Create | Apply | DryRun | Delete
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tailbound.reconcile.pods import Finding as Obstacle
 from tailbound.reconcile.pods import most_restarts, report, unready_since
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.world import World
+from tailbound.reconcile.writes import refusal_of
 from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout import scrapes
 from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
@@ -79,10 +80,12 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
     stored = service.status.rollout
     names = {*world.deployments, *world.stored_revisions, *world.ready_endpoints, *world.pod_counts}
     names |= {known.desired} if known.desired is not None else set()
+    revisions = {name: _state(world, name, known.desired) for name in sorted(names)}
+    stable = world.stable
     return Situation(
         desired=known.desired,
-        stable=world.stable,
-        revisions={name: _state(world, name, known.desired) for name in sorted(names)},
+        stable=stable if stable is not None and revisions[stable].rejection is None else None,
+        revisions=revisions,
         sizing=sizing_of(world),
         stopped=spec.stopped,
         refused=known.refused,
@@ -113,10 +116,10 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
     # Most revisions of a history have nothing left to report on.
     told = report(pods, live) if pods or live is not None else None
     obstacle = told.obstacle if told is not None else None
-    rejected = marks.rejected if marks is not None else None
     return RevisionState(
         number=world.numbers.get(name, 0),
         restorable=name == desired or _readable(world, name),
+        recorded=name in world.stored_revisions,
         deployed=live is not None,
         replicas=int(live["spec"].get("replicas", 0)) if live is not None else 0,
         pods=world.pod_counts.get(name, 0),
@@ -128,8 +131,30 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
         unready=told.unready if told is not None else "",
         promoted_at=marks.promoted_at if marks is not None else None,
-        rejection=Rejection(name, rejected.reason, rejected.message, rejected.by) if rejected else None,
+        rejection=_rejection(world, name),
+        refused=_refused(world, name) if live is not None else None,
     )
+
+
+def _rejection(world: World, name: str) -> Rejection | None:
+    """As its record says; or the status, as long as the API server refuses to write that."""
+    marks, stored = world.marks.get(name), world.service.status.rollout
+    if marks is not None and marks.rejected is not None:
+        rejected = marks.rejected
+        return Rejection(name, rejected.reason, rejected.message, rejected.by)
+    if stored is None or not stored.unrecorded or stored.revision != name:
+        return None
+    return Rejection(name, stored.reason, stored.message)
+
+
+def _refused(world: World, name: str) -> Trouble | None:
+    """Why its Deployment, which exists, cannot be changed."""
+    obstacles = world.observation.obstacles
+    found = next((each for each in obstacles if (each.kind, each.name) == ("Deployment", name)), None)
+    if found is None:
+        return None
+    problem = refusal_of(found)
+    return Trouble(problem.reason, problem.message)
 
 
 def _trouble(world: World, name: str, obstacle: Obstacle) -> Trouble:

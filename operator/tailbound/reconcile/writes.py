@@ -22,7 +22,7 @@ from typing import Any
 
 from tailbound.api.conditions import Reason
 from tailbound.reconcile.difference import differs
-from tailbound.reconcile.model import Apply, Create, Delete, Object, Obstacle, Write
+from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Object, Obstacle, Write
 from tailbound.reconcile.selection import Problem
 from tailbound.reconcile.world import Ownership, World, controller_of, ownership, terminating
 
@@ -54,7 +54,7 @@ class Writer:
     def conflict(self) -> Problem | None:
         """The first child that is refused, undone or not ours to write, and in the way of nothing else."""
         refused = sorted(item for item in self._refused.items() if item[0] not in self._told)
-        return next(iter([*self._beside, *(_words(obstacle) for _, obstacle in refused)]), None)
+        return next(iter([*self._beside, *(refusal_of(obstacle) for _, obstacle in refused)]), None)
 
     def refuses(self, kind: str, name: str) -> bool:
         """The API server has just refused to write this object."""
@@ -69,7 +69,7 @@ class Writer:
         refused = self._refused.get((kind, name))
         if refused is not None:
             if live is None and vital:
-                self._note(_words(refused))
+                self._note(refusal_of(refused))
                 self._told.add((kind, name))
         elif live is None:
             return True
@@ -103,6 +103,12 @@ class Writer:
                 self.writes.append(Create(body))
         elif differs(body, live):
             self.writes.append(Apply(_guarded(body, live)))
+
+    def dry_run(self, body: Mapping[str, Any]) -> None:
+        """Ask about a change of an object of ours that is still to come."""
+        live = self.world.find(body["kind"], body["metadata"]["name"])
+        if live is not None and ownership(live, self.world.service) is Ownership.OURS and differs(body, live):
+            self.writes.append(DryRun(_guarded(body, live)))
 
     def apply(self, body: Mapping[str, Any], live: Object) -> None:
         """A change of an object of ours that a comparison cannot see, because it takes something away."""
@@ -140,7 +146,8 @@ def _guarded(body: Mapping[str, Any], live: Object) -> dict[str, Any]:
     return {**body, "metadata": {**body["metadata"], **guard}}
 
 
-def _words(refused: Obstacle) -> Problem:
+def refusal_of(refused: Obstacle) -> Problem:
+    """What the API server said, with the object's name."""
     about = "" if refused.name in refused.message else f"{refused.kind} {refused.name}: "
     return Problem(refused.reason, f"{about}{refused.message}")
 

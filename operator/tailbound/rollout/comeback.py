@@ -19,12 +19,12 @@ from dataclasses import replace
 from tailbound.api.conditions import Reason
 from tailbound.api.names import ABORT_ANNOTATION
 from tailbound.api.rollout import Capacity, RolloutState, RolloutStatus
-from tailbound.rollout import deadline, words
+from tailbound.rollout import deadline, hindrance, words
 from tailbound.rollout.places import lack_of_room
 from tailbound.rollout.rest import ended, exchanging, has_all, without
 from tailbound.rollout.returns import in_turn, interrupted, with_requests
 from tailbound.rollout.roles import Return, another
-from tailbound.rollout.situation import Marking, Rejection, Situation, Step
+from tailbound.rollout.situation import Marking, Rejection, Situation, Step, Trouble
 from tailbound.rollout.weights import flow, weight_of
 
 
@@ -68,19 +68,27 @@ def _counted(now: Situation, step: Step, back: Return) -> RolloutStatus:
             progress_at=now.now,
             high_water=state.ready,
         )
+    refused = _refused(now, back.to, step)
+    undone = hindrance.last(stored) if hindrance.outstanding(now, step) else None
+    stored = hindrance.recorded(stored, refused or undone)
     if stored.progress_at is None:
         return stored.model_copy(update=deadline.begins(now.now))
-    awaits_place = step.makes_way is not None and state.replicas <= state.ready
+    awaits_place = step.makes_way is not None and state.replicas <= state.ready and refused is None
     pods = deadline.Pods(
         state.ready, missing=state.ready < now.pods(back.to), lacks_room=state.lacks_room or awaits_place
     )
     return deadline.counted(stored, pods, now.spec.progress_deadline, now.now)
 
 
+def _refused(now: Situation, name: str, step: Step) -> Trouble | None:
+    """What the API server refuses of what the return needs."""
+    return hindrance.hindrance(now, name, step.makes_way, now.pods(name))
+
+
 def _failure(now: Situation, rollout: RolloutStatus, back: Return) -> Rejection | None:
     """Why the return is given up, if it is."""
     state, spec, hands = now.of(back.to), now.spec, now.hands
-    trouble = state.trouble
+    trouble = state.trouble or hindrance.last(rollout)
     if hands.revision(ABORT_ANNOTATION) == back.to:
         return Rejection(back.to, Reason.ABORTED_BY_HAND, words.aborted(hands.by), hands.by)
     if state.restarts >= spec.restart_limit:
@@ -149,7 +157,9 @@ def _taking_back(now: Situation, stable: str, back: str) -> Step:
 
 def _room(now: Situation, name: str, step: Step) -> str:
     """Where a revision that comes back finds room, and what to do where it finds none."""
-    trouble = now.of(name).trouble
+    trouble, refused = now.of(name).trouble, _refused(now, name, step)
+    if refused is not None:
+        return words.fails(name, refused, now.spec.progress_deadline)
     if step.makes_way is not None:
         return _place(now, name, step, step.makes_way)
     if trouble is None:

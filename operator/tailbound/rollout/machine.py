@@ -29,10 +29,10 @@ from tailbound.api.names import (
     ROLLBACK_ANNOTATION,
 )
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import comeback, deadline, rest, steps, words
+from tailbound.rollout import comeback, deadline, hindrance, rest, steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.places import needed, places
-from tailbound.rollout.recreate import exchange
+from tailbound.rollout.recreate import Exchange, exchange
 from tailbound.rollout.refusals import refusal
 from tailbound.rollout.rejections import rejection_of
 from tailbound.rollout.roles import Roles, roles
@@ -88,12 +88,26 @@ def _complete(now: Situation, who: Roles, step: Step) -> Step:
         if backend.weight and backend.revision not in fleet:
             fleet[backend.revision] = now.of(backend.revision).replicas
             carries[backend.revision] = backend.weight
+    step = _remembered(now, step)
     serves = now.ready(target) > 0 or not any(state.ready for state in now.revisions.values())
     shrink = step.flow.settled and now.desired is not None and (serves or now.stopped or target is None)
     marking = replace(step.marking, superseded=superseded(now), under_way=_under_way(now, who, step.marking))
     moves = _with_time_to_move(now, step)
     refused = refusal(now, step)
     return replace(moves, fleet=fleet, carries=carries, shrink=shrink, marking=marking, refusal=refused)
+
+
+def _remembered(now: Situation, step: Step) -> Step:
+    """A rejection that no record holds yet stays in the status, and is to be written."""
+    rollout, stored, rejection = step.rollout, now.stored, step.marking.rejection
+    if stored is not None and stored.unrecorded and rejection is None:
+        rejection = now.of(stored.revision).rejection
+    if rollout is None or rollout.state is not RolloutState.ROLLED_BACK or rejection is None:
+        return step
+    of_it = rejection.revision == rollout.revision
+    unrecorded = of_it and (now.marks_refused or not now.of(rollout.revision).recorded)
+    marking = replace(step.marking, rejection=rejection)
+    return replace(step, marking=marking, rollout=rollout.model_copy(update={"unrecorded": unrecorded}))
 
 
 def _with_time_to_move(now: Situation, step: Step) -> Step:
@@ -131,14 +145,14 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
         return _roll_back(now, who, rollout, rejected)
     if hands.revision(PROMOTE_ANNOTATION) == candidate and not steps.by_hand(rollout):
         rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
-    if now.refused is not None:
-        step = _without_deployment(now, rollout, now.refused)
+    recreates = now.spec.strategy is Strategy.RECREATE and steps.is_last(rollout)
+    hindered = steps.hindered(now, rollout)
+    rollout = hindrance.recorded(rollout, hindered or (hindrance.last(rollout) if recreates else None))
+    if hindered is not None and (recreates or now.refused is not None):
+        step = _hindered(now, rollout, hindered, recreates=recreates)
         return replace(step, marking=_retried(step.marking, who), wake=steps.wake(now, step, verdict))
-    if now.spec.strategy is Strategy.RECREATE and steps.is_last(rollout):
-        step = _recreate(now, rollout)
-    else:
-        step = _share(now, rollout, counting=verdict.counting)
-    step = steps.judge(now, steps.observed(now, step), verdict)
+    step = _recreate(now, rollout) if recreates else _share(now, rollout, counting=verdict.counting)
+    step = _with_refusal(steps.judge(now, steps.observed(now, step), verdict), hindered)
     other_step = step.next_step or 0 < before.step_weight != rollout.step_weight
     marking, wake = _retried(step.marking, who), steps.wake(now, step, verdict)
     return replace(step, marking=marking, wake=wake, next_step=other_step)
@@ -176,15 +190,29 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     return Step(where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=now.judged)
 
 
-def _without_deployment(now: Situation, rollout: RolloutStatus, refused: Trouble) -> Step:
-    """The candidate gets no pod, so that nothing makes way for it; its deadline runs."""
+def _with_refusal(step: Step, refused: Trouble | None) -> Step:
+    """With what the API server refuses, of a candidate that keeps what it has."""
+    if step.rollout is None or refused is None:
+        return step
+    message = f"{step.rollout.message}; {refused.message}"
+    return replace(step, rollout=step.rollout.model_copy(update={"message": message}))
+
+
+def _hindered(now: Situation, rollout: RolloutStatus, refused: Trouble, *, recreates: bool) -> Step:
+    """The candidate cannot start, so that nothing makes way for it; its deadline runs."""
     base, candidate = rollout.from_revision, rollout.revision
-    without = rest.without(now, base)
+    if recreates:
+        where, fleet = flow(now, base, candidate, 0, ()), {base: now.pods(base)}
+    else:
+        without = rest.without(now, base)
+        where, fleet = without.flow, dict(without.fleet)
+    if now.of(candidate).deployed:
+        fleet[candidate] = now.of(candidate).replicas
     reason = steps.unless_by_hand(rollout, refused.reason)
     held = words.told(
         steps.pods_counted(now, rollout), RolloutState.STARTING, reason, words.refused(rollout, refused)
     )
-    return Step(without.flow, held, base, candidate, without.fleet, shrink=False)
+    return Step(where, held, base, candidate, fleet, shrink=False)
 
 
 def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> bool:
@@ -210,20 +238,27 @@ def _recreate(now: Situation, rollout: RolloutStatus) -> Step:
         where = flow(now, base, candidate, 0, ())
         holding = rollout.model_copy(update={"state": RolloutState.STARTING})
         return Step(where, holding, base, candidate, {base: now.pods(base)}, shrink=False)
-    clearing = exchange(now, candidate)
+    clearing = exchange(now, candidate, flow(now, base, candidate, 0, ()))
     if clearing is not None:
-        where, fleet = clearing
-        waiting = words.told(
-            rollout,
-            RolloutState.PENDING,
-            steps.unless_by_hand(rollout, Reason.ROLLING_OUT),
-            words.clearing(rollout),
-        ).model_copy(update=deadline.OVER)
-        return Step(where, waiting, base, candidate, fleet, shrink=False)
-    rollout = steps.pods_counted(now, rollout).model_copy(update={"weight": ALL})
+        return _clearing(now, rollout, clearing)
+    rollout = steps.pods_counted(now, hindrance.recorded(rollout, None)).model_copy(update={"weight": ALL})
     fleet = {candidate: now.pods(candidate)} | ({base: 0} if now.of(base).deployed else {})
     where = direct(now, candidate, {candidate: ALL})
     return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
+
+
+def _clearing(now: Situation, rollout: RolloutStatus, clearing: Exchange) -> Step:
+    """The others make way. The deadline goes on where what is tried was refused before."""
+    waiting = words.told(
+        rollout,
+        RolloutState.PENDING,
+        steps.unless_by_hand(rollout, Reason.ROLLING_OUT),
+        words.clearing(rollout),
+    )
+    if rollout.refused is None:
+        waiting = waiting.model_copy(update=deadline.OVER)
+    base, candidate = rollout.from_revision, rollout.revision
+    return Step(clearing.flow, waiting, base, candidate, clearing.fleet, shrink=False, tries=clearing.tries)
 
 
 def _roll_back(now: Situation, who: Roles, rollout: RolloutStatus, rejection: Rejection) -> Step:

@@ -1,19 +1,36 @@
 """Changing places without a spare device: the weight goes, then the old pods, then the new ones come."""
 
-from tailbound.rollout.situation import Flow, Situation
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tailbound.rollout.situation import Flow, RevisionState, Situation
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import direct
 
 
-def exchange(now: Situation, incoming: str) -> tuple[Flow, dict[str, int]] | None:
+@dataclass(frozen=True)
+class Exchange:
+    """How far the others have made way."""
+
+    flow: Flow
+    fleet: Mapping[str, int]
+    tries: Mapping[str, int] = field(default_factory=dict)
+    """Pods of Deployments once the weight has gone: only worth its loss if the API server takes that."""
+
+
+def exchange(now: Situation, incoming: str, meanwhile: Flow) -> Exchange | None:
     """How the others make way for `incoming`; None once none of their pods is left.
 
-    | other pods | gateways | incoming | weight | pods of the others |
+    `meanwhile` is where requests go before anything is given up. First row that fits:
+
+    | other pods | incoming | gateways | weight | pods of the others |
     |---|---|---|---|---|
-    | some | have not all applied it | has a ready endpoint | incoming | as they are |
-    | some | have not all applied it | has none | nobody | as they are |
-    | some | have applied it | any | the same | none: they end |
     | none | any | any | - | - |
+    | some to end | has no Deployment | any | `meanwhile` | as they are |
+    | some to end | has none ready, and a Deployment cannot be changed | any | `meanwhile` | as they are |
+    | some | has a ready endpoint | have not all applied it | incoming | as they are |
+    | some | has none | have not all applied it | nobody | as they are |
+    | some | any | have applied it | the same | none: they end |
     """
     others = {
         name: state
@@ -22,9 +39,19 @@ def exchange(now: Situation, incoming: str) -> tuple[Flow, dict[str, int]] | Non
     }
     if not others:
         return None
-    ready = now.ready(incoming) > 0
+    state, ready = now.of(incoming), now.ready(incoming) > 0
+    deployed = {name: other.replicas for name, other in others.items() if other.deployed}
+    own = {incoming: state.replicas}
+    to_end = [other for other in others.values() if other.replicas]
+    if to_end and (not state.deployed or (not ready and _refused(state, *to_end))):
+        return Exchange(meanwhile, {**deployed, **own})
     where = direct(now, incoming if ready else None, {incoming: ALL} if ready else {})
-    fleet = {name: 0 if where.settled else state.replicas for name, state in others.items() if state.deployed}
-    if now.of(incoming).deployed:
-        fleet[incoming] = now.of(incoming).replicas
-    return where, fleet
+    ended = dict.fromkeys(deployed, 0)
+    outage = not ready and where.traffic != now.traffic
+    tries = {**ended, incoming: now.pods(incoming)} if outage else {}
+    return Exchange(where, {**(ended if where.settled else deployed), **own}, tries)
+
+
+def _refused(*states: RevisionState) -> bool:
+    """The API server does not take a change of one of these Deployments."""
+    return any(state.refused is not None for state in states)

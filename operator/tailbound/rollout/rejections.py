@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import OnInconclusive, RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import steps, words
+from tailbound.rollout import hindrance, steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.deadline import overdue
 from tailbound.rollout.situation import Rejection, Situation
@@ -34,7 +34,7 @@ def rejection_of(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Re
 def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator[Rejection]:
     name, spec = rollout.revision, now.spec
     state = now.of(name)
-    trouble = state.trouble or now.refused
+    trouble = state.trouble or steps.hindered(now, rollout) or hindrance.last(rollout)
     if state.restarts >= spec.restart_limit:
         reason = trouble.reason if trouble is not None else Reason.CRASH_LOOP
         yield Rejection(name, reason, words.restarts(state.restarts, trouble))

@@ -31,9 +31,9 @@ def without(now: Situation, base: str | None, rejected: Collection[str] = (), *,
     """The base has all requests as soon as it can take them; `lost`: what has them now is given up."""
     clearing = None
     if base is not None and now.spec.strategy is Strategy.RECREATE and not now.ready(base):
-        clearing = exchange(now, base)
+        clearing = exchange(now, base, flow(now, base, None, 0, rejected))
     if clearing is not None:
-        return Step(clearing[0], None, base, None, clearing[1], shrink=False)
+        return Step(clearing.flow, None, base, None, clearing.fleet, shrink=False, tries=clearing.tries)
     turn = in_turn(now, base, rejected, lost=lost) if base is not None else None
     if turn is not None:
         return exchanging(turn, base)

@@ -50,6 +50,8 @@ class RevisionState:
     number: int = 0
     restorable: bool = True
     """Its record can be read, so that its children can be made."""
+    recorded: bool = True
+    """It has a record."""
     deployed: bool = False
     replicas: int = 0
     """As its Deployment is written."""
@@ -70,6 +72,8 @@ class RevisionState:
     """What a pod lacks that runs and is not ready, in words; empty if there is none."""
     promoted_at: str | None = None
     rejection: Rejection | None = None
+    refused: Trouble | None = None
+    """Why the API server does not take a change of its Deployment."""
 
     @property
     def lacks_room(self) -> bool:
@@ -101,7 +105,7 @@ class Situation:
     sizing: Sizing
     stopped: bool
     refused: Trouble | None
-    """Why the desired revision, which has no Deployment, does not get one; it has a record to mark."""
+    """Why the desired revision does not get its record, Service and Deployment, one of which is missing."""
     traffic: TrafficStatus | None
     acknowledged: bool
     """Every Ready gateway has applied `traffic`, and there is at least one."""
@@ -183,6 +187,8 @@ class Step:
     """Pods of each revision that is to exist."""
     shrink: bool
     """Revisions outside the fleet may be taken away."""
+    tries: Mapping[str, int] = field(default_factory=dict)
+    """Pods that Deployments are to have soon, which the API server is asked about before weights change."""
     makes_way: str | None = None
     """The revision that gives up its places to one that comes back."""
     carries: Mapping[str, int] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Capacity, OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import deadline, plan, words
 from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.hindrance import hindrance
 from tailbound.rollout.places import (
     awaits_place,
     climbing,
@@ -36,7 +37,7 @@ from tailbound.rollout.places import (
     needed,
     settled_on,
 )
-from tailbound.rollout.situation import Marking, Situation, Step
+from tailbound.rollout.situation import Marking, Situation, Step, Trouble
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Outcome
 
@@ -170,10 +171,11 @@ def complete(now: Situation, rollout: RolloutStatus, pods: int) -> bool:
 
 def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     """With the time of the last progress, with whether there is room, and for whose pods."""
-    if rollout.state is RolloutState.PENDING or rollout.progress_at is None:
-        ready = now.ready(rollout.revision)
-        begun = {"state": RolloutState.STARTING, "high_water": ready, **deadline.begins(now.now)}
-        return settled_on(now, rollout.model_copy(update=begun))
+    if rollout.state is RolloutState.PENDING:
+        rollout = rollout.model_copy(update={"state": RolloutState.STARTING})
+    if rollout.progress_at is None:
+        begun = {"high_water": now.ready(rollout.revision), **deadline.begins(now.now)}
+        return settled_on(now, rollout.model_copy(update={"state": RolloutState.STARTING, **begun}))
     rollout = deadline.counted(rollout, _pods(now, rollout), now.spec.progress_deadline, now.now)
     waits = now.spec.strategy is not Strategy.RECREATE and _lacks_room(now, rollout) and short(now, rollout)
     since = (rollout.no_room_since or now.now) if waits else None
@@ -190,9 +192,17 @@ def _pods(now: Situation, rollout: RolloutStatus) -> deadline.Pods:
 def _lacks_room(now: Situation, rollout: RolloutStatus) -> bool:
     """What is missing is a place. With `recreate` the old pods left theirs, so that the first one has one."""
     state = now.of(rollout.revision)
+    if hindered(now, rollout) is not None:
+        return False
     if now.spec.strategy is Strategy.RECREATE:
         return state.lacks_room and state.ready > 0
     return state.lacks_room or awaits_place(now, rollout, pods_needed(now, rollout))
+
+
+def hindered(now: Situation, rollout: RolloutStatus) -> Trouble | None:
+    """What the API server refuses of what the candidate needs."""
+    outgoing = rollout.from_revision if rollout.in_place else None
+    return hindrance(now, rollout.revision, outgoing, pods_needed(now, rollout))
 
 
 def pods_needed(now: Situation, rollout: RolloutStatus) -> int:

@@ -97,6 +97,15 @@ async def test_own_object_that_exists_already_is_a_conflict(cluster: AioCluster,
         await cluster.create(CONFIG_MAPS, config_map(namespace))
 
 
+async def test_a_dry_run_is_validated_and_stores_nothing(cluster: AioCluster, namespace: str) -> None:
+    stored = await cluster.create(CONFIG_MAPS, config_map(namespace, a="1"))
+    await cluster.apply(CONFIG_MAPS, guarded(config_map(namespace, a="2"), stored), dry_run=True)
+    assert await cluster.get(CONFIG_MAPS, namespace, stored["metadata"]["name"]) == stored
+    bad = guarded(config_map(namespace, **{"no key": "3"}), stored)
+    with pytest.raises(Terminal):
+        await cluster.apply(CONFIG_MAPS, bad, dry_run=True)
+
+
 @pytest.mark.parametrize("field", ["uid", "resourceVersion"])
 async def test_apply_to_another_object_or_state_than_decided_on_is_refused(
     cluster: AioCluster, namespace: str, field: str

@@ -19,7 +19,7 @@ from tailbound.kube.resources import (
     Resource,
     resource_of,
 )
-from tailbound.reconcile.model import Create, Delete, Plan
+from tailbound.reconcile.model import Create, Delete, DryRun, Plan
 
 from e2e.cluster import ControlPlane
 from tests.unit.reconcile.objects import NAME, hardware_class, runtime, service
@@ -87,8 +87,10 @@ class Live:
                 )
                 continue
             resource = resource_of(write.body["apiVersion"], write.body["kind"])
-            verb = self.cluster.create if isinstance(write, Create) else self.cluster.apply
-            await verb(resource, write.body)
+            if isinstance(write, Create):
+                await self.cluster.create(resource, write.body)
+            else:
+                await self.cluster.apply(resource, write.body, dry_run=isinstance(write, DryRun))
         if plan.status is not None:
             self.simulator.service["status"] = dict(plan.status)
         await self.refresh()

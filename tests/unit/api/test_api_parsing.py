@@ -244,6 +244,8 @@ ROLLOUT: dict[str, Any] = {
     "message": "",
     "startedAt": "2026-01-02T03:04:05Z",
     "inPlace": True,
+    "refused": {"reason": "QuotaExceeded", "message": "Service churn-r7-9xq1: exceeded quota"},
+    "unrecorded": False,
     "highWater": 1,
     "findings": [
         {

@@ -13,7 +13,7 @@ from tailbound.controller.stores import Stores
 from tailbound.kube.errors import KubeError
 from tailbound.kube.protocol import Cluster, Object
 from tailbound.kube.resources import INFERENCE_SERVICES, Resource
-from tailbound.reconcile.model import Apply, Create, Delete, Observation, Plan, Rendering
+from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Observation, Plan, Rendering, Write
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.metrics import Metrics
 
@@ -53,8 +53,8 @@ class Api:
     async def create(self, resource: Resource, body: Object) -> Object:
         return self._write(resource, body["metadata"]["name"], Create(body))
 
-    async def apply(self, resource: Resource, body: Object) -> Object:
-        return self._write(resource, body["metadata"]["name"], Apply(body))
+    async def apply(self, resource: Resource, body: Object, *, dry_run: bool = False) -> Object:
+        return self._write(resource, body["metadata"]["name"], DryRun(body) if dry_run else Apply(body))
 
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, uid: str, version: str, propagation: str
@@ -78,7 +78,7 @@ class Api:
     async def create_event(self, body: Object) -> None:
         self.events.append((body["reason"], body["message"]))
 
-    def _write(self, resource: Resource, name: str, write: Create | Apply | Delete) -> Object:
+    def _write(self, resource: Resource, name: str, write: Write) -> Object:
         self.writes.append((self.simulator.now, resource.kind, name))
         refused = self.refuses(resource.kind, name)
         if refused is not None:

@@ -40,6 +40,24 @@ async def test_a_refused_budget_holds_up_no_rollout_and_is_named(exists: bool) -
     assert operator.written("PodDisruptionBudget", A_WHILE) <= 60
 
 
+async def test_the_change_of_a_deployment_is_tried_before_its_requests_are_taken_away() -> None:
+    simulator = settled(scaling={"min": 2}, rollout={"strategy": "recreate", "progressDeadline": "5m"})
+    (old,) = simulator.names("Deployment")
+    operator = Operator(simulator)
+    operator.api.refuses = lambda kind, name: (
+        Terminal("replicas may not change", 422) if name == old else None
+    )
+    simulator.edit(model=OTHER_MODEL)
+    for _ in range(20):
+        await operator.works(10)
+        assert simulator.weights() == {"r1": 100}
+    assert simulator.condition("Conflict") == ("True", "WriteRefused")
+    assert f"Deployment {old}: replicas may not change" in simulator.rollout["message"]
+    await operator.works(A_WHILE)
+    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "WriteRefused")
+    assert operator.written("Deployment", A_WHILE) <= MOST
+
+
 REFUSED = {
     "front-service": ("Service", r"churn$"),
     "service-of-the-revision": ("Service", r"churn-r1-"),

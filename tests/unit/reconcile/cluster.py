@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from tailbound.api.names import REVISION_LABEL
-from tailbound.reconcile.model import Apply, Create, Delete, Object, Write
+from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Object, Write
 
 from tests.unit.reconcile.gateways import Gateway
 from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as_stored, ready_status, service
@@ -74,14 +74,20 @@ class Cluster:
             self.touch(stored)
         elif isinstance(write, Apply):
             self._apply(write.body)
+        elif isinstance(write, DryRun):
+            self._check_guards(write.body)
         else:
             self._delete(write)
 
-    def _apply(self, body: Object) -> None:
+    def _check_guards(self, body: Object) -> tuple[tuple[str, str], dict[str, Any]]:
         key = (body["kind"], body["metadata"]["name"])
         old = self.objects[key]
         for guard in ("uid", "resourceVersion"):
             assert body["metadata"][guard] == old["metadata"][guard], f"{key}: {guard} does not match"
+        return key, old
+
+    def _apply(self, body: Object) -> None:
+        key, old = self._check_guards(body)
         stored = as_stored(body)
         if key[0] == "ControllerRevision":
             assert (stored["data"], stored["revision"]) == (old["data"], old["revision"]), "data is immutable"

@@ -189,9 +189,10 @@ def weights_are_whole(seen: Seen) -> None:
 
 
 def only_what_ran_or_was_named_is_rejected(seen: Seen) -> None:
-    """A rejection says something about a revision, or somebody meant it."""
+    """A rejection says something about a revision, somebody meant it, or a write that it needs is refused."""
+    known = seen.past.had_pods | seen.past.rejected_by_hand | seen.past.refused
     for name in newly_rejected(seen):
-        if name not in seen.past.had_pods | seen.past.rejected_by_hand | seen.past.refused:
+        if known.isdisjoint({name, (seen.before.get("rollout") or {}).get("from", name)}):
             raise BrokenPromiseError(f"{name} is rejected and never had a pod")
 
 

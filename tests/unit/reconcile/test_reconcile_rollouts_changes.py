@@ -49,11 +49,13 @@ def test_a_lost_status_mid_rollout_is_no_first_deployment() -> None:
 def test_recreate_takes_the_old_ones_down_first() -> None:
     simulator = begun({"strategy": "recreate"}, sla=None)
     simulator.reconcile()
-    assert (simulator.weights(), replicas(simulator)) == ({}, {"r1": 4})
+    assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 4, "r2": 0})
+    simulator.reconcile()
+    assert (simulator.weights(), replicas(simulator)) == ({}, {"r1": 4, "r2": 0})
     for name in simulator.gateways:
         simulator.sync(name)
     simulator.reconcile()
-    assert replicas(simulator) == {"r1": 0}
+    assert replicas(simulator) == {"r1": 0, "r2": 0}
     simulator.run_controllers()
     assert not simulator.pods
     simulator.reconcile()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tailbound.api.conditions import Reason
 from tailbound.api.names import PAUSE_ANNOTATION
-from tailbound.reconcile.model import Delete, Obstacle, Plan, Write
+from tailbound.reconcile.model import Delete, DryRun, Obstacle, Plan, Write
 
 from tests.unit.reconcile.objects import runtime
 from tests.unit.reconcile.promises import PROMISES, Past, Seen, learn
@@ -50,7 +50,9 @@ class Trial(Simulator):
     behind: set[str] = field(default_factory=set)
     """Gateways that apply nothing."""
     refuses: dict[str, Reason] = field(default_factory=dict)
-    """Kinds of which the API server refuses every write, and how."""
+    """Kinds of which the API server refuses every write, and how; or kind and number, as Deployment r2."""
+    dry_runs_pass: bool = False
+    """What it refuses it takes as a dry run."""
     held: dict[tuple[str, str], tuple[Obstacle, datetime]] = field(default_factory=dict)
     """Refused writes, and until when they are not tried again."""
     restarts: dict[str, int] = field(default_factory=dict)
@@ -97,14 +99,20 @@ class Trial(Simulator):
             key = _key(write)
             if key in self.held:
                 continue
-            reason = self.refuses.get(key[0])
-            if reason is not None and not isinstance(write, Delete):
+            reason = self._refusal(write)
+            if reason is not None:
                 message = f"{key[0]} {key[1]} is refused: no luck today"
                 self.past.refused.add(key[1])
                 self.held[key] = (Obstacle(*key, reason, message), self.now + HELD)
                 return True
             self.write(write)
         return False
+
+    def _refusal(self, write: Write) -> Reason | None:
+        kind, name = _key(write)
+        passes = isinstance(write, Delete) or (isinstance(write, DryRun) and self.dry_runs_pass)
+        number = "".join(name.split("-")[1:2])
+        return None if passes else self.refuses.get(kind, self.refuses.get(f"{kind} {number}"))
 
     def annotate(self, **values: str) -> None:
         """Somebody sets an annotation."""

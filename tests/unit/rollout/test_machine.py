@@ -40,26 +40,32 @@ def test_the_base_keeps_its_pods_until_the_promotion(now: Situation, verdict: Ve
 
 
 RECREATE = {"strategy": "recreate"}
+SERVES = state(2, replicas=2, pods=2)
 EXCHANGES: dict[str, tuple[Situation, dict[str, int], dict[str, int]]] = {
-    "weight goes first": (
+    "nothing is given up before the new Deployment is there": (
         situation({"old": state(2, replicas=2, pods=2)}, to("old"), spec=RECREATE, acknowledged=True),
+        {"old": 100},
+        {"old": 2, "new": 0},
+    ),
+    "weight goes first": (
+        situation({"old": SERVES, "new": state(0)}, to("old"), spec=RECREATE, acknowledged=True),
         {},
-        {"old": 2},
+        {"old": 2, "new": 0},
     ),
     "no weights are known: that nobody is to serve must be said": (
-        situation({"old": state(2, replicas=2, pods=2)}, None, spec=RECREATE),
+        situation({"old": SERVES, "new": state(0)}, None, spec=RECREATE),
         {},
-        {"old": 2},
+        {"old": 2, "new": 0},
     ),
     "then the pods": (
-        situation({"old": state(2, replicas=2, pods=2)}, to(), spec=RECREATE, acknowledged=True),
+        situation({"old": SERVES, "new": state(0)}, to(), spec=RECREATE, acknowledged=True),
         {},
-        {"old": 0},
+        {"old": 0, "new": 0},
     ),
     "until the last one has ended": (
-        situation({"old": state(0, pods=1)}, to(), spec=RECREATE, acknowledged=True),
+        situation({"old": state(0, pods=1), "new": state(0)}, to(), spec=RECREATE, acknowledged=True),
         {},
-        {"old": 0},
+        {"old": 0, "new": 0},
     ),
     "then the new ones come": (
         situation({"old": state(0)}, to(), spec=RECREATE, acknowledged=True),
