@@ -29,7 +29,7 @@ from tailbound.api.names import (
     ROLLBACK_ANNOTATION,
 )
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import comeback, deadline, hindrance, rest, steps, words
+from tailbound.rollout import comeback, deadline, hindrance, plan, rest, room, steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.places import needed, places
 from tailbound.rollout.recreate import Exchange, exchange
@@ -143,9 +143,9 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
     rejected = rejection_of(now, rollout, verdict)
     if rejected is not None:
         return _roll_back(now, who, rollout, rejected)
-    if hands.revision(PROMOTE_ANNOTATION) == candidate and not steps.by_hand(rollout):
+    if hands.revision(PROMOTE_ANNOTATION) == candidate and not plan.by_hand(rollout):
         rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
-    recreates = now.spec.strategy is Strategy.RECREATE and steps.is_last(rollout)
+    recreates = now.spec.strategy is Strategy.RECREATE and plan.is_last(rollout)
     hindered = steps.hindered(now, rollout)
     rollout = hindrance.recorded(rollout, hindered or (hindrance.last(rollout) if recreates else None))
     if hindered is not None and (recreates or now.refused is not None):
@@ -173,12 +173,12 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     base, candidate = rollout.from_revision, rollout.revision
     without = rest.without(now, base)
     if not now.of(candidate).deployed and _others_linger(now, rollout, without.flow):
-        waiting = steps.pending(now, rollout)
+        waiting = room.pending(now, rollout)
         return Step(without.flow, waiting, base, candidate, without.fleet, shrink=False)
     rollout = steps.pods_counted(now, rollout)
     _, carries = steps.wanted(now, rollout)
     pods = steps.pods_needed(now, rollout)
-    unseen = not counting and rollout.weight == 0 and not steps.by_hand(rollout)
+    unseen = not counting and rollout.weight == 0 and not plan.by_hand(rollout)
     share = 0 if unseen else steps.share(now, rollout, pods)
     rollout = steps.weighted(now, rollout, share, pods)
     where = flow(now, base, candidate, share, (), waits=not rollout.in_place)
@@ -208,7 +208,7 @@ def _hindered(now: Situation, rollout: RolloutStatus, refused: Trouble, *, recre
         where, fleet = without.flow, dict(without.fleet)
     if now.of(candidate).deployed:
         fleet[candidate] = now.of(candidate).replicas
-    reason = steps.unless_by_hand(rollout, refused.reason)
+    reason = plan.unless_by_hand(rollout, refused.reason)
     held = words.told(
         steps.pods_counted(now, rollout), RolloutState.STARTING, reason, words.refused(rollout, refused)
     )
@@ -252,7 +252,7 @@ def _clearing(now: Situation, rollout: RolloutStatus, clearing: Exchange) -> Ste
     waiting = words.told(
         rollout,
         RolloutState.PENDING,
-        steps.unless_by_hand(rollout, Reason.ROLLING_OUT),
+        plan.unless_by_hand(rollout, Reason.ROLLING_OUT),
         words.clearing(rollout),
     )
     if rollout.refused is None:

@@ -17,6 +17,7 @@ asks for rather than with fewer.
 
 from collections.abc import Sequence
 
+from tailbound.api.conditions import Reason
 from tailbound.api.rollout import RolloutStatus
 from tailbound.rollout.sizing import ALL
 
@@ -39,3 +40,18 @@ def weight(weights: Sequence[int], rollout: RolloutStatus, *, by_hand: bool) -> 
 def number(weights: Sequence[int], percent: int) -> int:
     """The number of the step with this weight, from 0; behind the last one for all requests."""
     return sum(each < percent for each in weights)
+
+
+def is_last(rollout: RolloutStatus) -> bool:
+    """The present step is the one with all requests."""
+    return rollout.step_weight == ALL
+
+
+def by_hand(rollout: RolloutStatus) -> bool:
+    """Somebody has promoted the candidate; it is on its last step."""
+    return rollout.reason == Reason.PROMOTED_BY_HAND
+
+
+def unless_by_hand(rollout: RolloutStatus, reason: Reason) -> Reason:
+    """This reason, but that somebody has promoted the candidate is not forgotten."""
+    return Reason.PROMOTED_BY_HAND if by_hand(rollout) else reason

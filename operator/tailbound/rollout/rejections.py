@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import OnInconclusive, RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import hindrance, steps, words
+from tailbound.rollout import hindrance, plan, steps, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.deadline import overdue
 from tailbound.rollout.situation import Rejection, Situation
@@ -42,7 +42,7 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
     part_of_it = 0 < rollout.weight < ALL and rollout.state is RolloutState.PROMOTING
     if (
         (all_of_it or part_of_it)
-        and steps.is_last(rollout)
+        and plan.is_last(rollout)
         and not state.ready
         and spec.strategy is not Strategy.RECREATE
     ):
@@ -67,7 +67,7 @@ def _inconclusive(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> b
     return (
         now.spec.on_inconclusive is OnInconclusive.ROLLBACK
         and began is not None
-        and not steps.is_last(rollout)
+        and not plan.is_last(rollout)
         and not steps.paused(now, rollout)
         and now.now >= began + now.spec.max_step_time.timedelta
         and (verdict.unread_since is not None or not verdict.passes(now.now, now.timeout))

@@ -24,16 +24,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tailbound.api.conditions import Reason
-from tailbound.api.rollout import Capacity, OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import deadline, plan, words
+from tailbound.api.rollout import OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
+from tailbound.rollout import deadline, plan, room, words
 from tailbound.rollout.analysis import Verdict
 from tailbound.rollout.hindrance import hindrance
 from tailbound.rollout.places import (
     awaits_place,
     climbing,
     dead_at,
-    gives_places,
-    lack_of_room,
     needed,
     settled_on,
 )
@@ -45,7 +43,7 @@ from tailbound.rollout.verdict import Outcome
 def planned(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     """The rollout at the step that it is at by the plan of the spec as it is, which may have changed."""
     before = rollout.step_weight
-    weight = plan.weight(now.spec.weights, rollout, by_hand=by_hand(rollout))
+    weight = plan.weight(now.spec.weights, rollout, by_hand=plan.by_hand(rollout))
     rollout = rollout.model_copy(
         update={
             "step_started_at": rollout.step_started_at if weight == before or not before else None,
@@ -57,30 +55,15 @@ def planned(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     return rollout.model_copy(update=deadline.begins(now.now)) if begins else rollout
 
 
-def is_last(rollout: RolloutStatus) -> bool:
-    """The present step is the one with all requests."""
-    return rollout.step_weight == ALL
-
-
-def by_hand(rollout: RolloutStatus) -> bool:
-    """Somebody has promoted the candidate; it is on its last step."""
-    return rollout.reason == Reason.PROMOTED_BY_HAND
-
-
-def unless_by_hand(rollout: RolloutStatus, reason: Reason) -> Reason:
-    """This reason, but that somebody has promoted the candidate is not forgotten."""
-    return Reason.PROMOTED_BY_HAND if by_hand(rollout) else reason
-
-
 def awaiting(now: Situation, rollout: RolloutStatus) -> bool:
     """Everything is passed, and somebody has to promote it."""
     manual = now.spec.promotion is Promotion.MANUAL
-    return manual and is_last(rollout) and rollout.weight < ALL and not by_hand(rollout)
+    return manual and plan.is_last(rollout) and rollout.weight < ALL and not plan.by_hand(rollout)
 
 
 def paused(now: Situation, rollout: RolloutStatus) -> bool:
     """Somebody holds the weight as it is. To promote by hand is the later word."""
-    return now.hands.pauses(rollout.revision) and not by_hand(rollout)
+    return now.hands.pauses(rollout.revision) and not plan.by_hand(rollout)
 
 
 def held(now: Situation, rollout: RolloutStatus) -> bool:
@@ -90,7 +73,7 @@ def held(now: Situation, rollout: RolloutStatus) -> bool:
 
 def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> RolloutStatus:
     """The rollout on its last step, which no manual promotion holds up any more."""
-    same = is_last(rollout) and rollout.weight == ALL
+    same = plan.is_last(rollout) and rollout.weight == ALL
     return rollout.model_copy(
         update={
             "state": RolloutState.PROMOTING,
@@ -151,7 +134,7 @@ def _moving_in(now: Situation, rollout: RolloutStatus, weight: int, pods: int) -
 
 def weighted(now: Situation, rollout: RolloutStatus, share: int, pods: int) -> RolloutStatus:
     """With this weight. The time that the old pods are kept begins again when they may be needed again."""
-    again = is_last(rollout) and not complete(now, rollout, pods)
+    again = plan.is_last(rollout) and not complete(now, rollout, pods)
     started_at = None if again else rollout.step_started_at
     return rollout.model_copy(update={"weight": share, "step_started_at": started_at})
 
@@ -232,7 +215,7 @@ def observed(now: Situation, step: Step) -> Step:
         or not step.flow.settled
         or rollout.weight != rollout.step_weight
         or not now.ready(rollout.revision)
-        or (is_last(rollout) and short(now, rollout))
+        or (plan.is_last(rollout) and short(now, rollout))
     ):
         return step
     return replace(step, rollout=rollout.model_copy(update={"step_started_at": now.now}))
@@ -244,12 +227,12 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
     if rollout is None or rollout.state is RolloutState.PENDING:
         return step
     if rollout.no_room_since is not None and not paused(now, rollout):
-        return _without_room(now, step, rollout)
+        return replace(step, rollout=room.waiting(now, rollout))
     if held(now, rollout):
         return _held(now, step, rollout)
-    if rollout.weight < ALL and _without_data(now, verdict) and not by_hand(rollout):
+    if rollout.weight < ALL and _without_data(now, verdict) and not plan.by_hand(rollout):
         return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict.unread_why))
-    if is_last(rollout):
+    if plan.is_last(rollout):
         return _promoting(now, step, rollout)
     return _at_a_step(now, step, rollout, verdict)
 
@@ -270,39 +253,6 @@ def _without_data(now: Situation, verdict: Verdict) -> bool:
     """Counters are missing for too long."""
     timeout = now.spec.analysis.data_timeout.timedelta
     return verdict.unread_since is not None and now.now >= verdict.unread_since + timeout
-
-
-def _without_room(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
-    """It waits for as long as it takes: only the cluster, or a pod that gives up its place, can make room."""
-    lack = lack_of_room(now, rollout.revision, rollout.from_revision)
-    if lack is None:
-        reason, message = Reason.ROLLING_OUT, words.in_place(rollout)
-    else:
-        reason, message = lack.reason, words.no_room(rollout, lack) + _remedy(now, rollout)
-    begun = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
-    beside = RolloutState.ANALYSING if rollout.weight else RolloutState.STARTING
-    state = RolloutState.PROMOTING if begun else beside
-    return _told(step, state, unless_by_hand(rollout, reason), message)
-
-
-def _remedy(now: Situation, rollout: RolloutStatus) -> str:
-    """What to do where there is no room for the pods of both."""
-    base = rollout.from_revision
-    if rollout.in_place:
-        return words.fewer_together(rollout, now.pods(base))
-    if not gives_places(now, base):
-        return words.only_pod(base, now.spec.progress_deadline, ready=now.ready(base) > 0)
-    return words.let_give_up_places(base) if now.spec.capacity is Capacity.SURGE else ""
-
-
-def pending(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
-    """It waits for an earlier canary to end, which the base may find no room to take everything back from."""
-    base, reason, message = rollout.from_revision, Reason.PENDING, words.pending(rollout)
-    lack = lack_of_room(now, base)
-    if lack is not None:
-        reason, message = lack.reason, f"{message}; {words.missing(lack)}{words.ask_for_fewer()}"
-    waiting = words.told(rollout, RolloutState.PENDING, unless_by_hand(rollout, reason), message)
-    return waiting.model_copy(update=deadline.OVER)
 
 
 def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
@@ -337,7 +287,7 @@ def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     following = planned(now, rollout.model_copy(update={"passed": rollout.step_weight}))
     state, reason = RolloutState.ANALYSING, Reason.ROLLING_OUT
     message = words.passed(rollout, following.step_weight)
-    if is_last(following):
+    if plan.is_last(following):
         if now.spec.promotion is Promotion.MANUAL:
             state, reason, message = RolloutState.PAUSED, Reason.AWAITING_PROMOTION, words.awaiting(rollout)
         else:
@@ -347,9 +297,9 @@ def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
 
 def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     """All requests, with all pods ready; promoted when the old ones have been kept long enough since then."""
-    reason = unless_by_hand(rollout, Reason.ROLLING_OUT)
+    reason = plan.unless_by_hand(rollout, Reason.ROLLING_OUT)
     if rollout.weight < ALL:
-        begun = rollout.state is RolloutState.PROMOTING or by_hand(rollout)
+        begun = rollout.state is RolloutState.PROMOTING or plan.by_hand(rollout)
         state = RolloutState.PROMOTING if begun else RolloutState.STARTING
         message = words.carries(rollout, ALL) if begun and rollout.weight else words.starting(rollout)
         return _told(step, state, reason if begun else Reason.STARTING, message)
@@ -365,9 +315,9 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     if now.marks_refused:
         return _told(step, RolloutState.PROMOTING, reason, words.unmarked(rollout))
     done = words.told(
-        rollout, RolloutState.PROMOTED, unless_by_hand(rollout, Reason.PROMOTED), words.promoted(rollout)
+        rollout, RolloutState.PROMOTED, plan.unless_by_hand(rollout, Reason.PROMOTED), words.promoted(rollout)
     )
-    by = now.hands.by if by_hand(rollout) else None
+    by = now.hands.by if plan.by_hand(rollout) else None
     return replace(
         step,
         rollout=done.model_copy(update=deadline.OVER),
@@ -398,7 +348,7 @@ def wake(now: Situation, step: Step, verdict: Verdict) -> timedelta | None:
     if rollout.no_room_since is not None and frees_place is not None:
         limits.append(frees_place)
     began = rollout.step_started_at
-    if began is not None and is_last(rollout):
+    if began is not None and plan.is_last(rollout):
         limits.append(began + spec.scale_down_delay.timedelta)
     elif began is not None:
         limits += [began + spec.min_step_time.timedelta, began + spec.max_step_time.timedelta]
