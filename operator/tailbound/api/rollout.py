@@ -376,6 +376,13 @@ class RolloutStatus(Model):
     step_started_at: AwareDatetime | None = None
     """When every gateway was first seen to apply the present step's weight."""
 
+    step_asked_at: AwareDatetime | None = None
+    """When the present step's weight was first asked for."""
+
+    step_held_by: Annotated[str, StringConstraints(max_length=1024)] = ""
+    """Pods of the stable revision that were not ready when they were last seen so before the step began: the
+    gateways apply its weight only while some are ready."""
+
     progress_at: AwareDatetime | None = None
     """When progressDeadline began, later by the time for which it stood still."""
 

@@ -115,7 +115,7 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
     live, pods, marks = world.deployments.get(name), world.live_pods.get(name, ()), world.marks.get(name)
     # Most revisions of a history have nothing left to report on.
     told = report(pods, live) if pods or live is not None else None
-    obstacle = told.obstacle if told is not None else None
+    obstacle, ready = told.obstacle if told is not None else None, world.ready_names.get(name, ())
     return RevisionState(
         number=world.numbers.get(name, 0),
         restorable=name == desired or _readable(world, name),
@@ -130,6 +130,7 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         running=max(told.scheduled - world.ready_endpoints.get(name, 0), 0) if told is not None else 0,
         trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
         unready=told.unready if told is not None else "",
+        unready_pods=tuple(pod for each in pods if (pod := each["metadata"]["name"]) not in ready),
         promoted_at=marks.promoted_at if marks is not None else None,
         rejection=_rejection(world, name),
         refused=_refused(world, name) if live is not None else None,

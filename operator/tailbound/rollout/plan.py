@@ -15,11 +15,15 @@ So the weight never falls because the plan was changed, and a proof is given wit
 asks for rather than with fewer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import RolloutStatus
 from tailbound.rollout.sizing import ALL
+
+UNBEGUN: Final[Mapping[str, object]] = {"step_started_at": None, "step_asked_at": None, "step_held_by": ""}
+"""The fields of a rollout whose present step is still to begin."""
 
 
 def weight(weights: Sequence[int], rollout: RolloutStatus, *, by_hand: bool) -> int:

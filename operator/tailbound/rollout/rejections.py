@@ -6,7 +6,7 @@
 | it had all requests, observed, or part of them since then, and now not one ready endpoint | Lost |
 | no further pod got ready for `progressDeadline` | what its pods are stuck at, or DeadlineExceeded |
 | the evidence says so | Slow, Failing or MetricBreached |
-| `maxStepTime` is over and `onInconclusive` is rollback | Inconclusive |
+| `maxStepTime` is over, or the step did not begin in it, and `onInconclusive` is rollback | Inconclusive |
 
 `deadline.py` says when the deadline runs: pods that find no room say nothing about the revision.
 They hold during pauses and manual waits as well. The hand `abort` comes before all of them.
@@ -58,17 +58,18 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
     for of_metric in verdict.metrics:
         if of_metric.outcome is Outcome.ROLL_BACK:
             yield Rejection(name, Reason.METRIC_BREACHED, words.breached(of_metric))
-    if _inconclusive(now, rollout, verdict):
+    rolls_back = spec.on_inconclusive is OnInconclusive.ROLLBACK and not steps.paused(now, rollout)
+    if rolls_back and steps.never_began(now, rollout):
+        yield Rejection(name, Reason.INCONCLUSIVE, words.never_began(rollout, spec.max_step_time))
+    if rolls_back and _inconclusive(now, rollout, verdict):
         yield Rejection(name, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec, verdict))
 
 
 def _inconclusive(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> bool:
     began = rollout.step_started_at
     return (
-        now.spec.on_inconclusive is OnInconclusive.ROLLBACK
-        and began is not None
+        began is not None
         and not plan.is_last(rollout)
-        and not steps.paused(now, rollout)
         and now.now >= began + now.spec.max_step_time.timedelta
         and (verdict.unread_since is not None or not verdict.passes(now.now, now.timeout))
     )

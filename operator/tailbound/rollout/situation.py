@@ -70,6 +70,8 @@ class RevisionState:
     trouble: Trouble | None = None
     unready: str = ""
     """What a pod lacks that runs and is not ready, in words; empty if there is none."""
+    unready_pods: tuple[str, ...] = ()
+    """Names of its pods that are no ready endpoints, those that are ending left out."""
     promoted_at: str | None = None
     rejection: Rejection | None = None
     refused: Trouble | None = None

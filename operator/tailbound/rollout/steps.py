@@ -2,12 +2,13 @@
 
 A candidate whose pods find no room waits and says so; no deadline runs meanwhile.
 
-What a step with a weight below 100 does, once every gateway was seen to apply that weight (first row that
-fits):
+What a step with a weight below 100 does, which begins once every gateway was seen to apply that weight (first
+row that fits):
 
 | what holds | outcome |
 |---|---|
 | the annotation `pause` names the candidate | Paused: the weight stays |
+| it has not begun `maxStepTime` after its weight was asked for | Paused, or rolled back; it may still begin |
 | a gateway's counters, or a metric, are missing for longer than `dataTimeout` | Paused, NoData |
 | they are missing | waits, and says what is missing: no data is no verdict |
 | `minStepTime` is over; nothing to judge by, or passed for the time that a request may take | next step |
@@ -46,7 +47,7 @@ def planned(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     weight = plan.weight(now.spec.weights, rollout, by_hand=plan.by_hand(rollout))
     rollout = rollout.model_copy(
         update={
-            "step_started_at": rollout.step_started_at if weight == before or not before else None,
+            **({} if weight == before or not before else plan.UNBEGUN),
             "step_weight": weight,
             "step": plan.number(now.spec.weights, weight),
         }
@@ -80,7 +81,7 @@ def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> Rollout
             "reason": reason,
             "step": len(now.spec.weights),
             "step_weight": ALL,
-            "step_started_at": rollout.step_started_at if same else None,
+            **({} if same else plan.UNBEGUN),
             **deadline.begins(now.now),
         }
     )
@@ -206,19 +207,31 @@ def short(now: Situation, rollout: RolloutStatus) -> bool:
 
 
 def observed(now: Situation, step: Step) -> Step:
-    """With the time at which every gateway was first seen to apply the step's weight."""
+    """With the times at which the step's weight was first asked for, and first seen to be applied."""
     rollout = step.rollout
     if (
         rollout is None
         or rollout.state is RolloutState.PENDING
         or rollout.step_started_at is not None
-        or not step.flow.settled
         or rollout.weight != rollout.step_weight
         or not now.ready(rollout.revision)
         or (plan.is_last(rollout) and short(now, rollout))
     ):
         return step
-    return replace(step, rollout=rollout.model_copy(update={"step_started_at": now.now}))
+    if step.flow.settled:
+        return replace(step, rollout=rollout.model_copy(update={"step_started_at": now.now}))
+    asked = {
+        "step_asked_at": rollout.step_asked_at or now.now,
+        "step_held_by": ", ".join(now.of(rollout.from_revision).unready_pods)[:1024] or rollout.step_held_by,
+    }
+    return replace(step, rollout=rollout.model_copy(update=asked))
+
+
+def never_began(now: Situation, rollout: RolloutStatus) -> bool:
+    """The step's weight has been asked for as long as a step may take, and was never seen to be applied."""
+    asked = rollout.step_asked_at
+    waits = asked is not None and rollout.step_started_at is None and not plan.is_last(rollout)
+    return waits and asked is not None and now.now >= asked + now.spec.max_step_time.timedelta
 
 
 def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
@@ -243,6 +256,9 @@ def _at_a_step(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
     if rollout.weight < rollout.step_weight:
         message = words.carries(rollout, rollout.step_weight)
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
+    if never_began(now, rollout):
+        message = words.never_began(rollout, now.spec.max_step_time)
+        return _told(step, RolloutState.PAUSED, Reason.INCONCLUSIVE, message)
     if rollout.step_started_at is None:
         message = words.applying(rollout, rollout.step_weight)
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
@@ -348,6 +364,8 @@ def wake(now: Situation, step: Step, verdict: Verdict) -> timedelta | None:
     if rollout.no_room_since is not None and frees_place is not None:
         limits.append(frees_place)
     began = rollout.step_started_at
+    if began is None and rollout.step_asked_at is not None:
+        limits.append(rollout.step_asked_at + spec.max_step_time.timedelta)
     if began is not None and plan.is_last(rollout):
         limits.append(began + spec.scale_down_delay.timedelta)
     elif began is not None:

@@ -167,6 +167,20 @@ def inconclusive(rollout: RolloutStatus, spec: RolloutSpec, verdict: Verdict) ->
     )
 
 
+def never_began(rollout: RolloutStatus, limit: Duration) -> str:
+    """The weight of a step was asked for in vain."""
+    why = "see TrafficApplied for the gateways"
+    if rollout.step_held_by:
+        why = (
+            f"pods of {rollout.from_revision} get ready and unready again and again; last seen not ready: "
+            f"{rollout.step_held_by}"
+        )
+    return (
+        f"{rollout.revision} was to get {rollout.step_weight} percent of the requests for {limit}, and the "
+        f"step never began: {why}. Mend that, promote {rollout.revision}, or abort it"
+    )
+
+
 def promoting(rollout: RolloutStatus, delay: Duration) -> str:
     """All requests, and a way back."""
     return (
