@@ -101,7 +101,9 @@ class AnalysisMetric(Model):
     """PromQL that gives counters of bad events as they are, without rate() or increase(), which make up
     events that never were; the fraction of `total` is judged. One that has never matched a series of either
     revision is not taken for zero: it may be misspelt, and the rollout waits. Where such counters only begin
-    with the first bad event, append `or vector(0)`. Once it has matched, no series means no bad events."""
+    with the first bad event, append `or vector(0)`. Once it has matched, no series means no bad events, also
+    of a new revision that names its series or labels in another way than stable does: `kubectl tailbound why`
+    points at it, and the rollout waits only if stable's series were there before its first bad event."""
 
     total: _Query | None = None
     """PromQL that gives counters of all events."""

@@ -311,6 +311,10 @@ class MetricFinding(Model):
     missing: Annotated[str, StringConstraints(max_length=1024)] | None = None
     """Why nothing can be read of it now; absent if something can."""
 
+    unmatched: StrictBool = False
+    """The query for bad events has matched series of stable and none of the revision, which is read as no bad
+    events. It is also what a revision looks like that names its series or labels in another way."""
+
     bound: float
     """As in the spec."""
 

@@ -18,6 +18,9 @@ _TOLD: Final = (
 def scaling_lines(service: InferenceService) -> Iterator[str]:
     """One line on each revision's pods, and one on each condition that is not as it should be."""
     scaling, status = service.spec.scaling, service.status
+    if service.spec.stopped:
+        yield "pods: none, as spec.stopped is true."
+        return
     if not scaling.automatic:
         yield f"pods: {scaling.asked}, as {_asks(scaling)} asks for."
     elif status.scaling is None or not status.scaling.revisions:

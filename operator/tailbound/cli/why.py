@@ -20,11 +20,15 @@ _STATES: Final = {
     RolloutState.ROLLED_BACK: "was rolled back",
     RolloutState.PAUSED: "is paused",
 }
+_BEFORE: Final = (RolloutState.PENDING, RolloutState.STARTING)
 _OUTCOMES: Final[dict[str, str]] = {
     Outcome.ROLL_BACK: "this is proof enough to reject it",
-    Outcome.HOLD: "stable is no better: a cause that both share, so that nobody is blamed",
-    Outcome.PASS: "this is proof enough to go on",
+    Outcome.HOLD: "stable is no better: a cause that both may share, so that it is not rejected",
 }
+_UNMATCHED: Final = (
+    "The query for bad matches series of {stable} and none of {new}, which counts as no bad events: see that "
+    "{new} does not name them in another way"
+)
 
 
 def why(subject: Subject) -> str:
@@ -39,12 +43,18 @@ def _now(subject: Subject) -> list[str]:
 def _rollout(subject: Subject) -> list[str]:
     rollout = subject.rollout
     if rollout is None:
-        return ["There has not been a rollout yet."]
+        return [_no_rollout(subject)]
     return [
         _decision(subject, rollout),
         *(_finding(each, rollout) for each in rollout.findings),
         *(_metric(each, rollout) for each in rollout.metrics),
     ]
+
+
+def _no_rollout(subject: Subject) -> str:
+    if subject.service.spec.stopped:
+        return "There is no rollout while it is stopped."
+    return "There has not been a rollout yet."
 
 
 def _decision(subject: Subject, rollout: RolloutStatus) -> str:
@@ -82,8 +92,10 @@ def _metric(finding: MetricFinding, rollout: RolloutStatus) -> str:
     known = "no value yet" if mean is None else f"{mean:.4g} over {count(finding.samples)} samples"
     unseen = "its query has to give values: see that it matches a series"
     more = finding.missing or (unseen if mean is None else "more values decide")
+    unmatched = finding.unmatched and not finding.missing
     lines = [
         f"{finding.name}: {known}; the bound is {finding.bound:g}.",
+        *([f"  {_UNMATCHED.format(new=rollout.revision, stable=rollout.from_revision)}."] * unmatched),
         f"  {_proof('beyond the bound', finding.against)}",
         *((f"  {_proof('worse than the stable revision', relative)}",) if relative is not None else ()),
         f"  {_proof('good enough in this step', finding.passing)}",
@@ -108,7 +120,10 @@ def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, 
     | verdict | the rollout | what is said |
     |---|---|---|
     | passed although it breaches | any | that stable is proven to be worse |
-    | any but Wait | any | what was proven |
+    | RollBack, Hold | any | what was proven |
+    | Pass | is judged now | that it goes on, at the earliest after the step's least time |
+    | Pass | any other | that its last step was passed |
+    | Wait | has not begun, or starts | that it has had no requests yet |
     | Wait | is judged now | that neither is proven yet, and what decides |
     | Wait | waits for its promotion | that it has passed, and nothing speaks against it since |
     | Wait | was promoted by hand | that it was, without this proof |
@@ -116,13 +131,20 @@ def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, 
     | Wait | was rolled back | that the cause was another one |
     """
     outcome, reason = finding.outcome, rollout.reason
+    passed = outcome == Outcome.PASS
     better = f"it breaches {bound}, but is proven better than a stable revision that does too"
     rules = (
         (finding.improves_breach, f"{outcome}: {better}"),
         (outcome in _OUTCOMES, f"{outcome}: {_OUTCOMES.get(outcome, '')}"),
+        (
+            passed and judged_now(rollout),
+            f"{outcome}: proof enough to go on once the step has had its least time",
+        ),
+        (passed, f"{outcome}: proven in its last step"),
+        (rollout.state in _BEFORE, "It has had no requests in this rollout yet"),
         (judged_now(rollout), f"{outcome}: neither is proven yet, and {remedy}"),
         (reason == Reason.AWAITING_PROMOTION, "It has passed its steps; nothing is proven against it since"),
-        (reason == Reason.PROMOTED_BY_HAND, "Somebody promoted it without this proof"),
+        (reason == Reason.PROMOTED_BY_HAND, "It was promoted by hand, without this proof"),
         (rollout.state is RolloutState.ROLLED_BACK, "Neither was proven: another cause rolled it back"),
     )
     return next((said for holds, said in rules if holds), "Nothing was proven against it with all requests")

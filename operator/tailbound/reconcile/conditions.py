@@ -306,6 +306,7 @@ def promoted(facts: Facts) -> Verdict:
     |---|---|---|---|
     | none | any | Unknown | Pending |
     | was rejected | any | False | RolledBack |
+    | is another than the stable one, and spec.stopped is true | any | Unknown | Stopped |
     | is the stable one, without all requests | any | Unknown | that of the rollout, RollingOut without one |
     | is the stable one | takes its requests back from another | Unknown | that of the rollout |
     | is the stable one | any other | True | Promoted, or PromotedByHand |
@@ -318,6 +319,9 @@ def promoted(facts: Facts) -> Verdict:
     rollout = step.rollout
     if step.rejection is not None:
         return Verdict(_FALSE, Reason.ROLLED_BACK, outage + step.rejection.message)
+    if facts.stopped and name != step.stable:
+        waits = f"spec.stopped is true: {name} takes over at the earliest once it is false"
+        return Verdict(_UNKNOWN, Reason.STOPPED, waits)
     moves = rollout is not None and (rollout.revision, rollout.state) == (name, RolloutState.PROMOTING)
     has_all = facts.stopped or weight_of(step.flow.traffic, name) == ALL
     if name == step.stable and has_all and not moves:

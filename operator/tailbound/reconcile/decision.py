@@ -372,7 +372,7 @@ class Decision:
 
     def _events(self, merged: tuple[Condition, ...]) -> tuple[Event, ...]:
         stored = self._service.status
-        told = transitions(stored.conditions, merged)
+        told = transitions(stored.conditions, merged, stored.rollout)
         return (
             *told,
             *rollout_transition(stored.rollout, self._step.rollout, told),

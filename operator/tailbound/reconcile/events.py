@@ -52,14 +52,23 @@ _QUIET: Final = frozenset(
 )
 
 
-def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> tuple[Event, ...]:
-    """The Events between two statuses: at most one per reason, however many conditions carry it."""
+def transitions(
+    before: Sequence[Condition], after: Sequence[Condition], rollout: RolloutStatus | None = None
+) -> tuple[Event, ...]:
+    """The Events between two statuses: at most one per reason, however many conditions carry it.
+
+    What is said of `rollout`, that of the status before, had its Event when that came to say it.
+    """
     old = {condition.type: condition.reason for condition in before}
+    known = {reason for kind, reason in old.items() if kind in _TOLD}
+    said = rollout.message if rollout is not None and rollout.from_revision else None
     new = {condition.type: condition for condition in after}
     told: dict[str, Event] = {}
     for kind in _TOLD:
         condition = new.get(kind)
-        if condition is None or condition.reason == old.get(kind) or condition.reason in _QUIET:
+        if condition is None or condition.reason in _QUIET:
+            continue
+        if condition.reason in known or condition.message == said:
             continue
         reason: str = condition.reason
         if (old.get(kind), reason) == (Reason.NOT_READY, Reason.ROLLED_BACK):
@@ -75,12 +84,15 @@ def rollout_transition(
 ) -> tuple[Event, ...]:
     """The Event of a rollout's step, unless the conditions tell it. A first deployment is no rollout.
 
-    A rollback is told under one name, whatever was its cause: `RolledBack`.
+    A rollback has one Warning under one name, whatever was its cause: `RolledBack`. A return to an older
+    revision begins as any rollout does, and ends with that Warning.
     """
     if after is None or not after.from_revision or _place(before) == _place(after):
         return ()
     rolled_back = after.state is RolloutState.ROLLED_BACK
     reason = Reason.ROLLED_BACK if rolled_back else after.reason or after.state
+    if reason == Reason.ROLLED_BACK_BY_HAND:
+        reason = Reason.ROLLING_OUT
     if reason in _QUIET or reason in {event.reason for event in told}:
         return ()
     wrong = rolled_back or reason not in _NORMAL

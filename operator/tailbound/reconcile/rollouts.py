@@ -247,6 +247,7 @@ def _told_metric(finding: MetricFinding) -> ApiMetricFinding:
         samples=round(finding.judged, 2),
         mean=None if finding.mean is None else rounded(finding.mean),
         missing=finding.missing or None,
+        unmatched=finding.unmatched,
         bound=finding.metric.bound,
         against=max(beyond, key=lambda each: each.value - each.threshold),
         relative=relative if finding.metric.compared else None,

@@ -135,6 +135,8 @@ class MetricFinding:
     limits: Thresholds
     missing: str = ""
     """Why there is no verdict on it now; empty if there can be one."""
+    unmatched: bool = False
+    """The query for bad events matches series of stable and none of the new revision."""
 
     @property
     def mean(self) -> float | None:

@@ -1,6 +1,6 @@
 """What is known about the user's own metrics: what an answer of Prometheus adds, and what it never does."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -14,6 +14,8 @@ from tailbound.rollout.verdict import Policy, decide, thresholds
 from tailbound.telemetry.prometheus import Series, Unavailable, Value
 
 Answer = tuple[Series, ...] | Unavailable
+
+STABLE_BAD: Final = f"{STABLE}bad"
 
 LOOKBACK_SECONDS: Final = 300.0
 """So long Prometheus goes on giving a series that has ended. What fell or is missing for longer is no stale
@@ -76,7 +78,9 @@ class Events:
     compared: float = 0.0
     """Events of stable that became evidence."""
     seen: tuple[str, ...] = ()
-    """Parts of the answer that ever had a series, of either revision."""
+    """Parts of the answer that ever had a series; stable's with their prefix."""
+    early: bool = False
+    """A series of stable's bad events was seen at zero: its server has them before the first bad event."""
 
     def with_pods(self, new: int, ready: int, warmup: int) -> "Events":
         """As pods of the candidate have come, whose first `warmup` events each are not judged."""
@@ -139,7 +143,7 @@ def taken_in(
     | nothing, or a refusal | it is blind |
     | counters, of which the candidate's do not fit, are no numbers, or have no such edge | it is blind |
     | counters, of which stable's do not fit | the candidate's events alone |
-    | counters, and a query never had a series of either revision | events, and it is blind |
+    | counters, and a query never had the series that it must have | events, and it is blind |
     | counters | events of both, which become evidence together once `interval` is over |
     | several values, or one outside the range | it is blind; of stable: no value |
     | a value within `interval` of the last one | nothing: it would tell of the same requests |
@@ -148,8 +152,8 @@ def taken_in(
     | a value | one value, in a pair with that of stable if there is one |
 
     A query without a series may be misspelt, or count what never happened: there is no telling, and so it is
-    not zero. Once it had one, it is zero where it has none. Counters that are not compared need no
-    `interval`. `now` is Unix time.
+    not zero (`_never_seen`). Once it had one, it is zero where it has none. Counters that are not compared
+    need no `interval`. `now` is Unix time.
     """
     known = same_question(metric, watch) or begun(metric)
     if metric.refusal:
@@ -190,24 +194,56 @@ def _counted(
     stable, beside = _after(known.stable, _numbers(metric, answer, stable=True), now, new=False)
     beside = Tally() if isinstance(beside, Unavailable) else beside
     since = known.since if known.since is not None else now
-    seen = tuple(sorted({*known.seen, *(_part(each) for each in answer if each.values)}))
-    known = replace(known, candidate=candidate, stable=stable, since=since, seen=seen)
+    seen = tuple(sorted({*known.seen, *(each.labels.get(PART, "") for each in answer if each.values)}))
+    zeros = (each for each in answer if each.labels.get(PART) == STABLE_BAD and each.values)
+    early = known.early or any(each.values[-1].number == 0 for each in zeros)
+    known = replace(known, candidate=candidate, stable=stable, since=since, seen=seen, early=early)
     if isinstance(events, Unavailable):
         return Taken(_gathered(known, Tally(), beside), events.reason)
-    known, blind = _gathered(known, events, beside), _never_seen(metric, seen)
+    known, blind = _gathered(known, events, beside), _never_seen(metric, known)
     if metric.compared and now < since + metric.interval_seconds:
         return Taken(known, blind)
     return Taken(replace(known.taken(now, stable_serves=stable_serves), since=now), blind)
 
 
-def _never_seen(metric: Metric, seen: Collection[str]) -> str:
-    """Which query has matched nothing so far, and what to do; empty if each has matched something."""
-    field = next((field for part, field in metric.parts.items() if part not in seen), None)
-    if field is None:
-        return ""
-    of = "either revision" if metric.compared else "it"
+def _never_seen(metric: Metric, known: Events) -> str:
+    """Which query has matched nothing so far, and what to do; empty if that is no reason to wait.
+
+    | the query | the new revision | stable | what follows |
+    |---|---|---|---|
+    | any | has had a series | any | nothing |
+    | any | never | never, or it is not asked of stable | blind |
+    | bad | never, though one for total | has had one at zero, before any bad event | blind |
+    | bad | never | has had one | it counts as zero: `unmatched` tells people |
+    | total, histogram | never | has had one | nothing: there are no events yet |
+    """
+    neither = [part for part in metric.parts if part not in known.seen and STABLE + part not in known.seen]
+    if neither:
+        field = metric.parts[neither[0]]
+        of = "either revision" if metric.compared else "it"
+        return f"the query for {field} has matched no series of {of} so far: {_correct(field)}"
+    if known.early and "total" in known.seen and unmatched(metric, known):
+        return (
+            "the query for bad has matched no series of the new revision so far, though those of stable "
+            f"begin at zero: {_correct('bad')}"
+        )
+    return ""
+
+
+def _correct(field: str) -> str:
     zero = ", or, if it only counts what never happened yet, append: or vector(0)" if field == "bad" else ""
-    return f"the query for {field} has matched no series of {of} so far: correct it{zero}"
+    return f"correct it{zero}"
+
+
+def unmatched(metric: Metric, watch: Watch | None) -> bool:
+    """Whether `bad` has matched series of stable and none of the new revision.
+
+    Many clients make a series at its first event, so that this is what a revision without failures looks
+    like. It is also what one looks like that names its series or labels in another way than stable does.
+    """
+    if not isinstance(watch, Events) or "bad" not in metric.parts:
+        return False
+    return "bad" not in watch.seen and STABLE_BAD in watch.seen
 
 
 def _gathered(known: Events, candidate: Tally, stable: Tally) -> Events:
@@ -300,4 +336,6 @@ def judge(
         comparable = stable_serves and known.means.pairs > 0
         limits = thresholds(metric.allowed, tests, policy, independent=False)
     outcome = decide(numbers, policy, limits, comparable=comparable)
-    return MetricFinding(metric, outcome, judged, bad, numbers, limits, missing)
+    return MetricFinding(
+        metric, outcome, judged, bad, numbers, limits, missing, unmatched=unmatched(metric, known)
+    )

@@ -30,6 +30,16 @@ FINDING: dict[str, Any] = {
     "relative": {"value": -0.2, "threshold": 5.3},
     "passing": {"value": 0.1, "threshold": 3.0},
 }
+METRIC: dict[str, Any] = {
+    "name": "accuracy",
+    "outcome": "RollBack",
+    "samples": 12.0,
+    "mean": 0.7,
+    "bound": 0.9,
+    "against": {"value": 5.9, "threshold": 5.7},
+    "relative": {"value": 5.5, "threshold": 5.3},
+    "passing": {"value": -1.0, "threshold": 3.0},
+}
 ROLLOUT: dict[str, Any] = {
     "state": "Analysing",
     "revision": R3,

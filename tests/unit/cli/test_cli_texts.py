@@ -8,18 +8,16 @@ import pytest
 from tailbound.cli.history import diff, history
 from tailbound.cli.status import age, overview, status
 from tailbound.cli.subject import CommandError
-from tailbound.cli.why import why
 from tailbound.revisions.record import Rejected
 from tailbound.rollout.figures import count, proof
 
 from tests.unit.cli.cli_objects import (
-    FINDING,
     HISTORY,
+    METRIC,
     R1,
     R2,
     R3,
     condition,
-    promoted,
     rejected,
     revision,
     service,
@@ -144,82 +142,6 @@ def test_diff_of_a_damaged_revision_is_refused_in_words() -> None:
         diff(entry, entry)
 
 
-@pytest.mark.parametrize(
-    ("rollout", "marks", "sentences"),
-    [
-        (
-            {},
-            {},
-            [
-                f"{R3} is being judged (Analysing): {R3} gets 25 percent of the requests, step 2 of 3.",
-                "latency: of 412 requests that were judged, 9 (2.18%) were slower than the P99 target; the "
-                "SLA allows 1.00%, and to pass it must be proven to stay below 2.00%.",
-                "  beyond the SLA: not proven, evidence 2.5 of 5.0",
-                "  worse than the stable revision: not proven, evidence -0.2 of 5.3",
-                "  good enough in this step: not proven, evidence 0.1 of 3.0",
-                "  Wait: neither is proven yet, and more requests decide.",
-            ],
-        ),
-        (
-            {
-                "state": "RolledBack",
-                "reason": "Slow",
-                "message": "m",
-                "findings": [
-                    {**FINDING, "outcome": "RollBack", "absolute": {"value": 5.5, "threshold": 5.0}}
-                ],
-            },
-            rejected("Slow", "m"),
-            [
-                f"{R3} was rolled back (Slow): m.",
-                "  beyond the SLA: proven, evidence 5.5 of 5.0 (a chance of at most 1 in 148 to be wrong)",
-                "  RollBack: this is proof enough to reject it.",
-            ],
-        ),
-        (
-            {"state": "RolledBack", "reason": "AbortedByHand", "message": "m", "findings": []},
-            rejected("AbortedByHand", "m", "ann"),
-            [f"{R3} was rolled back (AbortedByHand): m. It was decided by ann."],
-        ),
-        (
-            {"state": "Promoted", "reason": "PromotedByHand", "message": "", "findings": []},
-            {**promoted("x", stable=True), "tailbound.dev/promoted-by": "ben"},
-            [f"{R3} has taken over (PromotedByHand). It was decided by ben."],
-        ),
-        (
-            {"findings": [{**FINDING, "outcome": "Pass", "improvesBreach": True}]},
-            {},
-            ["  Pass: it breaches the SLA, but is proven better than a stable revision that does too."],
-        ),
-        (
-            {"findings": [{**FINDING, "requests": 0.0, "bad": 0.0}]},
-            {},
-            [
-                "latency: of 0 requests that were judged, 0 were slower than the P99 target; the SLA allows "
-                "1.00%, and to pass it must be proven to stay below 2.00%."
-            ],
-        ),
-    ],
-)
-def test_why_gives_the_decision_and_its_numbers(
-    rollout: dict[str, Any], marks: dict[str, str], sentences: list[str]
-) -> None:
-    lines = why(subject(service(rollout=rollout), [*HISTORY[:2], revision(R3, marks)])).splitlines()
-    assert [line for line in sentences if line not in lines] == []
-
-
-METRIC: dict[str, Any] = {
-    "name": "accuracy",
-    "outcome": "RollBack",
-    "samples": 12.0,
-    "mean": 0.7,
-    "bound": 0.9,
-    "against": {"value": 5.9, "threshold": 5.7},
-    "relative": {"value": 5.5, "threshold": 5.3},
-    "passing": {"value": -1.0, "threshold": 3.0},
-}
-
-
 def test_status_tells_of_metrics() -> None:
     unasked = {
         **METRIC,
@@ -235,126 +157,6 @@ def test_status_tells_of_metrics() -> None:
         "accuracy 0.7 0.9 12 ######## 5.9 of 5.7 ######## 5.5 of 5.3 ........ -1.0 of 3.0 RollBack",
         "revenue - 0.9 0 ........ 0.0 of 5.7 - ........ -1.0 of 3.0 RollBack",
     ]
-
-
-def test_why_tells_of_metrics() -> None:
-    lines = why(subject(service(rollout={"metrics": [METRIC]}))).splitlines()
-    assert lines[-6:-1] == [
-        "accuracy: 0.7 over 12 samples; the bound is 0.9.",
-        "  beyond the bound: proven, evidence 5.9 of 5.7 (a chance of at most 1 in 299 to be wrong)",
-        "  worse than the stable revision: proven, evidence 5.5 of 5.3 "
-        "(a chance of at most 1 in 200 to be wrong)",
-        "  good enough in this step: not proven, evidence -1.0 of 3.0",
-        "  RollBack: this is proof enough to reject it.",
-    ]
-
-
-def test_why_without_a_rollout() -> None:
-    lines = why(subject(service(rollout={"state": None}))).splitlines()
-    assert lines[1] == "There has not been a rollout yet."
-
-
-BACKENDS = [{"revision": R2, "weight": 100}]
-BOTH = [{"revision": R2, "weight": 75}, {"revision": R3, "weight": 25}]
-
-
-def served(backends: list[dict[str, Any]], ready: int, **spec: Any) -> dict[str, Any]:
-    raw = service(rollout={"state": "RolledBack", "reason": "Slow"})
-    raw["spec"] |= spec
-    raw["status"] |= {"traffic": {"generation": 4, "backends": backends}}
-    raw["status"]["stable"]["ready"] = ready
-    raw["status"]["canary"]["ready"] = 0
-    return raw
-
-
-@pytest.mark.parametrize(
-    ("raw", "line"),
-    [
-        pytest.param(
-            served(BACKENDS, 3),
-            f"risk/churn: {R2} gets 100% of the requests (3 of 4 pods ready).",
-            id="one-serves",
-        ),
-        pytest.param(
-            served(BOTH, 4),
-            f"risk/churn: {R2} gets 75% of the requests (4 of 4 pods ready), {R3} gets 25% of the requests "
-            "(0 of 1 pods ready).",
-            id="two-share",
-        ),
-        pytest.param(
-            served(BACKENDS, 0),
-            f"risk/churn: no pod of {R2} is ready, so that requests fail.",
-            id="an-outage-after-a-rollback",
-        ),
-        pytest.param(
-            served([], 0),
-            "risk/churn: nothing has served yet.",
-            id="nothing-yet",
-        ),
-        pytest.param(
-            served(BACKENDS, 4, stopped=True),
-            "risk/churn is stopped (spec.stopped is true): it answers 503.",
-            id="stopped",
-        ),
-    ],
-)
-def test_why_says_first_what_serves_now(raw: dict[str, Any], line: str) -> None:
-    text = why(subject(raw))
-    assert text.splitlines()[0] == line
-    assert " serves" not in text
-
-
-def test_a_status_of_an_older_spec_is_told_as_such() -> None:
-    silent = (
-        "the operator has not seen generation 4 of the spec yet, and its status is of generation 3; if "
-        "this lasts, see whether Tailbound's operator runs"
-    )
-    raw = service(generation=4)
-    assert why(subject(raw)).splitlines()[1] == f"But {silent}."
-    assert status(subject(raw), NOW).splitlines()[1] == f"  {silent}"
-
-
-UNPROVEN: dict[str, tuple[dict[str, Any], str]] = {
-    "judged": ({}, "Wait: neither is proven yet, and more requests decide."),
-    "paused": (
-        {"state": "Paused", "reason": "Paused"},
-        "Wait: neither is proven yet, and more requests decide.",
-    ),
-    "awaiting": (
-        {"state": "Paused", "reason": "AwaitingPromotion"},
-        "It has passed its steps; nothing is proven against it since.",
-    ),
-    "promoting": ({"state": "Promoting"}, "Nothing was proven against it with all requests."),
-    "promoted": (
-        {"state": "Promoted", "reason": "Promoted"},
-        "Nothing was proven against it with all requests.",
-    ),
-    "by-hand": (
-        {"state": "Promoted", "reason": "PromotedByHand"},
-        "Somebody promoted it without this proof.",
-    ),
-    "rolled-back": (
-        {"state": "RolledBack", "reason": "CrashLoop"},
-        "Neither was proven: another cause rolled it back.",
-    ),
-}
-
-
-@pytest.mark.parametrize(("rollout", "line"), UNPROVEN.values(), ids=UNPROVEN)
-def test_what_is_not_proven_is_waited_for_only_while_it_is_judged(rollout: dict[str, Any], line: str) -> None:
-    told = subject(service(rollout=rollout))
-    assert f"  {line}" in why(told).splitlines()
-    assert status(told, NOW).splitlines()[-1].endswith("Wait" if line.startswith("Wait") else "   -")
-
-
-def test_a_metric_without_a_value_is_not_told_to_wait_for_requests() -> None:
-    unasked = {**METRIC, "outcome": "Wait", "samples": 0.0, "against": {"value": 0.0, "threshold": 5.7}}
-    del unasked["mean"]
-    lines = why(subject(service(rollout={"findings": [], "metrics": [unasked]}))).splitlines()
-    assert "accuracy: no value yet; the bound is 0.9." in lines
-    assert (
-        "  Wait: neither is proven yet, and its query has to give values: see that it matches a series."
-    ) in lines
 
 
 @pytest.mark.parametrize(

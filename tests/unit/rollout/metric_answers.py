@@ -56,3 +56,11 @@ def watched(of: Metric, *answers: tuple[Series, ...], every: float = 60.0) -> Wa
         known = taken.watch
     assert known is not None
     return known
+
+
+def in_rounds(rounds: int, made: Metric, **numbers: float) -> Watch:
+    """Counters that rise from zero to these numbers, as much in each round."""
+    rising = (
+        {name: number * done / rounds for name, number in numbers.items()} for done in range(rounds + 1)
+    )
+    return watched(made, *(counters(**each) for each in rising))
