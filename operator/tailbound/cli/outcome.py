@@ -30,7 +30,7 @@ from tailbound.api.names import (
     ROLLBACK_ANNOTATION,
 )
 from tailbound.api.rollout import RolloutState, RolloutStatus
-from tailbound.cli.subject import Subject
+from tailbound.cli.subject import Subject, gave_up_return
 from tailbound.revisions.record import Origin, spec_origin
 from tailbound.rollout.hands import Hands, named
 
@@ -90,8 +90,7 @@ def _never(subject: Subject, promoted: Condition | None) -> str | None:
 def _given_up(hands: Hands, rollout: RolloutStatus) -> bool:
     """The return that is asked for was given up: what served before still does."""
     asked = named(hands.values.get(ROLLBACK_ANNOTATION, ""))
-    took_over = rollout.reason in (Reason.PROMOTED, Reason.PROMOTED_BY_HAND)
-    return bool(asked) and rollout.from_revision == asked and not took_over
+    return rollout.from_revision == asked and gave_up_return(rollout)
 
 
 def _impossible(subject: Subject, to: str | None) -> str | None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from tailbound.api.conditions import ConditionStatus, ConditionType
 from tailbound.api.inferenceservice import InferenceService, RevisionStatus
 from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
-from tailbound.cli.subject import OVER, Subject, judged_now, returns
+from tailbound.cli.subject import OVER, Subject, gave_up_return, judged_now, returns
 from tailbound.cli.table import indented, table
 from tailbound.rollout.figures import count, proof
 from tailbound.rollout.verdict import Outcome
@@ -91,9 +91,12 @@ def _rollout(subject: Subject, rollout: RolloutStatus, now: datetime) -> str:
     since = rollout.step_started_at
     lasts = f" for {age(now, since)}" if since is not None and analysing else ""
     reason = f" ({rollout.reason})" if rollout.reason and rollout.reason != rollout.state else ""
-    what = "return to" if returns(rollout) else "rollout of"
-    state = "coming back" if returns(rollout) else _state(rollout.state)
-    head = f"{what} {rollout.revision}: {state}{reason}{step}{lasts}"
+    what, state = f"rollout of {rollout.revision}", _state(rollout.state)
+    if returns(rollout):
+        what, state = f"return to {rollout.revision}", "coming back"
+    if gave_up_return(rollout):
+        what, state = f"return to {rollout.from_revision}", "given up"
+    head = f"{what}: {state}{reason}{step}{lasts}"
     return f"{head}\n{rollout.message}" if rollout.message else head
 
 

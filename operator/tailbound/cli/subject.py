@@ -140,6 +140,12 @@ def returns(rollout: RolloutStatus) -> bool:
     return rollout.state is RolloutState.PROMOTING and rollout.reason in _RETURNS
 
 
+def gave_up_return(rollout: RolloutStatus) -> bool:
+    """Whether an older revision, `from`, was to come back and did not: what served before still does."""
+    took_over = rollout.reason in (Reason.PROMOTED, Reason.PROMOTED_BY_HAND)
+    return rollout.state is RolloutState.PROMOTED and bool(rollout.from_revision) and not took_over
+
+
 def service_of(raw: Mapping[str, Any]) -> InferenceService:
     """The service that the API server returned. Raises CommandError if it is not one that can be read."""
     service = parse(InferenceService, raw)

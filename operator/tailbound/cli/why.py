@@ -6,7 +6,7 @@ from typing import Final
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
 from tailbound.cli.scaling import scaling_lines
-from tailbound.cli.subject import Subject, judged_now
+from tailbound.cli.subject import Subject, gave_up_return, judged_now
 from tailbound.rollout.figures import count, proof
 from tailbound.rollout.verdict import Outcome
 
@@ -20,7 +20,6 @@ _STATES: Final = {
     RolloutState.ROLLED_BACK: "was rolled back",
     RolloutState.PAUSED: "is paused",
 }
-_BEFORE: Final = (RolloutState.PENDING, RolloutState.STARTING)
 _OUTCOMES: Final[dict[str, str]] = {
     Outcome.ROLL_BACK: "this is proof enough to reject it",
     Outcome.HOLD: "stable is no better: a cause that both may share, so that it is not rejected",
@@ -60,6 +59,8 @@ def _no_rollout(subject: Subject) -> str:
 def _decision(subject: Subject, rollout: RolloutStatus) -> str:
     name = rollout.revision
     sentence = f"{name} {_STATES[rollout.state]}"
+    if gave_up_return(rollout):
+        sentence = f"The return to {rollout.from_revision} was given up"
     sentence += f" ({rollout.reason})" if rollout.reason else ""
     sentence += f": {rollout.message}." if rollout.message else "."
     entry = subject.entry(name)
@@ -123,7 +124,7 @@ def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, 
     | RollBack, Hold | any | what was proven |
     | Pass | is judged now | that it goes on, at the earliest after the step's least time |
     | Pass | any other | that its last step was passed |
-    | Wait | has not begun, or starts | that it has had no requests yet |
+    | Wait, without a sample | starts, is a preview, or takes over | that nothing was judged |
     | Wait | is judged now | that neither is proven yet, and what decides |
     | Wait | waits for its promotion | that it has passed, and nothing speaks against it since |
     | Wait | was promoted by hand | that it was, without this proof |
@@ -132,6 +133,8 @@ def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, 
     """
     outcome, reason = finding.outcome, rollout.reason
     passed = outcome == Outcome.PASS
+    samples = finding.requests if isinstance(finding, Finding) else finding.samples
+    untried = not samples and not judged_now(rollout) and rollout.state is not RolloutState.ROLLED_BACK
     better = f"it breaches {bound}, but is proven better than a stable revision that does too"
     rules = (
         (finding.improves_breach, f"{outcome}: {better}"),
@@ -141,10 +144,10 @@ def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, 
             f"{outcome}: proof enough to go on once the step has had its least time",
         ),
         (passed, f"{outcome}: proven in its last step"),
-        (rollout.state in _BEFORE, "It has had no requests in this rollout yet"),
+        (untried, "Nothing was judged in this rollout so far"),
         (judged_now(rollout), f"{outcome}: neither is proven yet, and {remedy}"),
         (reason == Reason.AWAITING_PROMOTION, "It has passed its steps; nothing is proven against it since"),
-        (reason == Reason.PROMOTED_BY_HAND, "It was promoted by hand, without this proof"),
+        (reason == Reason.PROMOTED_BY_HAND, "It was promoted by hand: this proof was not waited for"),
         (rollout.state is RolloutState.ROLLED_BACK, "Neither was proven: another cause rolled it back"),
     )
     return next((said for holds, said in rules if holds), "Nothing was proven against it with all requests")

@@ -293,7 +293,7 @@ def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
         return _told(step, RolloutState.PAUSED, Reason.INCONCLUSIVE, message)
     if verdict.outcome is Outcome.HOLD:
         return _told(step, RolloutState.ANALYSING, Reason.SHARED_BREACH, words.shared(rollout, verdict))
-    message = words.analysing(rollout, len(spec.weights))
+    message = words.analysing(rollout, len(spec.weights), step.flow.target)
     if verdict.unread_since is not None:
         message = f"{message}; {words.no_data(verdict.unread_why)}"
     return _told(step, RolloutState.ANALYSING, Reason.ANALYSING, message)

@@ -89,9 +89,14 @@ def applying(rollout: RolloutStatus, weight: int) -> str:
     return f"{rollout.revision} is to get {weight} percent of the requests; the gateways have to apply it"
 
 
-def analysing(rollout: RolloutStatus, steps: int) -> str:
-    """No verdict yet."""
+def analysing(rollout: RolloutStatus, steps: int, target: str | None) -> str:
+    """No verdict yet. `target` has what no share is of: the candidate where nothing else can answer."""
     step = f"step {rollout.step + 1} of {steps}"
+    if target == rollout.revision and rollout.weight < 100:
+        return (
+            f"{rollout.revision} gets all requests while no endpoint of {rollout.from_revision} is ready; "
+            f"{step} is for {rollout.weight} percent"
+        )
     if rollout.step >= steps:
         step = "which spec.rollout.steps does not name any more; it has to pass with them all the same"
     return f"{rollout.revision} gets {rollout.weight} percent of the requests, {step}"
@@ -139,8 +144,9 @@ def paused(rollout: RolloutStatus) -> str:
 
 
 def awaiting(rollout: RolloutStatus) -> str:
-    """Manual promotion."""
-    return f"{rollout.revision} has passed, and spec.rollout.promotion is manual: promote or abort it"
+    """Manual promotion; also of a preview, which no request has tried."""
+    done = "has passed" if rollout.weight or rollout.passed else "is ready without a request of the service"
+    return f"{rollout.revision} {done}, and spec.rollout.promotion is manual: promote or abort it"
 
 
 def no_data(lacks: str) -> str:

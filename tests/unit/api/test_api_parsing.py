@@ -269,6 +269,7 @@ ROLLOUT: dict[str, Any] = {
             "outcome": "Wait",
             "samples": 12.0,
             "mean": 0.93,
+            "unmatched": False,
             "bound": 0.9,
             "against": {"value": -0.5, "threshold": 5.7},
             "relative": {"value": -0.5, "threshold": 5.3},

@@ -11,6 +11,7 @@ from tests.unit.cli.cli_objects import (
     FINDING,
     HISTORY,
     METRIC,
+    R1,
     R2,
     R3,
     promoted,
@@ -165,8 +166,6 @@ def test_a_status_of_an_older_spec_is_told_as_such() -> None:
 
 
 UNPROVEN: dict[str, tuple[dict[str, Any], str]] = {
-    "pending": ({"state": "Pending"}, "It has had no requests in this rollout yet."),
-    "starting": ({"state": "Starting"}, "It has had no requests in this rollout yet."),
     "judged": ({}, "Wait: neither is proven yet, and more requests decide."),
     "paused": (
         {"state": "Paused", "reason": "Paused"},
@@ -183,7 +182,7 @@ UNPROVEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "by-hand": (
         {"state": "Promoted", "reason": "PromotedByHand"},
-        "It was promoted by hand, without this proof.",
+        "It was promoted by hand: this proof was not waited for.",
     ),
     "rolled-back": (
         {"state": "RolledBack", "reason": "CrashLoop"},
@@ -207,6 +206,30 @@ def test_a_metric_without_a_value_is_not_told_to_wait_for_requests() -> None:
     assert (
         "  Wait: neither is proven yet, and its query has to give values: see that it matches a series."
     ) in lines
+
+
+UNTRIED: dict[str, dict[str, Any]] = {
+    "pending": {"state": "Pending"},
+    "starting": {"state": "Starting"},
+    "preview": {"state": "Paused", "reason": "AwaitingPromotion"},
+    "promoted": {"state": "Promoted", "reason": "Promoted"},
+}
+
+
+@pytest.mark.parametrize("rollout", UNTRIED.values(), ids=UNTRIED)
+def test_nothing_is_said_of_requests_that_there_were_not(rollout: dict[str, Any]) -> None:
+    nothing = {"outcome": "Wait", "requests": 0.0, "bad": 0.0}
+    silent = {"outcome": "Wait", "samples": 0.0}
+    found = {"findings": [{**FINDING, **nothing}], "metrics": [{**METRIC, **silent}]}
+    told = why(subject(service(rollout={**rollout, **found}))).splitlines()
+    assert told.count("  Nothing was judged in this rollout so far.") == 2
+
+
+def test_a_return_that_was_given_up_is_not_told_of_what_serves() -> None:
+    rollout = {"state": "Promoted", "reason": "CrashLoop", "from": R1, "message": "it crashed"}
+    told = subject(service(rollout=rollout))
+    assert why(told).splitlines()[1] == f"The return to {R1} was given up (CrashLoop): it crashed."
+    assert f"  return to {R1}: given up (CrashLoop)" in status(told, NOW).splitlines()
 
 
 LEAST = "Pass: proof enough to go on once the step has had its least time."

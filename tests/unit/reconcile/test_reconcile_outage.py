@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Plan
 
-from tests.unit.reconcile.rollouts import CANARY, begun, state, until
+from tests.unit.reconcile.rollouts import CANARY, begun, judging, state, until
 from tests.unit.reconcile.simulator import Simulator
 
 
@@ -127,3 +127,26 @@ def test_a_rollback_is_told_by_one_event() -> None:
         if "RolledBack" in told:
             break
     assert [reason for reason in told if reason in ("RolledBack", "Slow")] == ["RolledBack"]
+
+
+def test_a_canary_that_answers_alone_is_not_told_to_have_its_share_only() -> None:
+    simulator = judging()
+    old, new = simulator.names("ControllerRevision")
+    for pod in list(simulator.pods):
+        if "-r1-" in pod:
+            simulator.make_ready(pod, False)
+    simulator.reconcile()
+    assert simulator.weights() == {"r2": 100}
+    assert simulator.message("Promoted") == (
+        f"{new} gets all requests while no endpoint of {old} is ready; step 1 of 2 is for 10 percent"
+    )
+
+
+def test_a_preview_has_not_passed_anything() -> None:
+    simulator = begun({"strategy": "blueGreen", "promotion": "manual"})
+    until(simulator, lambda rollout: rollout["reason"] == "AwaitingPromotion")
+    _, new = simulator.names("ControllerRevision")
+    assert simulator.message("Promoted") == (
+        f"{new} is ready without a request of the service, and spec.rollout.promotion is manual: promote or "
+        "abort it"
+    )
