@@ -90,6 +90,10 @@ _NO_TARGET = (
     "set spec.sla.latency.p99, or remove spec.scaling.max, or hand the decision to a HorizontalPodAutoscaler "
     "with spec.scaling.mode external"
 )
+_NEVER_LATE = (
+    "overload is shed, and without a target no request is late: set spec.sla.latency.p99, or write overload "
+    "queue"
+)
 _SCALING = "write a number of pods from 1 to 1000; to stop the service, set spec.stopped to true"
 _NAME = (
     "cannot be used, because a Kubernetes Service of this name is made: write at most 63 lower-case letters, "
@@ -316,6 +320,7 @@ SERVICE_REFUSALS = (
     _service("no replicas asked for", "spec.scaling.replicas", 0, f"replicas is 0: {_SCALING}"),
     _service("too many replicas asked for", "spec.scaling.replicas", 1001, f"replicas is 1001: {_SCALING}"),
     _service("nothing to follow the traffic by", "spec.scaling", {"max": 2}, _NO_TARGET, "spec"),
+    _service("nothing is late and yet refused", "spec.overload", "shed", _NEVER_LATE, "spec"),
     _service("fewest and most in the wrong order", "spec.scaling", {"min": 3, "max": 2},
              "max is 2, which is less than min: raise max or lower min"),
     _service(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError, field_validator
@@ -167,6 +168,13 @@ class ServiceLevel(Model):
     """The share of requests that may fail, for example 0.1%."""
 
 
+class Overload(StrEnum):
+    """What becomes of requests that would be answered late."""
+
+    QUEUE = "queue"
+    SHED = "shed"
+
+
 class SecretReference(Model):
     """A Secret in the namespace."""
 
@@ -185,6 +193,12 @@ class InferenceServiceSpec(Model):
             message="scaling.max is above scaling.min, and what decides between them is how fast requests "
             "must be answered: set spec.sla.latency.p99, or remove spec.scaling.max, or hand the decision to "
             "a HorizontalPodAutoscaler with spec.scaling.mode external",
+        ),
+        Rule(
+            cel="self.overload != 'shed' || (has(self.sla) && has(self.sla.latency))",
+            holds=lambda spec: spec.overload is not Overload.SHED or spec.sla.latency is not None,
+            message="overload is shed, and without a target no request is late: set spec.sla.latency.p99, or "
+            "write overload queue",
         ),
     )
 
@@ -214,6 +228,11 @@ class InferenceServiceSpec(Model):
 
     sla: ServiceLevel = ServiceLevel()
     """What the service promises."""
+
+    overload: Overload = Overload.QUEUE
+    """queue: every request waits, up to the timeout. shed: the server refuses, with a 503 and Retry-After,
+    what it could only answer later than sla.latency.p99. What is refused counts as late. Over gRPC, requests
+    wait in any case."""
 
     scaling: Scaling = Scaling()
     """How many pods serve."""

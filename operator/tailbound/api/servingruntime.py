@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field, GetJsonSchemaHandler, StrictInt, StringConstraints
+from pydantic import Field, GetJsonSchemaHandler, StrictBool, StrictInt, StringConstraints
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -249,6 +249,10 @@ class ServingRuntimeSpec(Model):
         ),
     ] = Duration(10_000)
     """How long the server keeps serving after SIGTERM, while its readiness already fails."""
+
+    sheds: StrictBool = False
+    """Whether spec.overload may be shed: the server refuses what it could only answer after the milliseconds
+    in the request header x-tailbound-latency-bound-ms, with a 503 that has the header x-tailbound-shed."""
 
     server: ServerContainer
     """The container that serves the model."""

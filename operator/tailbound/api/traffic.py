@@ -67,6 +67,7 @@ class RequestClasses(_Document):
     good: _Count = 0
     slow: _Count = 0
     timed_out: _Count = 0
+    shed: _Count = 0
     failed: _Count = 0
     abandoned: _Count = 0
 

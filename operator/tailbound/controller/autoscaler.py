@@ -27,7 +27,7 @@ from tailbound.kube.objects import Key, label
 from tailbound.kube.protocol import Object
 from tailbound.reconcile import capacity
 from tailbound.reconcile.model import Carrier, Scalable, Sized, Sizes
-from tailbound.reconcile.scaling import ALLOWED_LATE
+from tailbound.reconcile.scaling import ALLOWED_LATE, rounded
 from tailbound.reconcile.signals import limits, observed, part
 from tailbound.revisions.record import marks_of
 from tailbound.telemetry.logs import logger
@@ -142,8 +142,8 @@ class Autoscaler:
             if seen.replicas.ready:
                 self._ready_since.setdefault(key, self.now())
         # Without requests it stays as it was: a service that gets few would else write with each of them.
-        late = before.late if signals.late is None else signals.late
-        return Sizes(sized, late, before.awaited and self._awaits(key, sized))
+        late, shed = (before.late, before.shed) if signals.late is None else (signals.late, signals.shed)
+        return Sizes(sized, late, before.awaited and self._awaits(key, sized), shed)
 
     def _awaits(self, key: Key, sized: Mapping[str, Sized]) -> bool:
         """Whether something is missing, and Prometheus has hardly had the time to see a pod."""
@@ -217,4 +217,4 @@ def _told(sizes: Sizes) -> Mapping[str, object]:
         for name, each in sizes.revisions.items()
     }
     late = None if sizes.late is None else sizes.late <= ALLOWED_LATE
-    return told | {"": (late, sizes.awaited)}
+    return told | {"": (late, rounded(sizes.shed), sizes.awaited)}

@@ -157,6 +157,7 @@ def _classes(counted: RequestClasses) -> Classes:
         good=counted.good,
         slow=counted.slow,
         timed_out=counted.timed_out,
+        shed=counted.shed,
         failed=counted.failed,
         abandoned=counted.abandoned,
     )

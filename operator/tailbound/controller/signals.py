@@ -52,6 +52,7 @@ _BATCH_SUMS: Final = (
     "batch_row_seconds",
 )
 _ANSWERED: Final = "good|slow"
+_LATE: Final = "slow|timed_out|shed"
 _GATEWAY_LOAD: Final = ("answered", "inside", "least inside", "most inside", "replicas", "fewest replicas")
 
 
@@ -110,8 +111,9 @@ SIGNALS: Final[Mapping[str, str]] = {
     "most inside": _inside("max_over_time"),
     "replicas": _members("max", "avg_over_time"),
     "fewest replicas": _members("min", "min_over_time"),
-    "judged": _requests("good|slow|timed_out"),
-    "late": _requests("slow|timed_out"),
+    "judged": _requests(f"good|{_LATE}"),
+    "late": _requests(_LATE),
+    "shed": _requests("shed"),
     **{
         name: f"sum by ({_BY}) (increase(tailbound_runtime_{name}_total[{BATCH_WINDOW}s]))"
         for name in _BATCH_SUMS
@@ -122,7 +124,7 @@ SIGNALS: Final[Mapping[str, str]] = {
 _TOGETHER: Final = (
     (*(f"arrivals {window}" for window in ARRIVAL_WINDOWS), "gateways", "in flight"),
     _GATEWAY_LOAD,
-    ("judged", "late"),
+    ("judged", "late", "shed"),
     _BATCH_SUMS,
 )
 QUERIES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -164,6 +166,7 @@ class Snapshot:
             p99=_p99(judged, share, target),
             late=share,
             revisions={name: self._revision(key, name, target) for name in names},
+            shed=_share(judged, self._total(key, names, "shed")) or 0.0,
         )
 
     def _revision(self, key: Key, name: str, target: float) -> RevisionSignals:

@@ -7,6 +7,7 @@ route and never a changed listener. First match wins:
 
 | how the request ended                                            | in time   | late     |
 |------------------------------------------------------------------|-----------|----------|
+| refused by a pod as it would be late; spec.overload is shed      | shed      | shed     |
 | answered by a pod with 5xx, or with gRPC status 2, 4, 13, 14, 15 | failed    | failed   |
 | answered by a pod in any other way                               | good      | slow     |
 | the service's timeout passed, or the answer stood still          | timed out | timed out |
@@ -36,6 +37,7 @@ from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from tailbound.api.names import REQUESTS_METRIC
+from tailbound.api.runtime_contract import LATENCY_BOUND_HEADER, SHED_HEADER
 from tailbound.api.traffic import RequestClasses
 from tailbound.traffic.model import ServiceKey
 
@@ -63,6 +65,11 @@ _LATE = f"request.duration > duration({_ROUTE}['{LATENCY_FIELD}'])"
 _GRPC = "'content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc')"
 # Envoy makes up a gRPC status for every response: it means something in answers to gRPC requests only.
 _FAILURE = f"response.code >= 500 || ({_GRPC} && response.grpc_status in [2, 4, 13, 14, 15])"
+# Where no bound was sent along, the pod has no such excuse.
+_SHED = (
+    f"response.code == 503 && '{SHED_HEADER}' in response.headers"
+    f" && '{LATENCY_BOUND_HEADER}' in request.headers"
+)
 _SERVER_ERROR = "has(response.code) && response.code >= 500"
 _TIMED_OUT = (
     f"{_DETAILS} == 'response_timeout'"
@@ -80,7 +87,7 @@ _REACHED_A_POD = "has(upstream.address)"
 
 CLASS_EXPRESSION: Final = (
     f"{_DETAILS} == 'via_upstream'"
-    f" ? (({_FAILURE}) ? 'failed' : {_LATE} ? 'slow' : 'good')"
+    f" ? (({_FAILURE}) ? (({_SHED}) ? 'shed' : 'failed') : {_LATE} ? 'slow' : 'good')"
     f" : ({_TIMED_OUT}) ? 'timed_out'"
     f" : ({_SERVER_ERROR}) || {_BROKE_OFF} ? 'failed'"
     f" : ({_CLIENT_LEFT}) ? ({_REACHED_A_POD} && {_LATE} ? 'slow' : 'abandoned')"

@@ -40,7 +40,7 @@ from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import UInt32Value
 
-from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME
+from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME, LATENCY_BOUND_HEADER
 from tailbound.gateway.clusters import METADATA_NAMESPACE, cluster_name, cluster_resources
 from tailbound.gateway.counting import DEADLINE_FIELD, LATENCY_FIELD, NAMESPACE_FIELD, SERVICE_FIELD
 from tailbound.gateway.listener import BUFFER_FILTER, HOST_HEADER, RETRY_AFTER_SECONDS
@@ -254,14 +254,26 @@ def _forward(route: Route, match: RouteMatch, port: str, backends: Sequence[Rout
         # A client's shorter deadline is honoured. Once this is set, Envoy heeds no other timeout.
         action.max_stream_duration.max_stream_duration.CopyFrom(_duration(route.timeout))
         action.max_stream_duration.grpc_timeout_header_max.CopyFrom(_duration(route.timeout))
+    bound = None if is_grpc else _latency_bound(route)
     return EnvoyRoute(
         name=str(route.service),
         match=match,
         route=action,
+        # Headers are removed first: a client's own one never reaches a pod.
+        request_headers_to_remove=[LATENCY_BOUND_HEADER],
+        request_headers_to_add=[] if bound is None else [bound],
         metadata=_metadata(route),
         # Buffering would hold back a stream until its client has sent everything.
         typed_per_filter_config=_UNBUFFERED if is_grpc else {},
     )
+
+
+def _latency_bound(route: Route) -> HeaderValueOption | None:
+    """What tells a pod which answers are late; None where they are wanted all the same."""
+    if not route.sheds or route.latency_target is None:
+        return None
+    milliseconds = route.latency_target // timedelta(milliseconds=1)
+    return HeaderValueOption(header=HeaderValue(key=LATENCY_BOUND_HEADER, value=str(milliseconds)))
 
 
 def _metadata(route: Route) -> Metadata:

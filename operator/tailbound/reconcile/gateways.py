@@ -104,6 +104,7 @@ def routing(service: InferenceService) -> RoutingStatus:
         "hosts": sorted(str(host) for host in spec.hosts),
         "timeout": spec.effective_timeout().milliseconds,
         "latency": None if spec.sla.latency is None else spec.sla.latency.p99.milliseconds,
+        "overload": str(spec.overload),
         "preview": previews(spec.rollout.strategy, spec.rollout.promotion),
         "stopped": spec.stopped,
     }

@@ -117,6 +117,8 @@ class Sizes:
     could not be read."""
     awaited: bool = False
     """Whether metrics of it have never been complete, and could hardly be yet."""
+    shed: float = 0.0
+    """Share of the same requests that were refused because they would have been slower; a part of `late`."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from tailbound.api.meta import Condition
 from tailbound.api.scaling import RevisionScaling, Scaling, ScalingMode, ScalingStatus
 from tailbound.autoscale.model import Decision, Known, Limit, Objective, Unknown
 from tailbound.reconcile.conditions import Verdict
-from tailbound.reconcile.model import Carrier, Scalable, Sized
+from tailbound.reconcile.model import Carrier, Scalable, Sized, Sizes
 from tailbound.reconcile.world import World
 from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout.situation import Step
@@ -128,11 +128,11 @@ def verdicts(world: World) -> dict[ConditionType, Verdict]:
         ConditionType.SCALING_LIMITED: asked or _limited(world, decisions),
         ConditionType.METRICS_STALE: stale,
     }
-    met = _met(world, sizes.late, missing, stale.reason)
+    met = _met(world, sizes, missing, stale.reason)
     return found if met is None else {ConditionType.SLA_MET: met, **found}
 
 
-def _met(world: World, late: float | None, missing: Sequence[str], stale: Reason) -> Verdict | None:
+def _met(world: World, sizes: Sizes, missing: Sequence[str], stale: Reason) -> Verdict | None:
     """
     | metrics | requests of the last minute | before | status | reason |
     |---|---|---|---|---|
@@ -143,7 +143,7 @@ def _met(world: World, late: float | None, missing: Sequence[str], stale: Reason
     | are there | none | else | Unknown | Pending |
     """
     latency = world.service.spec.sla.latency
-    target = latency.p99 if latency is not None else ""
+    target, late = latency.p99 if latency is not None else "", sizes.late
     if missing:
         return Verdict(_UNKNOWN, stale, f"it is not known while metrics are missing: {'; '.join(missing)}")
     if late is None:
@@ -153,7 +153,15 @@ def _met(world: World, late: float | None, missing: Sequence[str], stale: Reason
     if late <= ALLOWED_LATE:
         return Verdict(_TRUE, Reason.WITHIN_TARGET, f"99 of 100 requests are answered within {target}")
     message = f"more than one request in a hundred takes longer than {target}"
+    refused = rounded(sizes.shed)
+    if refused:
+        message = f"{message}, or would: about {100 * refused:g}% are refused for it (spec.overload)"
     return Verdict(_FALSE, Reason.TARGET_MISSED, message)
+
+
+def rounded(share: float) -> float:
+    """A share for people, to one digit: a status that follows every request would be written with each."""
+    return float(f"{share:.0e}")
 
 
 def _limited(world: World, decisions: Mapping[str, Decision]) -> Verdict:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.api.hardwareclass import HardwareClass
+from tailbound.api.inferenceservice import Overload
 from tailbound.api.names import DEFAULT_CLASS_ANNOTATION
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import ClusterServingRuntime, ServingRuntime
@@ -41,6 +42,13 @@ def choose(world: World) -> Choice | Problem:
     runtime = _runtime(world)
     if isinstance(runtime, Problem):
         return runtime
+    if world.service.spec.overload is Overload.SHED and not runtime.spec.sheds:
+        return Problem(
+            Reason.RUNTIME_INVALID,
+            f"spec.overload is shed, which {type(runtime).__name__} {runtime.metadata.name} does not do: "
+            "write queue, choose another runtime in spec.runtime.name, or set spec.sheds of the runtime to "
+            "true if its server can",
+        )
     hardware_class = _hardware_class(world)
     if isinstance(hardware_class, Problem):
         return hardware_class

@@ -48,6 +48,8 @@ class Signals:
     late: float | None
     """Share of the last minute's requests that were late; None: there were none, or it is not known."""
     revisions: Mapping[str, RevisionSignals]
+    shed: float = 0.0
+    """Share of the same requests that were refused because they would have been late; a part of `late`."""
 
 
 def observed(

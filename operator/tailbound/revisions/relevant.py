@@ -6,7 +6,7 @@ from tailbound.api.inferenceservice import InferenceServiceSpec
 from tailbound.api.quantities import Duration
 from tailbound.revisions.identity import spec_hash
 
-# Not here: hosts, sla, scaling and stopped. They are honoured without new pods.
+# Not here: hosts, sla, overload, scaling and stopped. They are honoured without new pods.
 _FIELDS: Final = {
     "model",
     "runtime",

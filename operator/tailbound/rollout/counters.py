@@ -26,6 +26,7 @@ class Classes:
     timed_out: int = 0
     failed: int = 0
     abandoned: int = 0
+    shed: int = 0
 
     def __add__(self, other: "Classes") -> "Classes":
         return Classes(*(mine + theirs for mine, theirs in zip(self._values(), other._values(), strict=True)))
@@ -34,7 +35,7 @@ class Classes:
         return Classes(*(mine - theirs for mine, theirs in zip(self._values(), other._values(), strict=True)))
 
     def _values(self) -> tuple[int, ...]:
-        return (self.good, self.slow, self.timed_out, self.failed, self.abandoned)
+        return (self.good, self.slow, self.timed_out, self.failed, self.abandoned, self.shed)
 
     @property
     def falls_anywhere(self) -> bool:
@@ -49,16 +50,16 @@ class Classes:
     @property
     def with_latency(self) -> int:
         """Requests of which it is known whether they were in time."""
-        return self.good + self.slow + self.timed_out
+        return self.good + self.late
 
     @property
     def late(self) -> int:
-        """Requests over the latency target."""
-        return self.slow + self.timed_out
+        """Requests over the latency target, and those that were refused because they would have been."""
+        return self.slow + self.timed_out + self.shed
 
     @property
     def answered(self) -> int:
-        """Requests whose success is known: all but those that the client gave up."""
+        """Requests whose success is known: all but those that the client gave up and those that were shed."""
         return self.good + self.slow + self.timed_out + self.failed
 
     @property

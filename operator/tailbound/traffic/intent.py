@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from tailbound.api.inferenceservice import Host, ServiceLevel, effective_timeout
+from tailbound.api.inferenceservice import Host, Overload, ServiceLevel, effective_timeout
 from tailbound.api.meta import DNS_LABEL, ObjectMeta
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.quantities import Duration, duration_between
@@ -30,6 +30,7 @@ class _Spec(Model):
         | None
     ) = None
     sla: ServiceLevel = ServiceLevel()
+    overload: object = None
     rollout: object = None
     stopped: bool = False
 
@@ -56,6 +57,7 @@ class Intent:
     """spec.hosts."""
     timeout: timedelta
     latency_target: timedelta | None
+    sheds: bool
     stopped: bool
     traffic: TrafficStatus | None
     previews: bool
@@ -87,6 +89,7 @@ def read_intent(obj: Object) -> Intent | Rejection:
         hosts=spec.hosts,
         timeout=effective_timeout(spec.timeout, spec.sla).timedelta,
         latency_target=None if latency is None else latency.p99.timedelta,
+        sheds=spec.overload == Overload.SHED and latency is not None,
         stopped=spec.stopped,
         traffic=traffic,
         previews=previews(

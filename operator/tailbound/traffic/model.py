@@ -85,6 +85,8 @@ class Route:
     """Of one request, from its last byte received to the last byte of the response."""
     latency_target: timedelta | None
     """spec.sla.latency.p99."""
+    sheds: bool = False
+    """Whether a pod is to refuse what it could only answer later than that. Needs the target."""
     preview: Preview | None = None
 
 

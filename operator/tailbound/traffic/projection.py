@@ -177,6 +177,7 @@ def route_of(
         unavailable=None if weights else nothing,
         timeout=intent.timeout,
         latency_target=intent.latency_target,
+        sheds=intent.sheds,
         preview=_preview(owned, intent.candidate, found),
     )
 

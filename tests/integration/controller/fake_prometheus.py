@@ -82,6 +82,7 @@ class FakePrometheus:
             "in flight": rate * seconds,
             "judged": rate * LATENCY_WINDOW,
             "late": rate * LATENCY_WINDOW * self.late,
+            "shed": 0.0,
             "batch_requests": rate * BATCH_WINDOW,
             "batches": batches,
             "batch_rows": batches * self.rows,

@@ -1,7 +1,8 @@
 """Pods and clients that end a request in every way there is. What a pod does is in the path of the request.
 
 HTTP/1: `/ACTION` or `/ACTION-SECONDS`, to be done after so long; ACTION is a status code, `reset`, `close`,
-`junk`, `truncate`, `stall` or `stall500`. gRPC: `/test.Odd/ACTION-STATUS` or `…-SECONDS`; ACTION is `only` (a
+`junk`, `truncate`, `stall`, `stall500`, `shed` (503: the answer would be late) or `bound` (200 to requests
+with a latency bound of 600 ms, else 500). gRPC: `/test.Odd/ACTION-STATUS` or `…-SECONDS`; ACTION is `only` (a
 response of trailers only), `headers`, `trailers`, `stream`, `mute` (no status at all), `reset`.
 """
 
@@ -82,6 +83,8 @@ async def _serve_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         await reader.readexactly(int(lengths[0]) if lengths else 0)
         action, _, seconds = head.split(" ")[1].strip("/").partition("-")
         await asyncio.sleep(float(seconds or 0))
+        if action == "bound":
+            action = "200" if "\r\nx-tailbound-latency-bound-ms: 600\r\n" in head else "500"
         if not await _answer_http(writer, action):
             return
 
@@ -90,6 +93,9 @@ async def _answer_http(writer: asyncio.StreamWriter, action: str) -> bool:
     """Whether the connection goes on."""
     if action.isdecimal():
         writer.write(f"HTTP/1.1 {action} Odd\r\ncontent-length: 2\r\n\r\nok".encode())
+        return True
+    if action == "shed":
+        writer.write(b"HTTP/1.1 503 Odd\r\nx-tailbound-shed: true\r\ncontent-length: 2\r\n\r\nok")
         return True
     if action == "reset":
         linger = struct.pack("ii", 1, 0)

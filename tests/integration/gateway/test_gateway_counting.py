@@ -25,6 +25,7 @@ HTTP, GRPC, NOBODY = free_port(), free_port(), free_port()
 P99, LATE, TIMEOUT = 0.6, 0.8, 1.6
 """Seconds: the target, what is safely later, and what is given up."""
 SPEC: Mapping[str, Any] = {"sla": {"latency": {"p99": "600ms"}}, "timeout": "1600ms"}
+BUSY: Mapping[str, Any] = {"busy": {"overload": "shed"}}
 EARLY = 0.15
 
 Send: TypeAlias = Callable[[Gateway], Awaitable[object]]
@@ -71,6 +72,11 @@ ANSWERED = [
     Case("503 of the pod's own", plain("503"), "failed"),
     Case("504 of the pod's own is no time-out", plain("504"), "failed"),
     Case("HTTP/2", stream("200"), "good"),
+    Case("the pod is told the bound", plain("bound", "busy"), "good", "busy"),
+    Case("a client cannot bound", stream("bound", x_tailbound_latency_bound_ms="200"), "failed"),
+    Case("refused as it would be late", plain("shed", "busy"), "shed", "busy"),
+    Case("refused as it would be late, though it may be", plain("shed"), "failed"),
+    Case("503 for another reason", plain("503", "busy"), "failed", "busy"),
 ]
 BROKEN = [
     Case("reset before the response", plain("reset"), "failed"),
@@ -143,11 +149,17 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
     await pods.start("127.0.0.2", HTTP, GRPC)
     async with gateway_pod(tmp_path_factory.mktemp("gateway")) as running:
         both, dead = {"http": HTTP, "grpc": GRPC}, {"http": NOBODY, "grpc": NOBODY}
-        for name, ports in (("churn", both), ("refused", dead), ("plain", {"http": HTTP}), ("empty", None)):
+        for name, ports in (
+            ("churn", both),
+            ("busy", both),
+            ("refused", dead),
+            ("plain", {"http": HTTP}),
+            ("empty", None),
+        ):
             places = [("127.0.0.2", "ready")] if ports else []
             running.cluster.put(
                 endpoint_slice("risk", name, f"{name}-r1", places, ports or {"http": HTTP}),
-                inference_service("risk", name, {f"{name}-r1": 100}, **SPEC),
+                inference_service("risk", name, {f"{name}-r1": 100}, **SPEC, **BUSY.get(name, {})),
             )
             await running.until_applied(f"risk/{name}", 1)
         running.cluster.put(
@@ -270,7 +282,7 @@ async def test_revisions_are_told_apart_and_ports_are_not(gateway: Gateway) -> N
         await call_grpc(gateway.http_port, "two.risk", "trailers-0")
         await call_grpc(gateway.http_port, "two.risk", "trailers-13")
         await until_ended(gateway, lines + generation + 2)
-    nothing = {"good": 0, "slow": 0, "timedOut": 0, "failed": 0, "abandoned": 0}
+    nothing = {"good": 0, "slow": 0, "timedOut": 0, "shed": 0, "failed": 0, "abandoned": 0}
     observed = (await gateway.observed("risk/two"))["services"]["risk/two"]
     assert observed["counters"] == {
         "two-r1": {**nothing, "good": 2, "failed": 1},

@@ -205,6 +205,7 @@ def test_empty_defaults_are_not_stored() -> None:
     assert defaults == {
         "resources": {"cpu": "1", "memory": "2Gi"},
         "batching": {"mode": "none"},
+        "overload": "queue",
         "scaling": {"min": 1, "mode": "auto", "replicas": 1},
         "stopped": False,
     }

@@ -138,11 +138,11 @@ def test_what_was_in_flight_for_a_moment_says_nothing_of_the_speed() -> None:
 
 
 def test_few_queries_tell_every_signal_of_every_service() -> None:
-    prometheus = Prometheus(judged=100.0, late=1.0, gateways=2.0, arrivals_10=7.0)
+    prometheus = Prometheus(judged=100.0, late=1.0, shed=0.5, gateways=2.0, arrivals_10=7.0)
     taken = asyncio.run(take(prometheus, 2))
     seen = [taken.of(("risk", name), ("r1",), 0.2) for name in ("churn", *"abcdefgh")]
     assert seen[0].arrivals.over_10s == Known(7.0, AT)
-    assert (seen[0].late, seen[1].late) == (0.01, None)
+    assert [(each.late, each.shed) for each in seen[:2]] == [(0.01, 0.005), (None, 0.0)]
     assert len(prometheus.asked) == len(set(prometheus.asked)) == 4
     assert sorted(name for names in QUERIES.values() for name in names) == sorted(SIGNALS)
 
@@ -150,7 +150,7 @@ def test_few_queries_tell_every_signal_of_every_service() -> None:
 def test_what_batches_are_reckoned_from_is_of_one_moment() -> None:
     """Two queries have a scrape between them: then a pod seems to answer a request in minutes."""
     assert tuple(BATCHES) in QUERIES.values()
-    assert {("judged", "late"), tuple(LOAD)} <= set(QUERIES.values())
+    assert {("judged", "late", "shed"), tuple(LOAD)} <= set(QUERIES.values())
 
 
 def test_no_traffic_is_looked_back_at_where_there_is_no_knowing() -> None:

@@ -78,7 +78,7 @@ def test_classes_that_were_never_counted_are_zero_for_each_revision_in_one_block
     told = name_metric(f"envoy_other 1\n{counted}envoy_more 2\n")
     assert told.startswith(f"envoy_other 1\n{counted}")
     assert told.endswith("envoy_more 2\n")
-    zeros = [("r1", "slow"), ("r1", "timed_out"), ("r1", "abandoned")]
-    zeros += [("r2", name) for name in ("good", "timed_out", "failed", "abandoned")]
+    zeros = [("r1", name) for name in ("slow", "timed_out", "shed", "abandoned")]
+    zeros += [("r2", name) for name in ("good", "timed_out", "shed", "failed", "abandoned")]
     added = told.removeprefix(f"envoy_other 1\n{counted}").removesuffix("envoy_more 2\n")
     assert sorted(added.splitlines(keepends=True)) == sorted(sample(*each, 0) for each in zeros)

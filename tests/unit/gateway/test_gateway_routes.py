@@ -1,6 +1,7 @@
 """Clusters and routes of one service."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -116,6 +117,28 @@ def test_no_name_is_part_of_a_pattern(length: int) -> None:
         (host,) = RouteConfiguration.FromString(body).virtual_hosts
         assert list(host.domains) == ["*"]
         assert not any(each.match.headers for each in host.routes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        pytest.param({"sheds": True}, {False: "250", True: None}, id="shed-but-not-over-grpc"),
+        pytest.param({}, {False: None, True: None}, id="queue"),
+    ],
+)
+def test_pods_are_told_which_answers_are_late_where_these_are_not_wanted(
+    changes: Any, told: dict[bool, str | None]
+) -> None:
+    """By whether a route is for gRPC. What a client says of it never counts."""
+    made = with_backends(backend("r1", 100, grpc=GRPC), latency_target=timedelta(milliseconds=250), **changes)
+    (body,) = [
+        item.body.value for item in bundle_of(made).resources if item.id == (ResourceType.ROUTE, "risk/churn")
+    ]
+    (host,) = RouteConfiguration.FromString(body).virtual_hosts
+    for found in host.routes:
+        added = {each.header.key: each.header.value for each in found.request_headers_to_add}
+        assert added.get("x-tailbound-latency-bound-ms") == told[found.match.HasField("grpc")]
+        assert list(found.request_headers_to_remove) == ["x-tailbound-latency-bound-ms"]
 
 
 def test_clusters_of_every_revision_and_port() -> None:

@@ -170,6 +170,27 @@ def test_the_sla_is_met_as_long_as_one_in_a_hundred_is_late_and_stays_so_without
     assert told == [("Unknown", "Pending"), met, missed, missed, met]
 
 
+@pytest.mark.parametrize(
+    ("late", "shed", "status", "words"),
+    [
+        pytest.param(0.2, 0.1834, "False", "or would: about 20% are refused for it", id="most-refused"),
+        pytest.param(0.2, 0.0, "False", "takes longer than 100ms", id="none-refused"),
+        pytest.param(0.01, 0.01, "True", "99 of 100 requests are answered within 100ms", id="few-refused"),
+    ],
+)
+def test_what_was_refused_as_it_would_be_late_is_a_missed_target_and_is_told(
+    late: float, shed: float, status: str, words: str
+) -> None:
+    simulator = following()
+    simulator.sizes = Sizes({}, late, shed=shed)
+    simulator.reconcile()
+    (found,) = [
+        each for each in simulator.service["status"]["conditions"] if each["type"] == ConditionType.SLA_MET
+    ]
+    assert (found["status"], words in found["message"]) == (status, True), found
+    assert ("refused" in found["message"]) is (status == "False" and shed > 0)
+
+
 def test_the_sla_is_neither_met_nor_missed_while_metrics_are_missing() -> None:
     simulator, told = following(), []
     missing = (decision(7, stale=("arrivals: Prometheus is not reached",)), 100)

@@ -75,6 +75,12 @@ PROBLEMS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "RuntimeInvalid",
         "ClusterServingRuntime onnxruntime: spec.formats",
     ),
+    "runtime that does not shed": (
+        {"overload": "shed", "sla": {"latency": {"p99": "1s"}}},
+        {},
+        "RuntimeInvalid",
+        "spec.overload is shed, which ClusterServingRuntime onnxruntime does not do",
+    ),
     "template cannot be rendered": (
         {},
         {"cluster_runtimes": {"onnxruntime": runtime(args=["{{ model.size }}"])}},

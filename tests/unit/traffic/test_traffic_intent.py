@@ -31,6 +31,20 @@ def test_timeout(spec: Any, seconds: float) -> None:
     assert read(service("churn", **spec)).timeout == timedelta(seconds=seconds)
 
 
+@pytest.mark.parametrize(
+    ("spec", "sheds"),
+    [
+        pytest.param({"overload": "shed", "sla": {"latency": {"p99": "1s"}}}, True, id="shed"),
+        pytest.param({"overload": "queue", "sla": {"latency": {"p99": "1s"}}}, False, id="queue"),
+        pytest.param({"sla": {"latency": {"p99": "1s"}}}, False, id="the-default"),
+        pytest.param({"overload": "shed"}, False, id="without-a-target-nothing-is-late"),
+        pytest.param({"overload": {"of": "tomorrow"}}, False, id="what-is-unheard-of"),
+    ],
+)
+def test_whether_pods_are_to_refuse_what_would_be_late(spec: Any, sheds: bool) -> None:
+    assert read(service("churn", **spec)).sheds is sheds
+
+
 def test_fields_that_do_not_matter_here_may_be_wrong_or_new() -> None:
     obj = service("churn", {"r1": 100}, model={"uri": 7}, scaling="no", fromTheFuture={"a": 1})
     assert read(obj).traffic is not None
