@@ -1,6 +1,7 @@
 """Pods follow the traffic: within the SLA, without a failed request, and within what the cluster has."""
 
 import json
+import sys
 
 import pytest
 
@@ -12,13 +13,17 @@ from e2e.scenarios.library.scaling import (
     CALM,
     CAPACITY,
     FOLLOWS_SECONDS,
+    NORMAL,
     RISE_SECONDS,
+    SHOCK,
     SPEED,
+    TARGET_SECONDS,
     Scaled,
     lasts,
     rounds,
 )
 from e2e.scenarios.library.scene import Scene
+from e2e.scenarios.library.traffic import Load
 from e2e.scenarios.library.waiting import Unmet, stays
 
 MEASURED_SECONDS = 40.0
@@ -71,6 +76,35 @@ def test_pods_follow_where_the_runtime_tells_nothing_of_its_batches(scene: Scene
     (told,) = scaled.told()
     assert CAPACITY / 2 < told["capacityPerSecond"] < CAPACITY * 1.25, told
     assert told["replicas"] < most, scaled.words()
+
+
+def test_after_a_shock_of_twice_the_load_more_is_answered_in_time_where_the_rest_is_refused(
+    scene: Scene,
+) -> None:
+    """As the client sees it. The pods that help come in both cases, and a cold start later."""
+    loads = {rule: _shock(Scaled(scene, rule, overload=rule)) for rule in ("queue", "shed")}
+    in_time = {rule: load.result["in_time"] / load.result["requests"] for rule, load in loads.items()}
+    outcomes = {rule: load.result["outcomes"] for rule, load in loads.items()}
+    p99 = loads["shed"].result["latency_ms"]["p99"]
+    sys.stdout.write(f"in time {in_time}; outcomes {outcomes}; P99 with shedding {p99:.0f} ms\n")
+    assert "http_503" not in outcomes["queue"], outcomes
+    assert outcomes["shed"].keys() == {"ok", "http_503"}, outcomes
+    assert in_time["shed"] > in_time["queue"], in_time
+    assert p99 < 2000 * TARGET_SECONDS, "what would be late by far was let in"
+    failure = loads["shed"].result["failures"][0]
+    assert "overloaded" in failure["detail"], failure
+
+
+def _shock(scaled: Scaled) -> Load:
+    """It lasts until one more pod is there, and somewhat longer."""
+    with scaled.load(NORMAL):
+        scaled.condition("SLAMet", "True", "WithinTarget")
+    with scaled.load(SHOCK) as shock:
+        missed = scaled.condition("SLAMet", "False", "TargetMissed")
+        scaled.until("a second pod", 2, ready=True)
+        lasts(HELD_SECONDS)
+    assert ("are refused" in missed["message"]) is (scaled.name == "shed"), missed
+    return shock
 
 
 def test_a_full_quota_limits_the_pods_and_is_told(scene: Scene) -> None:

@@ -44,6 +44,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar=("RATE", "SECONDS"),
         help="begin with RATE requests a second, and reach --rate after SECONDS",
     )
+    many.add_argument("--within", type=float, default=10, help="seconds after which an answer is late")
     many.add_argument("--new-connections", action="store_true", help="one connection per request")
     many.add_argument("--stop-file", type=Path, help="end early once this file exists")
     return parser.parse_args(argv)
@@ -100,6 +101,7 @@ def main(argv: list[str]) -> int:
                 timeout_seconds=arguments.timeout,
                 workers=arguments.workers,
                 rate=arguments.rate,
+                within_seconds=arguments.within,
                 rise=None if arguments.rise is None else load.Rise(*arguments.rise),
                 keep_alive=not arguments.new_connections,
                 stop_file=arguments.stop_file,

@@ -36,7 +36,10 @@ class Rise:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to send, how often and for how long. Exactly one of `workers` and `rate` is set."""
+    """What to send, how often and for how long. Exactly one of `workers` and `rate` is set.
+
+    within_seconds: a later answer is not in time
+    """
 
     url: str
     body: bytes
@@ -48,6 +51,7 @@ class Plan:
     rise: Rise | None = None
     keep_alive: bool = True
     stop_file: Path | None = None
+    within_seconds: float = 10
 
     def __post_init__(self) -> None:
         if (self.workers is None) == (self.rate is None):
@@ -69,6 +73,7 @@ class Tally:
     answers: set[int] = field(default_factory=set)
     latencies_ms: list[float] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
+    in_time: int = 0
 
     def record(self, outcome: str, detail: str, at_seconds: float, latency_ms: float) -> None:
         """Count one request; of the first failures, keep the words and the time since the start."""
@@ -87,6 +92,7 @@ class Tally:
             "seconds": round(seconds, 3),
             "requests": sum(self.outcomes.values()),
             "ok": self.outcomes[OK],
+            "in_time": self.in_time,
             "failed": sum(count for outcome, count in self.outcomes.items() if outcome != OK),
             "outcomes": dict(self.outcomes),
             "distinct_answers": len(self.answers),
@@ -170,8 +176,10 @@ class Driver:
 
     async def _one(self, due: float) -> None:
         outcome, detail, answer = await send(self._session, self._plan)
-        self._tally.record(outcome, detail, due - self._started, (time.monotonic() - due) * 1000)
+        seconds = time.monotonic() - due
+        self._tally.record(outcome, detail, due - self._started, seconds * 1000)
         if outcome == OK:
+            self._tally.in_time += seconds <= self._plan.within_seconds
             self._tally.answers.add(hash(answer))
 
 

@@ -19,7 +19,8 @@ and how fast the model is, which stays:
 
     SERVICE_SECONDS_BASE, SERVICE_SECONDS_PER_ROW, MAX_BATCH
         a batch of n requests takes BASE + PER_ROW * n seconds, at most MAX_BATCH requests form one, and
-        there is one at a time; without these, predictions take no time
+        there is one at a time; without these, predictions take no time. What would be answered later than the
+        header x-tailbound-latency-bound-ms allows is refused, as the real runtime does it.
     NO_METRICS                1: /metrics answers 404
 
 Like every runtime it reads its model before it is ready, and serves on for TAILBOUND_DRAIN_SECONDS after
@@ -39,10 +40,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from .service_time import Measured, ServiceTime, SleepingModel
+from .service_time import Measured, ServiceTime, SleepingModel, WouldBeLateError
 
 PORT = 8080
 HANG_SECONDS = 3600
+BOUND_HEADER = "x-tailbound-latency-bound-ms"
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Server:
         self.measured.requests.labels(str(response.status)).inc()
         return response
 
-    async def _infer(self, _: web.Request) -> web.Response:
+    async def _infer(self, request: web.Request) -> web.Response:
         if self.counts.total() >= self.faults.crash_after:
             os._exit(1)
         kind = self.faults.choose(self.dice.random())
@@ -116,8 +118,13 @@ class Server:
             return web.json_response({"revision": self.revision, "error": "told to fail"}, status=500)
         if kind != "good":
             await asyncio.sleep(HANG_SECONDS if kind == "hung" else self.faults.delay_ms / 1000)
+        bound_seconds = float(request.headers.get(BOUND_HEADER, "inf")) / 1000
         try:
-            await self.model.infer(self.timeout_seconds)
+            await self.model.infer(self.timeout_seconds, bound_seconds)
+        except WouldBeLateError:
+            self.counts["shed"] += 1
+            headers = {"Retry-After": "1", "X-Tailbound-Shed": "true"}
+            return web.json_response({"error": "overloaded"}, status=503, headers=headers)
         except TimeoutError:
             return web.json_response({"revision": self.revision, "error": "too late"}, status=504)
         headers = {"Connection": "close"} if self.draining else {}

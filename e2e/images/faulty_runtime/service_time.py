@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass
+from math import inf
 
 from prometheus_client import (
     CollectorRegistry,
@@ -85,25 +86,39 @@ class Measured:
         return generate_latest(self._registry)
 
 
+class WouldBeLateError(Exception):
+    """The request could only be answered later than it is wanted."""
+
+
 class SleepingModel:
-    """Takes what waits, up to the batch limit, whenever it is free."""
+    """Takes what waits, up to the batch limit, whenever it is free, and refuses what would be late."""
 
     def __init__(self, service_time: ServiceTime, measured: Measured) -> None:
         self._service_time = service_time
         self._measured = measured
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._arrived = asyncio.Event()
+        self._free_at = 0.0
         measured.queue_depth.set_function(lambda: len(self._waiting))
 
-    async def infer(self, timeout_seconds: float) -> None:
-        """Return when the model has run for this request. Raises TimeoutError."""
+    async def infer(self, timeout_seconds: float, bound_seconds: float = inf) -> None:
+        """Return when the model has run for this request. Raises TimeoutError and WouldBeLateError."""
         if not self._service_time.takes_time:
             return
+        if self._wait_seconds() > bound_seconds:
+            raise WouldBeLateError
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         self._arrived.set()
         async with asyncio.timeout(timeout_seconds):
             await done  # a cancelled one leaves the queue when its turn comes
+
+    def _wait_seconds(self) -> float:
+        """Until a request that comes now is answered."""
+        size = self._service_time.max_batch
+        runs, rest = divmod(len(self._waiting) + 1, size)
+        waiting = runs * self._service_time.seconds(size) + (self._service_time.seconds(rest) if rest else 0)
+        return max(0.0, self._free_at - time.monotonic()) + waiting
 
     async def run(self) -> None:
         """Run batches until cancelled."""
@@ -111,6 +126,7 @@ class SleepingModel:
             self._arrived.clear()
             while batch := self._take():
                 started = time.monotonic()
+                self._free_at = started + self._service_time.seconds(len(batch))
                 await asyncio.sleep(self._service_time.seconds(len(batch)))
                 self._measured.ran(len(batch), time.monotonic() - started)
                 for done in batch:

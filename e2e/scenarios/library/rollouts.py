@@ -88,7 +88,7 @@ class Rollout:
                 "failureThreshold": 3,
             },
         }
-        runtime = {"formats": [{"name": "onnx"}], "drain": "3s", "server": server}
+        runtime = {"formats": [{"name": "onnx"}], "drain": "3s", "sheds": True, "server": server}
         scene.api.apply(serving_runtime(scene.namespace, RUNTIME, runtime))
         sla = spec.pop("sla", dict(SLA))
         made = cls(scene, name, rollout, sla, spec, scene.model(slope=2.0))

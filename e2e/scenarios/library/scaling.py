@@ -23,6 +23,8 @@ RESOURCES: Final[Object] = {"cpu": "100m", "memory": "128Mi"}
 # What comes late on the way up is late, and no failure.
 TIMEOUT_SECONDS: Final = 30
 CALM, BUSY = 2.0, 22.0
+# What one pod answers in time, and what it cannot: twice as much from one moment to the next.
+NORMAL, SHOCK = 7.0, 14.0
 RISE_SECONDS: Final = 60.0
 # Ticks, a scrape and a cold start each take some seconds; a busy machine takes more.
 FOLLOWS_SECONDS: Final = 300
@@ -57,7 +59,9 @@ class Scaled:
     @contextmanager
     def load(self, rate: float, **how: Any) -> Iterator[Load]:
         """So many requests a second; `rise` as that of `Client.load`."""
-        with self.rollout.load(rate, timeout_seconds=TIMEOUT_SECONDS, **how) as load:
+        with self.rollout.load(
+            rate, timeout_seconds=TIMEOUT_SECONDS, within_seconds=TARGET_SECONDS, **how
+        ) as load:
             yield load
 
     def replicas(self) -> int:

@@ -121,11 +121,12 @@ class Client:
         rise: tuple[float, float] | None = None,
         new_connections: bool = False,
         timeout_seconds: float = 10,
+        within_seconds: float = 10,
     ) -> Iterator[Load]:
         """Predictions during the block, with so many a second or else in a closed loop.
 
-        `rise`: the rate to begin with, and the seconds in which it becomes `rate`. The result is there after
-        the block.
+        `rise`: the rate to begin with, and the seconds in which it becomes `rate`. `within_seconds`: what
+        counts as answered in time. The result is there after the block.
         """
         stop_file = f"/tmp/{uuid.uuid4().hex}"
         arguments = [
@@ -134,7 +135,7 @@ class Client:
             *("--body", "--seconds", str(LONGEST_SECONDS), "--stop-file", stop_file),
             *(("--workers", str(workers)) if rate is None else ("--rate", f"{rate:g}")),
         ]
-        arguments += ["--timeout", f"{timeout_seconds:g}"]
+        arguments += ["--timeout", f"{timeout_seconds:g}", "--within", f"{within_seconds:g}"]
         if rise is not None:
             arguments += ["--rise", *(f"{number:g}" for number in rise)]
         if new_connections:

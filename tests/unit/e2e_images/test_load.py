@@ -86,6 +86,16 @@ async def test_the_open_loop_keeps_its_rate_while_the_server_is_slow() -> None:
     assert 20 <= result["requests"] <= 60
 
 
+async def test_an_answer_that_comes_later_than_wanted_is_not_in_time() -> None:
+    app = web.Application()
+    app.router.add_post("/", answer)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/"))
+        soon, never = [await load.run(plan(url, seconds=0.3, within_seconds=within)) for within in (30, 0)]
+    assert soon["in_time"] == soon["ok"] > 0
+    assert (never["in_time"], never["ok"] > 0) == (0, True)
+
+
 async def test_the_bound_of_the_open_loop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "MAX_IN_FLIGHT", 2)
     app = web.Application()

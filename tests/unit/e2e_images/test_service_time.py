@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.images.faulty_runtime.server import Faults, Server, service_time
-from e2e.images.faulty_runtime.service_time import Measured, ServiceTime, SleepingModel
+from e2e.images.faulty_runtime.service_time import Measured, ServiceTime, SleepingModel, WouldBeLateError
 
 INFER = "/v2/models/m/infer"
 
@@ -53,6 +53,15 @@ def test_the_environment_says_how_fast_the_model_is(
 def test_what_no_model_can_be_is_refused(wrong: tuple[float, float, int]) -> None:
     with pytest.raises(ValueError, match="is no service time"):
         ServiceTime(*wrong)
+
+
+async def test_what_would_be_late_is_refused_and_what_would_not_waits() -> None:
+    measured = Measured()
+    async with running(ServiceTime(0.2, 0, 2), measured) as model:
+        calls = [asyncio.create_task(model.infer(30, 0.5)) for _ in range(8)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [isinstance(each, WouldBeLateError) for each in outcomes]
+    assert refused == [False] * 4 + [True] * 4, "two runs of two requests are done within 0.5 s"
 
 
 async def test_what_waits_forms_batches_and_the_sums_give_the_curve() -> None:
