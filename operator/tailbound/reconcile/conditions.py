@@ -186,7 +186,7 @@ def _stopped(facts: Facts) -> Verdict:
     if not facts.pods_left:
         return Verdict(_FALSE, Reason.STOPPED, "spec.stopped is true: no pods")
     if facts.step.flow.settled or facts.applied is None:
-        return Verdict(_FALSE, Reason.STOPPED, "spec.stopped is true: pods are ending")
+        return Verdict(_FALSE, Reason.STOPPED, f"spec.stopped is true: pods are ending{facts.late}")
     waits = facts.applied.message
     return Verdict(
         _FALSE, Reason.STOPPED, f"spec.stopped is true: pods end when no gateway routes to them: {waits}"

@@ -10,7 +10,7 @@ from tailbound.api.meta import Condition
 from tailbound.api.names import HANDLED_ANNOTATIONS, RETRY_ANNOTATION, preview_name
 from tailbound.api.rollout import Strategy, previews
 from tailbound.api.traffic import TrafficStatus, utc_seconds
-from tailbound.reconcile import children, conditions, scaling, status
+from tailbound.reconcile import children, conditions, ending, scaling, status
 from tailbound.reconcile.desired import Desired, Intent
 from tailbound.reconcile.events import given_up, rollout_transition, transitions
 from tailbound.reconcile.facts import Facts
@@ -47,7 +47,7 @@ class Decision:
         self._name = desired.revision.name if desired.revision is not None else None
         self._preview = _preview(world.service)
         self._routing = routing(world.service)
-        self._writer = Writer(world)
+        self._writer = Writer(world, now)
         self._probe()
         self._applied = self._look_at_gateways(world.traffic)
         acknowledged = self._applied is not None and self._applied.acknowledged
@@ -348,6 +348,7 @@ class Decision:
             pods=self._pods(name),
             target_pods=self._pods(target or ""),
             pods_left=bool(world.observation.pods),
+            late=ending.told(world.observation.pods, self._now),
         )
 
     def _pods(self, name: str) -> PodsReport:
@@ -381,7 +382,9 @@ class Decision:
 
     def _requeue_after(self) -> timedelta | None:
         awaited = self._desired.revision is None and self._desired.problem is None
+        late = ending.next_overdue(self._world.observation.pods, self._now)
         wakes = (
+            late - self._now if late is not None else None,
             RETRY_REFUSED if self._world.observation.obstacles else None,
             AWAIT_RENDERING if awaited else self._step.wake,
         )

@@ -40,6 +40,8 @@ class Facts:
     """The pods of the revision that has all requests but a candidate's share."""
     pods_left: bool
     """Whether any revision still has pods."""
+    late: str
+    """What to do about pods that should have ended, as the end of a message."""
 
     @property
     def name(self) -> str | None:

@@ -10,6 +10,7 @@ from tailbound.api.rollout import Analysis, AnalysisSource, RolloutState, Rollou
 from tailbound.api.rollout import Evidence as ApiEvidence
 from tailbound.api.rollout import Finding as ApiFinding
 from tailbound.api.rollout import MetricFinding as ApiMetricFinding
+from tailbound.reconcile import ending
 from tailbound.reconcile.needs import needs
 from tailbound.reconcile.pods import Finding as Obstacle
 from tailbound.reconcile.pods import most_restarts, report, unready_since
@@ -78,9 +79,14 @@ def _short(names: Iterable[str]) -> frozenset[str]:
 def _situation(world: World, known: Known, now: datetime) -> Situation:
     service, spec = world.service, world.service.spec
     stored = service.status.rollout
-    names = {*world.deployments, *world.stored_revisions, *world.ready_endpoints, *world.pod_counts}
+    holding = ending.holding(world.observation.pods, now)
+    names = {*world.deployments, *world.stored_revisions, *world.ready_endpoints, *holding}
     names |= {known.desired} if known.desired is not None else set()
-    revisions = {name: _state(world, name, known.desired) for name in sorted(names)}
+    late = ending.told(world.observation.pods, now)
+    revisions = {
+        name: replace(_state(world, name, known.desired, late), pods=holding.get(name, 0))
+        for name in sorted(names)
+    }
     stable = world.stable
     return Situation(
         desired=known.desired,
@@ -111,7 +117,8 @@ def _lag(analysis: Analysis) -> timedelta:
     return scrapes.FRESH if analysis.source is AnalysisSource.PROMETHEUS else timedelta()
 
 
-def _state(world: World, name: str, desired: str | None) -> RevisionState:
+def _state(world: World, name: str, desired: str | None, late: str) -> RevisionState:
+    """All but the pods that may hold a device; `late`: which pods do not end, in words."""
     live, pods, marks = world.deployments.get(name), world.live_pods.get(name, ()), world.marks.get(name)
     # Most revisions of a history have nothing left to report on.
     told = report(pods, live) if pods or live is not None else None
@@ -122,13 +129,12 @@ def _state(world: World, name: str, desired: str | None) -> RevisionState:
         recorded=name in world.stored_revisions,
         deployed=live is not None,
         replicas=int(live["spec"].get("replicas", 0)) if live is not None else 0,
-        pods=world.pod_counts.get(name, 0),
         ready=world.ready_endpoints.get(name, 0),
         restarts=most_restarts(pods),
         stuck=told.stuck + told.refused if told is not None else 0,
         unready_since=unready_since(pods),
         running=max(told.scheduled - world.ready_endpoints.get(name, 0), 0) if told is not None else 0,
-        trouble=_trouble(world, name, obstacle) if obstacle is not None else None,
+        trouble=_trouble(world, name, obstacle, late) if obstacle is not None else None,
         unready=told.unready if told is not None else "",
         unready_pods=tuple(pod for each in pods if (pod := each["metadata"]["name"]) not in ready),
         promoted_at=marks.promoted_at if marks is not None else None,
@@ -158,11 +164,11 @@ def _refused(world: World, name: str) -> Trouble | None:
     return Trouble(problem.reason, problem.message)
 
 
-def _trouble(world: World, name: str, obstacle: Obstacle) -> Trouble:
+def _trouble(world: World, name: str, obstacle: Obstacle, late: str) -> Trouble:
     trouble = Trouble(obstacle.reason, obstacle.message)
     if not trouble.lacks_room:
         return trouble
-    return replace(trouble, message=f"{obstacle.message}; a pod needs {needs(world, name)}")
+    return replace(trouble, message=f"{obstacle.message}; a pod needs {needs(world, name)}{late}")
 
 
 def _readable(world: World, name: str) -> bool:

@@ -216,16 +216,6 @@ class World:
                 pods.setdefault(revision, []).append(pod)
         return pods
 
-    @cached_property
-    def pod_counts(self) -> dict[str, int]:
-        """Pods by revision that may hold a device: those that are ending included."""
-        counts: dict[str, int] = {}
-        for pod in self.observation.pods:
-            revision, phase = revision_of(pod), pod.get("status", {}).get("phase")
-            if revision is not None and phase not in FINISHED:
-                counts[revision] = counts.get(revision, 0) + 1
-        return counts
-
     @property
     def refresh(self) -> str:
         """The annotation that asks for a new revision of the same spec; empty without one."""

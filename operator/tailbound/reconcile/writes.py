@@ -18,9 +18,11 @@ undone, and in the way of nothing, is told all the same (`conflict`).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from tailbound.api.conditions import Reason
+from tailbound.reconcile import ending
 from tailbound.reconcile.difference import differs
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Object, Obstacle, Write
 from tailbound.reconcile.selection import Problem
@@ -32,6 +34,7 @@ class Writer:
     """Collects the writes of one plan, in order."""
 
     world: World
+    now: datetime
     writes: list[Write] = field(default_factory=list)
     problem: Problem | None = None
     """The first thing that somebody must change, or that the API server refused."""
@@ -87,7 +90,8 @@ class Writer:
                     "garbage collection to remove it"
                 )
             elif terminating(live):
-                self._wait(f"{kind} {name} is being deleted; waiting until it is gone")
+                late = ending.told(self.world.observation.pods, self.now) if kind == "Deployment" else ""
+                self._wait(f"{kind} {name} is being deleted; waiting until it is gone{late}")
             else:
                 return True
         return False

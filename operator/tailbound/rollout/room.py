@@ -30,6 +30,12 @@ def _remedy(now: Situation, rollout: RolloutStatus) -> str:
     return words.let_give_up_places(base) if now.spec.capacity is Capacity.SURGE else ""
 
 
+def starting(now: Situation, rollout: RolloutStatus) -> str:
+    """The old pods have gone, and not one of the new ones is ready."""
+    lack = lack_of_room(now, rollout.revision)
+    return words.no_room(rollout, lack) if lack is not None else words.starting(rollout)
+
+
 def pending(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     """It waits for an earlier canary to end, which the base may find no room to take everything back from."""
     base, reason, message = rollout.from_revision, Reason.PENDING, words.pending(rollout)

@@ -319,14 +319,15 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
         state = RolloutState.PROMOTING if begun else RolloutState.STARTING
         message = words.carries(rollout, ALL) if begun and rollout.weight else words.starting(rollout)
         return _told(step, state, reason if begun else Reason.STARTING, message)
-    incomplete = short(now, rollout)
-    if incomplete and now.spec.strategy is not Strategy.RECREATE:
-        return _told(step, RolloutState.PROMOTING, reason, words.short_of_pods(rollout))
+    if short(now, rollout):
+        recreated = now.spec.strategy is Strategy.RECREATE
+        message = room.starting(now, rollout) if recreated else words.short_of_pods(rollout)
+        return _told(step, RolloutState.PROMOTING, reason, message)
     if rollout.step_started_at is None:
         applying = words.applying(rollout, ALL)
         return _told(step, RolloutState.PROMOTING, reason, applying)
     delay = now.spec.scale_down_delay
-    if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled or incomplete:
+    if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled:
         return _told(step, RolloutState.PROMOTING, reason, words.promoting(rollout, delay))
     if now.marks_refused:
         return _told(step, RolloutState.PROMOTING, reason, words.unmarked(rollout))

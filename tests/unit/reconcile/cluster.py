@@ -7,14 +7,17 @@ uid or an older resourceVersion. It checks at every write what must never happen
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from tailbound.api.names import REVISION_LABEL
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Object, Write
 
-from tests.unit.reconcile.gateways import Gateway
+from tests.unit.reconcile.gateways import START, Gateway
 from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as_stored, ready_status, service
+
+GRACE = timedelta(seconds=30)
+"""That a pod has to end."""
 
 FRONTS = {NAME, f"{NAME}-preview"}
 """Services without pods of their own."""
@@ -47,6 +50,9 @@ class Cluster:
     """Pods that the API server admits."""
     refused: set[str] = field(default_factory=set)
     """Deployments of which it refuses some."""
+    cut_off: set[str] = field(default_factory=set)
+    """Pods on a node that is gone: they are never ready, and nobody confirms their end."""
+    now: datetime = START
 
     # The API server.
 
@@ -138,23 +144,39 @@ class Cluster:
                 continue
             leaving = "deletionTimestamp" in stored["metadata"]
             wanted = 0 if leaving else stored["spec"]["replicas"]
-            mine = [
+            own = [
                 pod for pod, body in self.pods.items() if body["metadata"]["labels"][REVISION_LABEL] == name
             ]
+            mine = [pod for pod in own if "deletionTimestamp" not in self.pods[pod]["metadata"]]
             # As a ReplicaSet does: of those that are not ready first, and the youngest of them.
             mine.sort(key=lambda pod: not self.pods[pod]["status"].get("ready"))
             for pod in mine[wanted:]:
-                del self.pods[pod]
+                self.end(pod)
             missing = max(wanted - len(mine), 0)
             admitted = min(missing, max(self.quota - len(self.pods), 0))
             for _ in range(admitted):
                 self._add_pod(name, stored["spec"]["template"])
             self.refused = self.refused - {name} | ({name} if admitted < missing else set())
-            if leaving:
+            if leaving and not set(own) & set(self.pods):
                 del self.objects[kind, name]
-            else:
+            elif not leaving:
                 self.update_deployment_status(name)
         self._schedule()
+
+    def end(self, pod: str) -> None:
+        """A pod is deleted: it goes at once, unless nobody is there to end it."""
+        if pod not in self.cut_off:
+            del self.pods[pod]
+            return
+        deleted = (self.now + GRACE).isoformat()
+        body = copy.deepcopy(self.pods[pod])
+        body["metadata"].setdefault("deletionTimestamp", deleted)
+        self.pods[pod] = body
+
+    def cut_off_node(self, pod: str) -> None:
+        """The node of a pod is gone."""
+        self.cut_off.add(pod)
+        self.make_ready(pod, ready=False)
 
     def _schedule(self) -> None:
         self.placed &= set(self.pods)
@@ -172,12 +194,13 @@ class Cluster:
         name = f"{revision}-{self.pod_count}"
         self.pods[name] = {
             "metadata": {"name": name, "labels": dict(template["metadata"]["labels"])},
+            "spec": {"nodeName": "node-1"},
             "status": {"phase": "Pending", "conditions": []},
         }
 
     def make_ready(self, pod: str, ready: bool = True) -> None:
         """The pod becomes ready, or is no longer; one without a place cannot."""
-        if pod not in self.placed:
+        if pod not in self.placed or (ready and pod in self.cut_off):
             return
         body = copy.deepcopy(self.pods[pod])
         body["status"] = ready_status() if ready else {**ready_status(), "phase": "Running"}

@@ -5,7 +5,7 @@ import json
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,6 @@ from tailbound.rollout.polls import Answers
 from tailbound.telemetry.prometheus import Series, Unavailable
 
 from tests.unit.reconcile.cluster import Cluster
-from tests.unit.reconcile.gateways import START
 from tests.unit.reconcile.objects import hardware_class, runtime
 
 SETTINGS = Settings(
@@ -53,7 +52,6 @@ class Simulator(Cluster):
     cluster_runtimes: Mapping[str, Object] = field(default_factory=lambda: {"onnxruntime": runtime()})
     obstacles: tuple[Obstacle, ...] = ()
     sizes: Sizes | None = None
-    now: datetime = START
     polls: bool = False
     """The last plan asks for counters."""
     queries: tuple[str, ...] = ()
