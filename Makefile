@@ -17,7 +17,7 @@ ACROSS_PLANES := -n auto --maxprocesses 4 --dist load --maxschedchunk 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick lint types contracts crds crd-check unit runtime \
-        integration e2e soak explore cluster-up cluster-down bench-rollout bench-batching bench-autoscale
+        integration e2e soak explore cluster-up cluster-down bench-rollout bench-batching bench-autoscale bench-shedding
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -114,6 +114,9 @@ bench-rollout: cluster-up ## Canary verdict against the rules of other projects,
 
 bench-batching: $(INSTALLED) ## Throughput of the model server with dynamic batching against none
 	$(BIN)/python -m e2e.bench.batching
+
+bench-shedding: $(INSTALLED) ## Late and refused requests after shocks, with waiting and with shedding, simulated
+	$(BIN)/python -m e2e.bench.shedding
 
 bench-autoscale: $(INSTALLED) ## Late requests and replica-hours of scaling, simulated; TRACE=FILE SCALE=X for one of your own
 	$(BIN)/python -m e2e.bench.autoscale $(if $(TRACE),--trace "$(TRACE)") $(if $(SCALE),--scale $(SCALE))

@@ -1,7 +1,7 @@
 """How long runs of the model take, as the last ones show. Seconds."""
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
@@ -10,8 +10,8 @@ from typing import Final
 from tailbound_runtime.batch import Batching, Mode
 
 RUNS: Final = 32
-"""The last runs, which the next one is expected to be like. With half as many, the error of the expectation
-refuses one request in a hundred at 85 % load; with twice as many a change of speed is seen later."""
+"""The last runs, which the next one is expected to be like. With fewer, errors of the expectation refuse what
+would be in time; with more, a change of speed is seen later."""
 LEAST_RUNS: Final = 4
 """With fewer, nothing is known."""
 
@@ -52,20 +52,12 @@ class Speed:
 
 
 def _through(runs: Collection[tuple[int, float]]) -> Line:
-    """Through the median of the runs with few rows and that of the runs with many.
-
-    They are split halfway between the fewest and the most: one large run after a calm is enough to see how
-    much longer it takes.
+    """Theil's incomplete method: the median slope between runs with few rows and runs with many, and the
+    median of what is left. One large run after a calm is enough to see how much longer it takes.
     """
-    sizes = [rows for rows, _ in runs]
-    middle = (min(sizes) + max(sizes)) / 2
-    few, short = _medians([run for run in runs if run[0] <= middle])
-    if max(sizes) <= middle:
-        return Line(short, 0.0)
-    many, long = _medians([run for run in runs if run[0] > middle])
-    per_row = max(0.0, (long - short) / (many - few))
-    return Line(max(0.0, short - per_row * few), per_row)
-
-
-def _medians(runs: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    return median(rows for rows, _ in runs), median(seconds for _, seconds in runs)
+    ordered = sorted(runs)
+    half = len(ordered) // 2
+    pairs = zip(ordered[:half], ordered[-half:], strict=True)
+    slopes = [(long - short) / (many - few) for (few, short), (many, long) in pairs if many > few]
+    per_row = max(0.0, median(slopes)) if slopes else 0.0
+    return Line(max(0.0, median(seconds - per_row * rows for rows, seconds in ordered)), per_row)

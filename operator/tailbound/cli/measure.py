@@ -42,7 +42,7 @@ def measured(
             total += classes - before.get(pod, {}).get(revision, Classes())
     if total.falls_anywhere:
         raise CommandError("a gateway was restarted while requests were counted: try again")
-    judged = total.answered
+    judged = total.answered + total.shed
     if not judged:
         return None
     return Traffic(judged / seconds, total.late / judged, total.failed / judged)

@@ -210,7 +210,7 @@ def test_the_counters_of_one_service_are_read() -> None:
 
 def test_requests_are_those_between_two_readings() -> None:
     before = {"a": {"r1": Classes(good=90)}, "gone": {"r1": Classes(good=5)}}
-    after = {"a": {"r1": Classes(good=180, slow=8, failed=2)}, "b": {"r2": Classes(abandoned=4)}}
+    after = {"a": {"r1": Classes(good=180, slow=5, shed=3, failed=2)}, "b": {"r2": Classes(abandoned=4)}}
     assert measured(before, after, 10) == Traffic(10, 0.08, 0.02)
     assert measured(after, after, 10) is None
 
