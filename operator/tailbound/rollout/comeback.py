@@ -10,6 +10,9 @@ Without room beside it takes the places of what serves, or of what is dead (`ret
 | its deadline is over (`deadline.py`) | given up, with what its pods are stuck at, or DeadlineExceeded |
 | otherwise | Promoting |
 
+A return that somebody asked for has its deadline also while it waits for room: there are other ways out. One
+that nobody asked for waits, as no other revision would find room either.
+
 A return that is given up leaves everything as it was before; the spec's revision stays, or goes on. One that
 nobody asked for rejects the older revision, so that the next one before is tried.
 """
@@ -74,9 +77,8 @@ def _counted(now: Situation, step: Step, back: Return) -> RolloutStatus:
     if stored.progress_at is None:
         return stored.model_copy(update=deadline.begins(now.now))
     awaits_place = step.makes_way is not None and state.replicas <= state.ready and refused is None
-    pods = deadline.Pods(
-        state.ready, missing=state.ready < now.pods(back.to), lacks_room=state.lacks_room or awaits_place
-    )
+    lacks_room = back.annotation is None and (state.lacks_room or awaits_place)
+    pods = deadline.Pods(state.ready, missing=state.ready < now.pods(back.to), lacks_room=lacks_room)
     return deadline.counted(stored, pods, now.spec.progress_deadline, now.now)
 
 
@@ -124,7 +126,10 @@ def _given_up(now: Situation, back: Return, failure: Rejection) -> Step:
 
 def _under_way(now: Situation, step: Step, rollout: RolloutStatus, back: Return) -> Step:
     other = back.instead_of or now.stable or ""
-    message = words.returning(back.to, other, back.message, _room(now, back.to, step))
+    where = _room(now, back.to, step)
+    if where and back.annotation is not None:
+        where = words.given_up_after(back.to, now.spec.progress_deadline) + where
+    message = words.returning(back.to, other, back.message, where)
     rollout = words.told(rollout, RolloutState.PROMOTING, back.reason, message)
     weight = weight_of(step.flow.traffic, back.to)
     rollout = rollout.model_copy(update={"weight": weight, "in_place": step.makes_way is not None})
@@ -159,13 +164,13 @@ def _room(now: Situation, name: str, step: Step) -> str:
     """Where a revision that comes back finds room, and what to do where it finds none."""
     trouble, refused = now.of(name).trouble, _refused(now, name, step)
     if refused is not None:
-        return words.fails(name, refused, now.spec.progress_deadline)
+        return words.fails(refused)
     if step.makes_way is not None:
         return _place(now, name, step, step.makes_way)
     if trouble is None:
         return ""
     if not trouble.lacks_room:
-        return words.fails(name, trouble, now.spec.progress_deadline)
+        return words.fails(trouble)
     return words.waits_for_room(trouble, _remedy(now, name, step.flow.target))
 
 

@@ -235,11 +235,16 @@ def returning(name: str, other: str, why: str, room: str) -> str:
     return f"{name} is to serve again instead of {other}: {why}{room}"
 
 
-def fails(name: str, trouble: Trouble, deadline: Duration) -> str:
-    """Pods of one that comes back do not start; what happens then, and what helps at once."""
+def fails(trouble: Trouble) -> str:
+    """Pods of one that comes back do not start."""
+    return f". Its pods do not start: {trouble.message}"
+
+
+def given_up_after(name: str, deadline: Duration) -> str:
+    """What happens to a return whose pods do not get ready, and what helps at once."""
     return (
-        f". Its pods do not start: {trouble.message}. The return is given up if none gets ready within "
-        f"{deadline}; an abort of {name} ends it now"
+        f". The return is given up if no further pod gets ready within {deadline}; an abort of {name} ends "
+        "it now"
     )
 
 

@@ -74,6 +74,43 @@ def test_a_return_that_cannot_happen_is_given_up(restarts: int) -> None:
     assert simulator.weights() == {"r2": 100}
 
 
+ROOMS: dict[str, tuple[dict[str, Any], int]] = {
+    "beside": ({"capacity": "surge"}, 2),
+    "beside-the-only-pod": ({"capacity": "auto"}, 1),
+    "in-place-of-pods-that-nobody-ends": ({"capacity": "inPlace"}, 2),
+}
+
+
+@pytest.mark.parametrize(("rollout", "pods"), ROOMS.values(), ids=ROOMS)
+def test_a_return_that_finds_no_room_is_given_up_and_names_another_way_out(
+    rollout: dict[str, Any], pods: int
+) -> None:
+    simulator = three(rollout)
+    simulator.edit(scaling={"min": pods})
+    simulator.settle()
+    oldest, older, _ = names(simulator)
+    simulator.devices = pods
+    for gateway in simulator.gateways.values():
+        gateway.readable = rollout["capacity"] != "inPlace"
+    simulator.annotate(rollback_to=oldest)
+    looks = 0
+    while "was given up" not in simulator.rollout["message"]:
+        if looks == 5:
+            assert "is given up if no further pod gets ready within" in simulator.rollout["message"]
+        simulator.run_controllers()
+        for pod in list(simulator.pods):
+            simulator.make_ready(pod)
+        simulator.now += timedelta(seconds=1)
+        simulator.reconcile()
+        looks += 1
+        assert looks < 60, simulator.rollout
+    assert looks > 25
+    assert f"rollback --to {older}" in simulator.rollout["message"]
+    assert (simulator.weights(), simulator.marked("rejected-at")) == ({"r3": 100}, set())
+    simulator.settle()
+    assert replicas(simulator) == {"r3": pods}
+
+
 def test_a_return_can_be_aborted() -> None:
     simulator = three()
     oldest = names(simulator)[0]
