@@ -365,6 +365,11 @@ class RolloutStatus(Model):
     passed: Annotated[StrictInt, Field(ge=0, le=100)] = 0
     """The most percent of the requests with which the new revision has passed a step."""
 
+    judged_by: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=128)], ...] | None, Field(max_length=16), ATOMIC
+    ] = None
+    """What the new revision is judged by: what it passed was proven for no more than that."""
+
     weight: Annotated[StrictInt, Field(ge=0, le=100)] = 0
     """Percent of the requests that the new revision is to get."""
 

@@ -51,7 +51,8 @@ class Decision:
         self._probe()
         self._applied = self._look_at_gateways(world.traffic)
         acknowledged = self._applied is not None and self._applied.acknowledged
-        known = Known(*self._reachable(), acknowledged, self._first_generation())
+        followed = self._applied is not None and self._applied.reason is Reason.ACKNOWLEDGED
+        known = Known(*self._reachable(), acknowledged, followed, self._first_generation())
         self._step = roll(world, known, now)
 
     def plan(self) -> Plan:

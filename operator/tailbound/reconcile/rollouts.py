@@ -20,6 +20,7 @@ from tailbound.reconcile.writes import refusal_of
 from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout import scrapes
 from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
+from tailbound.rollout.demands import demands, without_mixed_counts
 from tailbound.rollout.figures import rounded, short_of
 from tailbound.rollout.hands import read_hands
 from tailbound.rollout.machine import advance, begin
@@ -43,6 +44,8 @@ class Known:
     """What keeps it from having a Deployment."""
     acknowledged: bool
     """Every Ready gateway has applied status.traffic."""
+    followed: bool
+    """Every Ready gateway follows the spec as it is as well."""
     first_generation: int
     """Generation of a traffic that is written where none is stored."""
 
@@ -54,7 +57,8 @@ def roll(world: World, known: Known, now: datetime) -> Step:
     if rollout is None:
         return advance(situation, who, rollout, Verdict(None))
     terms = replace(terms_of(world.service.spec), metrics=_metrics(world, rollout))
-    memory = _memory(rollout)
+    asked = _demands(world.service.spec, terms)
+    situation, memory = replace(situation, demands=asked), _memory(rollout)
     pair = Pair(
         candidate=rollout.revision,
         stable=rollout.from_revision,
@@ -64,6 +68,7 @@ def roll(world: World, known: Known, now: datetime) -> Step:
         candidate_serves=weight_of(situation.traffic, rollout.revision) > 0,
     )
     memory = take_in(memory, world.observation.readings, terms, pair, situation.now)
+    memory = without_mixed_counts(memory, rollout, asked)
     memory, verdict = judged(memory, terms, pair, situation.now)
     step = advance(situation, who, rollout, verdict)
     if step.poll:
@@ -106,6 +111,8 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
             {name: marks.under_way for name, marks in world.marks.items()},
         ),
         judged=bool(terms_of(world.service.spec).objectives or spec.rollout.analysis.metrics),
+        demands=None,
+        followed=known.followed,
         timeout=spec.effective_timeout().timedelta + _lag(spec.rollout.analysis),
         now=now,
         marks_refused=any(refused.kind == "ControllerRevision" for refused in world.observation.obstacles),
@@ -189,6 +196,11 @@ def terms_of(spec: InferenceServiceSpec) -> Terms:
         else (error_objective(float(sla.error_rate.fraction), float(analysis.min_error_rate.fraction)),)
     )
     return Terms((*latency, *errors), Policy(analysis.policy), analysis.warmup_requests)
+
+
+def _demands(spec: InferenceServiceSpec, terms: Terms) -> tuple[str, ...]:
+    target = None if spec.sla.latency is None else spec.sla.latency.p99.milliseconds
+    return demands(terms.objectives, target, terms.metrics)
 
 
 def _metrics(world: World, rollout: RolloutStatus) -> tuple[Metric, ...]:

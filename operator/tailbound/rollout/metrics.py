@@ -7,6 +7,7 @@ where counters are given, and how far a value lies towards the bad end of its ra
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from tailbound.api.analysis_metric import AnalysisMetric
@@ -51,6 +52,12 @@ class Metric:
     def queries(self) -> tuple[str, ...]:
         """All that is to be asked of Prometheus."""
         return (self.expression, self.stable_expression) if self.stable_expression else (self.expression,)
+
+    @property
+    def digest(self) -> str:
+        """What tells this question and bound from others."""
+        asked = repr((self.queries, self.edge, self.good_end, self.bad_end, self.bound))
+        return sha256(asked.encode()).hexdigest()[:8]
 
     @property
     def allowed(self) -> float:

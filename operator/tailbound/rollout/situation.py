@@ -118,6 +118,10 @@ class Situation:
     hands: Hands
     judged: bool
     """There is an objective to judge by."""
+    demands: tuple[str, ...] | None
+    """What the spec asks of a candidate; None before a rollout has begun."""
+    followed: bool
+    """Every Ready gateway counts requests as the spec says."""
     timeout: timedelta
     """The longest that a request can take, until it has been counted and read."""
     now: datetime

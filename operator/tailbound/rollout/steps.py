@@ -28,6 +28,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import deadline, plan, room, words
 from tailbound.rollout.analysis import Verdict
+from tailbound.rollout.demands import taken_back
 from tailbound.rollout.hindrance import hindrance
 from tailbound.rollout.places import (
     awaits_place,
@@ -44,6 +45,8 @@ from tailbound.rollout.verdict import Outcome
 def planned(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     """The rollout at the step that it is at by the plan of the spec as it is, which may have changed."""
     before = rollout.step_weight
+    if now.demands is not None:
+        rollout = taken_back(rollout, now.demands, followed=now.followed)
     weight = plan.weight(now.spec.weights, rollout, by_hand=plan.by_hand(rollout))
     rollout = rollout.model_copy(
         update={
@@ -219,7 +222,8 @@ def observed(now: Situation, step: Step) -> Step:
     ):
         return step
     if step.flow.settled:
-        return replace(step, rollout=rollout.model_copy(update={"step_started_at": now.now}))
+        begun = {**plan.UNBEGUN, "step_started_at": now.now}
+        return replace(step, rollout=rollout.model_copy(update=begun))
     asked = {
         "step_asked_at": rollout.step_asked_at or now.now,
         "step_held_by": ", ".join(now.of(rollout.from_revision).unready_pods)[:1024] or rollout.step_held_by,

@@ -243,6 +243,7 @@ ROLLOUT: dict[str, Any] = {
     "reason": "Analysing",
     "message": "",
     "startedAt": "2026-01-02T03:04:05Z",
+    "judgedBy": ["latency 100 ms"],
     "stepHeldBy": "churn-r6-4k2p-x1",
     "inPlace": True,
     "refused": {"reason": "QuotaExceeded", "message": "Service churn-r7-9xq1: exceeded quota"},

@@ -63,6 +63,8 @@ def situation(
         stored=None,
         hands=hands,
         judged=True,
+        demands=None,
+        followed=True,
         timeout=timedelta(seconds=2),
         now=NOW,
     )

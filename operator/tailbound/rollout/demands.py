@@ -1,0 +1,53 @@
+"""What a candidate has to prove by the spec as it is, and what becomes of its proofs when that changes. Pure.
+
+| the spec asks for, beside what the proofs were given for | proofs so far | the present step |
+|---|---|---|
+| nothing more | stay | goes on |
+| another or a further bound | are taken back: the present weight has to be proven | begins anew |
+
+A latency target counts once every gateway tells slow requests from others by it. Until then requests are
+counted by either target, and are evidence for neither.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tailbound.api.rollout import RolloutStatus
+from tailbound.rollout import plan
+from tailbound.rollout.metrics import Metric
+from tailbound.rollout.record import Memory
+from tailbound.rollout.sizing import ALL
+from tailbound.rollout.verdict import Measure, Objective
+
+
+def demands(
+    objectives: Sequence[Objective], p99_ms: int | None, metrics: Sequence[Metric]
+) -> tuple[str, ...]:
+    """One item for each bound; `p99_ms` is the latency target, if there is one."""
+    return (
+        *(
+            f"latency {p99_ms} ms" if each.measure is Measure.LATENCY else f"{each.measure} {each.allowed:g}"
+            for each in objectives
+        ),
+        *(f"metric {each.name} {each.digest}" for each in metrics),
+    )
+
+
+def taken_back(rollout: RolloutStatus, asked: Sequence[str], *, followed: bool) -> RolloutStatus:
+    """The rollout with what is asked of it; `followed`: every gateway counts by that."""
+    if rollout.judged_by is None or set(asked) <= set(rollout.judged_by):
+        return rollout.model_copy(update={"judged_by": tuple(asked)})
+    goes_on = rollout.weight == ALL or plan.by_hand(rollout)
+    again = {} if goes_on else {"passed": 0, "step_started_at": None}
+    judged_by = tuple(asked) if followed else rollout.judged_by
+    return rollout.model_copy(update={**again, "judged_by": judged_by})
+
+
+def without_mixed_counts(memory: Memory, rollout: RolloutStatus, asked: Sequence[str]) -> Memory:
+    """What is known without latencies, if these were counted by another target than the present one."""
+    latency = {item for item in asked if item.startswith("latency ")}
+    if rollout.judged_by is None or latency <= set(rollout.judged_by) or memory.record is None:
+        return memory
+    accounts = dict(memory.record.accounts)
+    accounts.pop(Measure.LATENCY, None)
+    return replace(memory, record=replace(memory.record, accounts=accounts), passed_at=None)
