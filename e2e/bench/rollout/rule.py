@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from tailbound.rollout.account import account_of, judge
+from tailbound.rollout.account import account_about, judge
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.verdict import Objective, Outcome, Policy
+from tailbound.rollout.windows import Span
 
 from e2e.bench.rollout.scenarios import Counts, Traffic
 
@@ -46,7 +47,7 @@ def _run(
     traffic: Traffic, row: int, objective: Objective, objectives: int
 ) -> dict[tuple[Policy, Outcome], int]:
     found = {(policy, outcome): NEVER for policy in Policy for outcome in (Outcome.ROLL_BACK, Outcome.HOLD)}
-    account = account_of(objective.allowed)
+    account = account_about(objective)
     polls = zip(
         traffic.canary[row].tolist(),
         traffic.canary_bad[row].tolist(),
@@ -57,8 +58,8 @@ def _run(
     for number, (canary, bad, stable, stable_bad) in enumerate(polls):
         if number in traffic.steps[1:]:
             account = account.next_step()
-        at = number * POLL_SECONDS
-        account = account.after(Tally(canary, bad), Tally(stable, stable_bad), at, stable_serves=True)
+        span = Span((number - 1) * POLL_SECONDS, number * POLL_SECONDS)
+        account = account.after(Tally(canary, bad), Tally(stable, stable_bad), span, stable_serves=True)
         if not bad and number % _LOOKS:
             continue
         for policy in Policy:

@@ -64,15 +64,16 @@ def always(candidate: float, stable: float) -> Slow:
     return lambda _, polls: (np.full(polls, candidate), np.full(polls, stable))
 
 
-def shared_incident(candidate: float, during: float, first: int, last: int) -> Slow:
-    """Ten seconds in which both are slow, beginning between two polls; stable is healthy otherwise."""
+def shared_incident(candidate: float, during: float, first: float, last: float) -> Slow:
+    """Ten seconds in which both are slow, at any time in these polls; otherwise stable is healthy."""
 
     def fractions(random: np.random.Generator, polls: int) -> tuple[Floats, Floats]:
         of_candidate, of_stable = np.full(polls, candidate), np.full(polls, _USUAL)
-        begins = random.integers(first, last)
-        for each in (of_candidate, of_stable):
-            each[begins : begins + 5] = during
-        return of_candidate, of_stable
+        begins, lasts = random.uniform(first, last), 10 / POLL_SECONDS
+        number = np.arange(polls)
+        part = np.clip(np.minimum(number + 1, begins + lasts) - np.maximum(number, begins), 0, 1)
+        worse = [usual + part * (during - usual) for usual in (of_candidate, of_stable)]
+        return worse[0], worse[1]
 
     return fractions
 
@@ -220,12 +221,21 @@ SETTINGS: Final = (
     _setting(Group.LAST_STEP, "with all requests, both 2 %", Load(50, 240), _THEN_ALL, always(0.02, 0.02)),
     _setting(Group.LAST_STEP, "blueGreen, both 2 %", Load(50, 240), _SWITCH, always(0.02, 0.02)),
     _setting(Group.LAST_STEP, "blueGreen, 2 % instead of 4 %", Load(50, 240), _SWITCH, always(0.02, 0.04)),
-    _setting(
-        Group.LAST_STEP,
-        "blueGreen, 10 s after the switch",
-        Load(50, 240),
-        _SWITCH,
-        shared_incident(_USUAL, 0.5, 70, 200),
+    *(
+        _setting(
+            Group.LAST_STEP,
+            f"{name}, {during:.0%} slow for 10 s {when}",
+            Load(50, 180),
+            steps,
+            shared_incident(_USUAL, during, *begins),
+        )
+        for name, steps, during, when, begins in (
+            ("blueGreen", _SWITCH, 0.1, "from the switch on", (60, 60)),
+            ("blueGreen", _SWITCH, 0.5, "from the switch on", (60, 60)),
+            ("blueGreen", _SWITCH, 1.0, "at the switch", (58, 64)),
+            ("blueGreen", _SWITCH, 0.5, "later", (64, 160)),
+            ("with all requests", _THEN_ALL, 0.5, "from the step on", (60, 60)),
+        )
     ),
     _setting(
         Group.LAST_STEP,
@@ -238,11 +248,11 @@ SETTINGS: Final = (
     *(
         _setting(
             Group.EPISODES,
-            f"{seconds} s of one pod of five, both .5 %",
-            Load(50, 600),
-            (Step(0, 25, 5),),
-            episodes(5, seconds, 0.005),
+            f"{seconds} s of one pod of {pods}, both .5 %",
+            Load(50, 450),
+            (Step(0, weight, pods),),
+            episodes(pods, seconds, 0.005),
         )
-        for seconds in (2, 10, 30)
+        for seconds, pods, weight in ((2, 5, 25), (10, 5, 25), (30, 5, 25), (10, 1, 5), (10, 10, 50))
     ),
 )

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from tailbound.rollout.account import Account, account_of, judge
+from tailbound.rollout.account import Account, account_about, judge
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.verdict import Objective, Outcome, Policy, latency_objective
+from tailbound.rollout.windows import Span
 
 from e2e.bench.rollout.scenarios import SEED, Counts
 
@@ -72,7 +73,7 @@ def run(trial: Trial, seed: int) -> Result:
     """One rollout, drawn with this seed."""
     drawn = trial.draw(np.random.default_rng([SEED, seed, *trial.name.encode()]))
     columns = (drawn.canary, drawn.canary_bad, drawn.stable, drawn.stable_bad)
-    account, at, held = account_of(trial.objective.allowed), -1, None
+    account, at, held = account_about(trial.objective), -1, None
     passed: list[int | None] = [None] * len(trial.steps)
     for number, (canary, bad, stable, stable_bad) in enumerate(
         zip(*(counts.tolist() for counts in columns), strict=True)
@@ -84,7 +85,8 @@ def run(trial: Trial, seed: int) -> Result:
             continue
         serves = trial.steps[at].weight < _ALL
         polled = Tally(canary, bad), Tally(stable, stable_bad)
-        account = account.after(*polled, number * POLL_SECONDS, stable_serves=serves)
+        span = Span((number - 1) * POLL_SECONDS, number * POLL_SECONDS)
+        account = account.after(*polled, span, stable_serves=serves)
         if not bad and number % _ASKED_EVERY:
             continue
         outcome = judge(trial.objective, account, trial.policy, trial.tests, stable_serves=serves).outcome

@@ -10,6 +10,7 @@ from tailbound.rollout.verdict import (
     RELATIVE_RATIO,
     Evidence,
     Finding,
+    Measure,
     Numbers,
     Objective,
     Policy,
@@ -18,6 +19,7 @@ from tailbound.rollout.verdict import (
     thresholds,
 )
 from tailbound.rollout.warmup import Warmup
+from tailbound.rollout.windows import Sides, Span
 
 
 @dataclass(frozen=True)
@@ -34,29 +36,33 @@ class Account:
     recent: Recent = field(default_factory=Recent)
     alone: Against | None = None
     """The same as `polls` of what the candidate showed with all requests, against what stable showed."""
+    pods: int = 1
+    """Ready pods of the candidate."""
 
     def with_pods(self, new: int, ready: int, each: int) -> "Account":
         """As `new` pods of the candidate have come, of `ready` in all; see `Warmup`."""
-        return replace(self, warmup=self.warmup.with_pods(new, ready, each))
+        return replace(self, warmup=self.warmup.with_pods(new, ready, each), pods=ready)
 
-    def after(self, candidate: Tally, stable: Tally, at: float, *, stable_serves: bool) -> "Account":
-        """What is known after a poll at Unix time `at`. Counts of the warm-up are not judged."""
+    def after(self, candidate: Tally, stable: Tally, span: Span, *, stable_serves: bool) -> "Account":
+        """What is known after a poll. Counts of the warm-up are not judged."""
         warmup, judged = self.warmup.after(candidate)
         poll, evidence = judged.poll, self.evidence
         if not judged.against_only:
             evidence = evidence.after(poll, stable)
         elif poll.judged > 0:
             evidence = evidence.against(poll, stable)
-        recent = self.recent.after(stable, at)
+        recent = self.recent.after(stable, span.at)
         alone = self._alone(recent, stable_serves=stable_serves)
+        sides = Sides(stable=stable_serves, pods=self.pods)
         known = Account(
-            self.polls.after_poll(poll, at),
-            self.counts.after_counts(poll, at),
+            self.polls.after_poll(poll, span, sides),
+            self.counts.after_counts(poll, span, sides),
             evidence,
             self.bursts.after(poll, stable),
             warmup,
             recent,
-            None if alone is None else alone.after_poll(poll, at),
+            None if alone is None else alone.after_poll(poll, span, sides),
+            self.pods,
         )
         return known._measured_again() if known.bursts.over else known
 
@@ -68,7 +74,7 @@ class Account:
             return self.alone
         bursts = self.bursts.stable.factor.value
         bound = recent.bound(self.polls.bets.null, RELATIVE_RATIO, bursts)
-        return Against(that_polls_are_above(bound))
+        return Against(that_polls_are_above(bound), failures=self.polls.failures)
 
     def _measured_again(self) -> "Account":
         factor = self.bursts.factor.value
@@ -133,9 +139,17 @@ class Account:
         return stable_serves or self.alone is not None
 
 
-def account_of(allowed: float) -> Account:
-    """Nothing yet, about a fraction that may be at most `allowed`."""
-    return Account(Against(that_polls_are_above(allowed)), Against(that_above(allowed)))
+def account_of(allowed: float, *, failures: bool = False) -> Account:
+    """Nothing yet, about a fraction that may be at most `allowed`. `failures`: it is of failed requests."""
+    return Account(
+        Against(that_polls_are_above(allowed), failures=failures),
+        Against(that_above(allowed), failures=failures),
+    )
+
+
+def account_about(objective: Objective) -> Account:
+    """Nothing yet, about an objective."""
+    return account_of(objective.allowed, failures=objective.measure is Measure.ERRORS)
 
 
 def judge(

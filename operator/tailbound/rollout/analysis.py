@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tailbound.rollout.account import Account, account_of, judge
+from tailbound.rollout.account import Account, account_about, judge
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.metrics import Metric, MetricFinding
 from tailbound.rollout.polls import Answers, Counted, Frozen, Readings, Round, baseline, poll
@@ -116,7 +116,7 @@ def take_in(memory: Memory, answers: Answers | None, terms: Terms, pair: Pair, n
         record = first if isinstance(first, Frozen) else _begun(first, terms, pair)
     else:
         new = poll(before.readings, answers.by_pod, answers.existing, of)
-        record = new if isinstance(new, Frozen) else _with(before, new, terms, pair, now)
+        record = new if isinstance(new, Frozen) else _with(before, new, terms, pair)
     if isinstance(record, Frozen):
         return replace(memory, unread_since=memory.unread_since or now, unread_why=record.reason)
     return replace(memory, record=record, unread_since=None, unread_why="")
@@ -140,7 +140,7 @@ def _begun(readings: Readings, terms: Terms, pair: Pair) -> Record:
     """Nothing yet, beside pods that are all cold."""
     ready = len(pair.pods)
     accounts = {
-        objective.measure: account_of(objective.allowed).with_pods(ready, ready, terms.warmup)
+        objective.measure: account_about(objective).with_pods(ready, ready, terms.warmup)
         for objective in terms.objectives
     }
     return Record(readings, accounts)
@@ -159,14 +159,14 @@ def _watched(memory: Memory, answers: Answers, terms: Terms, pair: Pair, now: da
     return replace(memory, watches=watches, blind_since=since, blind=blind)
 
 
-def _with(record: Record, counted: Counted, terms: Terms, pair: Pair, now: datetime) -> Record:
+def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
     accounts = dict(record.accounts)
     for objective in terms.objectives:
         tally = objective.measure.tally
         accounts[objective.measure] = _account(record, objective).after(
             tally(counted.arms.canary),
             tally(counted.arms.stable),
-            now.timestamp(),
+            counted.span,
             stable_serves=pair.stable_serves,
         )
     return Record(counted.readings, accounts)
@@ -176,7 +176,7 @@ def _account(record: Record, objective: Objective) -> Account:
     """What is known about the same bound: another one begins it anew."""
     known = record.accounts.get(objective.measure)
     if known is None or known.polls.bets.null != objective.allowed:
-        return account_of(objective.allowed)
+        return account_about(objective)
     return known
 
 

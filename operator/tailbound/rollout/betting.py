@@ -11,27 +11,15 @@ tell of the same requests would be counted twice.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import log
 from typing import Final
 
 from tailbound.rollout.evidence import PASS_GRID, Tally, alternatives, highest, log_mean_exp, over_later_steps
+from tailbound.rollout.windows import WINDOW_NATS, WINDOW_NATS_LATER, Sides, Span, Window
 
 STAKES: Final = (0.2, 0.6, 0.95)
 """Fractions of their fortune that the gamblers on a difference stake: how sure each of them is."""
-
-WINDOW_SECONDS: Final = 10.0
-"""Bad polls within so many seconds may have one cause."""
-
-BEGINNING_SECONDS: Final = 5.0
-"""What is bad so soon after the first poll is bad from the beginning."""
-
-EPISODE_SHARE: Final = 0.15
-"""A window of which so much is bad may be an episode. Less than that adds little to the evidence."""
-
-_WINDOWS: Final = 2.05
-"""So many windows reach the threshold of a single test: two do not, three do, of two tests as well."""
-_WINDOW_NATS: Final = log(1 / 0.0075) / _WINDOWS
-_WINDOW_NATS_LATER: Final = log(1 / 0.0025) / _WINDOWS
 
 BOLDNESS: Final = (0.25, 0.5, 0.85, 1.0)
 """How far from the bound to the highest mean, by orders of magnitude, the gamblers on polls believe it is."""
@@ -56,11 +44,13 @@ class Bets:
 
     def gains(self, value: float) -> tuple[float, ...]:
         """What a value between 0 and 1 adds to each gambler's ln."""
-        return tuple(log(self._payoff(value, believed)) for believed in self.alternatives)
+        payoffs = _payoffs(self.null, self.alternatives)
+        return tuple(log(value * best + (1 - value) * least) for least, best in payoffs)
 
-    def _payoff(self, value: float, believed: float) -> float:
-        """What one coin becomes: linear in the value, and 1 where the value is the null's mean."""
-        return value * believed / self.null + (1 - value) * (1 - believed) / (1 - self.null)
+    @property
+    def extremes(self) -> tuple[tuple[float, float], ...]:
+        """What the values 0 and 1 add to each gambler's ln."""
+        return _log_payoffs(self.null, self.alternatives)
 
     @property
     def log_fortune(self) -> float:
@@ -93,121 +83,90 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Window:
-    """`WINDOW_SECONDS` of polls, from one with a bad request on, and the levels that the bets had before."""
-
-    since: float
-    """Unix time of its first poll."""
-    levels: tuple[tuple[float, ...], ...]
-    """ln of the fortunes of each process: all values first, then each later step."""
-    beginning: bool = False
-    """It began within `BEGINNING_SECONDS` of the first poll, with one of which much was bad."""
-    polls: int = 0
-    bad: float = 0.0
-    """Sum of the polls' fractions of bad requests."""
-
-    def lasts(self, at: float) -> bool:
-        """Whether a poll at Unix time `at` belongs to it."""
-        return at < self.since + WINDOW_SECONDS
-
-    def after(self, value: float) -> "Window":
-        """The window with one more poll."""
-        return Window(self.since, self.levels, self.beginning, self.polls + 1, self.bad + value)
-
-    @property
-    def episode(self) -> bool:
-        """Whether so much of it was bad that it may be one pod's, or anybody's, bad moment."""
-        return not self.beginning and self.bad >= EPISODE_SHARE * self.polls
-
-
-@dataclass(frozen=True)
 class Against:
     """Evidence that a mean is beyond its bound: in all, and since each later step.
 
-    Polls that follow each other closely may tell of one and the same incident: a pod that is slow for ten
-    seconds makes five polls bad, and the bets would take them for five independent ones. So where much of a
-    window is bad, it raises the evidence by no more than a share of what it takes to condemn, above 1 and
-    above what it was: three separate windows are needed. A fortune that is cut keeps its promise. There is
-    one exception: what is bad from its very first requests on is condemned at once.
-
-    The limit that remains: an episode of more than 20 seconds fills three windows, and one that begins with
-    the candidate's first requests is taken for the candidate's own.
+    What a window of polls adds to it is limited, as `windows` says, above 1 and above what it was. A fortune
+    that is cut keeps its promise.
     """
 
     bets: Bets
     later: tuple[tuple[float, ...], ...] = ()
     """ln of the gamblers' fortunes since each step but the first began."""
     window: Window | None = None
-    since: float | None = None
-    """Unix time of the first poll; None before it."""
+    """The last one in which something was bad, or which holds the first requests; None before them."""
+    failures: bool = False
+    """What is bad are requests that failed."""
 
-    def after(self, value: float) -> "Against":
+    def after_value(self, value: float, span: Span, sides: Sides) -> "Against":
         """What is known after one more value, which tells of nothing that another one tells of."""
-        gains = self.bets.gains(value)
-        return replace(self, bets=self.bets.raised(gains), later=self._later(gains))
+        return self._after(self.bets.gains(value), value, span, sides)
 
-    def after_poll(self, canary: Tally, at: float) -> "Against":
-        """What is known after a poll at Unix time `at`.
+    def after_poll(self, canary: Tally, span: Span, sides: Sides) -> "Against":
+        """What is known after a poll.
 
         Its fraction of bad requests is one value however many there were, so that it holds for requests that
         are bad together, in bursts of any size.
         """
         if canary.judged <= 0:
             return self
-        return self._after(self.bets.gains(canary.bad / canary.judged), canary, at)
+        return self.after_value(canary.bad / canary.judged, span, sides)
 
-    def after_counts(self, canary: Tally, at: float) -> "Against":
+    def after_counts(self, canary: Tally, span: Span, sides: Sides) -> "Against":
         """The same where each request is a value, which holds for requests that are bad independently."""
         if canary.judged <= 0:
             return self
-        bad, good = self.bets.gains(1.0), self.bets.gains(0.0)
-        gains = tuple(
-            canary.bad * up + (canary.judged - canary.bad) * down for up, down in zip(bad, good, strict=True)
+        good, bad = canary.judged - canary.bad, canary.bad
+        gains = tuple(bad * up + good * down for down, up in self.bets.extremes)
+        return self._after(gains, bad / canary.judged, span, sides)
+
+    def _after(self, gains: tuple[float, ...], value: float, span: Span, sides: Sides) -> "Against":
+        """What began before the window did may tell of an earlier one, and speaks for the candidate alone."""
+        window = self.window
+        held = window is not None and window.holds(span)
+        if window is not None and held and span.began < window.since:
+            gains = tuple(min(gain, 0.0) for gain in gains)
+        elif window is None or (not held and value > 0):
+            window = Window(span.began, span.at, (self.bets.logs, *self.later), first=window is None)
+            held = True
+        raised = self.bets.raised(gains)
+        later = tuple(_sum(logs, gains) for logs in self.later)
+        if window is None or not held:
+            return replace(self, bets=raised, later=later)
+        window = window.after(value, span)
+        known = replace(self, bets=raised, later=later, window=window)
+        return known._cut(window) if window.limited(sides, failures=self.failures) else known
+
+    def _cut(self, window: Window) -> "Against":
+        """With no more than what a window may add."""
+        first, *later = window.levels
+        return replace(
+            self,
+            bets=replace(self.bets, logs=_at_most(self.bets.logs, first, WINDOW_NATS)),
+            later=tuple(
+                _at_most(logs, level, WINDOW_NATS_LATER)
+                for logs, level in zip(self.later, later, strict=True)
+            ),
         )
-        return self._after(gains, canary, at)
-
-    def _after(self, gains: tuple[float, ...], canary: Tally, at: float) -> "Against":
-        since = self.since if self.since is not None else at
-        window = self._window(canary, at, since)
-        return Against(self.bets.raised(gains), self._later(gains), window, since)._cut()
-
-    def _later(self, gains: tuple[float, ...]) -> tuple[tuple[float, ...], ...]:
-        return tuple(_sum(logs, gains) for logs in self.later)
 
     def divided(self, factor: float) -> "Against":
         """With only one of `factor` parts of what is known, in which requests were bad together."""
+        window = self.window
+        if window is not None:
+            window = replace(window, levels=tuple(_parts(logs, factor) for logs in window.levels))
         return replace(
             self,
-            bets=replace(self.bets, logs=tuple(held / factor for held in self.bets.logs)),
-            later=tuple(tuple(held / factor for held in logs) for logs in self.later),
-            window=None,
+            bets=replace(self.bets, logs=_parts(self.bets.logs, factor)),
+            later=tuple(_parts(logs, factor) for logs in self.later),
+            window=window,
         )
-
-    def _window(self, canary: Tally, at: float, since: float) -> Window | None:
-        window = self.window
-        if window is None or not window.lasts(at):
-            if canary.bad <= 0:
-                return None
-            outright = canary.bad >= EPISODE_SHARE * canary.judged
-            beginning = outright and at < since + BEGINNING_SECONDS
-            window = Window(at, (self.bets.logs, *self.later), beginning)
-        return window.after(canary.bad / canary.judged)
-
-    def _cut(self) -> "Against":
-        """With no more than an episode may add."""
-        if self.window is None or not self.window.episode:
-            return self
-        first, *later = (
-            tuple(min(held, max(level, 0.0) + _most_of(step)) for held, level in zip(now, then, strict=True))
-            for step, (now, then) in enumerate(
-                zip((self.bets.logs, *self.later), self.window.levels, strict=True)
-            )
-        )
-        return replace(self, bets=replace(self.bets, logs=first), later=tuple(later))
 
     def next_step(self) -> "Against":
-        """As a step begins."""
-        return replace(self, later=(*self.later, (0.0,) * len(self.bets.logs)), window=None)
+        """As a step begins, perhaps within a window."""
+        fresh, window = (0.0,) * len(self.bets.logs), self.window
+        if window is not None:
+            window = replace(window, levels=(*window.levels, fresh))
+        return replace(self, later=(*self.later, fresh), window=window)
 
     @property
     def absolute(self) -> float:
@@ -220,16 +179,27 @@ class Against:
         return over_later_steps([log_mean_exp(logs) for logs in self.later])
 
 
+@lru_cache
+def _payoffs(null: float, alternatives: tuple[float, ...]) -> tuple[tuple[float, float], ...]:
+    """What one coin becomes by the values 0 and 1: it is linear in between, and 1 at the null's mean."""
+    return tuple(((1 - believed) / (1 - null), believed / null) for believed in alternatives)
+
+
+@lru_cache
+def _log_payoffs(null: float, alternatives: tuple[float, ...]) -> tuple[tuple[float, float], ...]:
+    return tuple((log(lowest), log(highest)) for lowest, highest in _payoffs(null, alternatives))
+
+
 def _sum(logs: tuple[float, ...], gains: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(held + gain for held, gain in zip(logs, gains, strict=True))
 
 
-def _most_of(step: int) -> float:
-    """Nats that one window may add to the evidence since this step, the first being 0.
+def _parts(logs: tuple[float, ...], factor: float) -> tuple[float, ...]:
+    return tuple(held / factor for held in logs)
 
-    A later step has less of alpha, and a smaller weight among the later steps.
-    """
-    return _WINDOW_NATS if step == 0 else _WINDOW_NATS_LATER + log(step * (step + 1)) / _WINDOWS
+
+def _at_most(logs: tuple[float, ...], levels: tuple[float, ...], nats: float) -> tuple[float, ...]:
+    return tuple(min(held, max(level, 0.0) + nats) for held, level in zip(logs, levels, strict=True))
 
 
 def that_above(bound: float) -> Bets:

@@ -13,6 +13,8 @@ from typing import Final
 GRID: Final = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 """How many times worse than allowed the alternatives are. Equal weights."""
 
+_LOG_GRID: Final = tuple(log(k) for k in GRID)
+
 PASS_GRID: Final = (0.75, 0.5, 0.25, 0.1, 0.02)
 """How much of the unacceptable fraction a healthy canary's true fraction might be. Equal weights."""
 
@@ -124,15 +126,16 @@ class Relative:
         canary, stable = self.canary + canary, self.stable + stable
         if canary.judged <= 0 or stable.judged <= 0:
             return Relative(self.ratio, self.logs, self.settled, canary, stable)
-        share = canary.judged / (canary.judged + stable.judged)
-        null = _share_of_bad(self.ratio, share)
-        steps = []
-        for k in GRID:
-            alternative = _share_of_bad(self.ratio * k, share)
-            steps.append(
-                canary.bad * log(alternative / null) + stable.bad * log((1 - alternative) / (1 - null))
-            )
-        logs = tuple(value + step for value, step in zip(self.logs, steps, strict=True))
+        if canary.bad <= 0 and stable.bad <= 0:
+            return Relative(self.ratio, self.logs, self.settled)
+        odds = self.ratio * canary.judged / stable.judged
+        # Of k times the odds of the null, the candidate's share of the bad is k(1 + odds)/(1 + k odds) times
+        # the null's, and stable's the same without the k.
+        bad = canary.bad + stable.bad
+        logs = tuple(
+            held + canary.bad * log_k + bad * log((1 + odds) / (1 + k * odds))
+            for held, k, log_k in zip(self.logs, GRID, _LOG_GRID, strict=True)
+        )
         return Relative(self.ratio, logs, self.settled)
 
     def deflated(self, factor: float) -> "Relative":
@@ -149,11 +152,6 @@ class Relative:
     def value(self) -> float:
         """ln E of the mixture."""
         return log_mean_exp(self.logs)
-
-
-def _share_of_bad(ratio: float, share: float) -> float:
-    """The canary's share of the bad requests, if it is `ratio` times as bad with `share` of the traffic."""
-    return ratio * share / (ratio * share + 1 - share)
 
 
 def over_later_steps(values: Sequence[float]) -> float:

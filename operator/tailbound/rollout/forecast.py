@@ -14,11 +14,12 @@ from typing import Final
 
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import OnInconclusive, RolloutSpec
-from tailbound.rollout.account import Account, account_of, judge
+from tailbound.rollout.account import Account, account_about, judge
 from tailbound.rollout.analysis import Terms
 from tailbound.rollout.counters import Classes
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.verdict import Measure, Outcome, combine
+from tailbound.rollout.windows import Span
 
 RUNS: Final = 60
 POLL_SECONDS: Final = 2.0
@@ -111,7 +112,7 @@ _Known = Mapping[Measure, Account]
 
 def _run(rules: _Rules, random: Random) -> Run:
     known: _Known = {
-        objective.measure: account_of(objective.allowed).with_pods(1, 1, rules.terms.warmup)
+        objective.measure: account_about(objective).with_pods(1, 1, rules.terms.warmup)
         for objective in rules.terms.objectives
     }
     passed: list[float] = []
@@ -164,11 +165,12 @@ def _counted(
 ) -> _Known:
     """What is known after a period, given by the second of its end and its length."""
     at, seconds = period
+    span = Span(at - seconds, at)
     candidate = _drawn(rules.last if weight == ALL else rules.candidate, weight, seconds, random)
     stable = _drawn(rules.stable, ALL - weight, seconds, random)
     return {
         measure: account.after(
-            measure.tally(candidate), measure.tally(stable), at, stable_serves=weight < ALL
+            measure.tally(candidate), measure.tally(stable), span, stable_serves=weight < ALL
         )
         for measure, account in known.items()
     }

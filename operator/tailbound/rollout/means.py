@@ -8,6 +8,7 @@ from typing import Final
 
 from tailbound.rollout.betting import Against, Bets, Difference, that_above, that_below
 from tailbound.rollout.verdict import Numbers
+from tailbound.rollout.windows import Sides, Span
 
 LEAST_VALUES: Final = 5
 """No candidate is condemned by fewer values."""
@@ -29,11 +30,11 @@ class Means:
     pairs: int = 0
     """Values of the candidate that came with one of stable."""
 
-    def after(self, value: float, stable: float | None) -> "Means":
+    def after(self, value: float, stable: float | None, span: Span) -> "Means":
         """What is known after a value of the candidate, and that of stable if there was one."""
         known = replace(
             self,
-            against=self.against.after(value),
+            against=self.against.after_value(value, span, Sides(stable=stable is not None)),
             passing=self.passing.after(value),
             values=self.values + 1,
             total=self.total + value,

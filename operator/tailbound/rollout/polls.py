@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tailbound.rollout.counters import Classes, Reading, Unknown, increment
+from tailbound.rollout.windows import Span
 from tailbound.telemetry.prometheus import Series, Unavailable
 
 SETTLED: Final = timedelta(minutes=2)
@@ -46,6 +47,8 @@ class Readings:
     """Since when the gateways have counted just this; None in a record that does not say."""
     unasked: tuple[str, ...] = ()
     """UIDs of pods that were there when the counting began and were not asked, and have not been since."""
+    behind: Mapping[str, float] = field(default_factory=dict)
+    """By UID of each pod that was there and was not asked, Unix time since which it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Counted:
 
     arms: Arms
     readings: Readings
+    span: Span
+    """The time in which it happened, at most."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,8 @@ def poll(
     `answers` has every gateway that must be read, by the UID of its pod; `existing` are the UIDs of all
     gateway pods that there are, read or not. What a vanished pod had counted since the last complete poll is
     lost, and nothing else is. A pod that is there but was not asked keeps its reading, so that its return
-    counts nothing twice. A pod that has come since the counting began counts from zero.
+    counts nothing twice; the poll then tells of all the time since that reading. A pod that has come since
+    the counting began counts from zero.
     """
     unread = _unread(answers)
     if unread is not None:
@@ -127,7 +133,12 @@ def poll(
     unasked = tuple(pod for pod in before.unasked if pod in existing and pod not in known)
     by_pod = remembered | known
     same = (by_pod, unasked) == (before.by_pod, before.unasked)
-    return Counted(arms, Readings(by_pod, (before.since if same else None) or of.now, unasked))
+    at = of.now.timestamp()
+    since = at if before.since is None else before.since.timestamp()
+    behind = {pod: before.behind.get(pod, since) for pod in existing - known.keys()}
+    began = min([since, *(then for pod, then in before.behind.items() if pod in known)])
+    readings = Readings(by_pod, (before.since if same else None) or of.now, unasked, behind)
+    return Counted(arms, readings, Span(began, at))
 
 
 def _unread(answers: Mapping[str, Reading | Unknown]) -> Frozen | None:

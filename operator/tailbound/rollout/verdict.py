@@ -107,7 +107,9 @@ class Evidence:
     """The relative test with the arms exchanged: evidence that stable is the worse one."""
 
     def after(self, canary: Tally, stable: Tally) -> "Evidence":
-        """The evidence after one more poll."""
+        """The evidence after one more poll. What stable served before the candidate did is not beside it."""
+        if canary.judged <= 0 and self.canary.judged <= 0:
+            return self
         return Evidence(
             self.canary + canary,
             self.step_starts,

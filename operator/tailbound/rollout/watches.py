@@ -11,6 +11,7 @@ from tailbound.rollout.histograms import split
 from tailbound.rollout.means import Means, means_about
 from tailbound.rollout.metrics import PART, STABLE, Metric, MetricFinding
 from tailbound.rollout.verdict import Policy, decide, thresholds
+from tailbound.rollout.windows import Span
 from tailbound.telemetry.prometheus import Series, Unavailable, Value
 
 Answer = tuple[Series, ...] | Unavailable
@@ -94,9 +95,10 @@ class Events:
     def taken(self, now: float, *, stable_serves: bool) -> "Events":
         """With all that was gathered as evidence."""
         candidate, stable = self.gathered
+        span = Span(now if self.since is None else self.since, now)
         return replace(
             self,
-            account=self.account.after(candidate, stable, now, stable_serves=stable_serves),
+            account=self.account.after(candidate, stable, span, stable_serves=stable_serves),
             gathered=(Tally(), Tally()),
             compared=self.compared + stable.judged,
         )
@@ -291,7 +293,8 @@ def _sampled(metric: Metric, known: Values, answer: tuple[Series, ...], stable: 
         return Taken(known)
     beside = _value(metric, stable)
     of_stable = None if isinstance(beside, Unavailable) else metric.badness(beside.number)
-    means = known.means.after(metric.badness(value.number), of_stable)
+    span = Span(value.at - metric.interval_seconds, value.at)
+    means = known.means.after(metric.badness(value.number), of_stable, span)
     return Taken(replace(known, at=value.at, means=means))
 
 

@@ -10,6 +10,7 @@ from tailbound.rollout.evidence import Tally
 from tailbound.rollout.means import Means, means_about
 from tailbound.rollout.verdict import Outcome, Policy, decide, thresholds
 from tailbound.rollout.watches import judge, taken_in
+from tailbound.rollout.windows import Span
 
 from tests.unit.rollout.metric_answers import COUNTED, counters, metric
 
@@ -19,6 +20,11 @@ RUNS = 300
 MOST_FALSE_ALARMS = 12
 STEPS = (20, 40)
 Pair = tuple[float, float]
+
+
+def reading(number: int) -> Span:
+    """The half minute that a reading tells of."""
+    return Span(30.0 * number, 30.0 * (number + 1))
 
 
 def ends(known: Means | Account, policy: Policy) -> bool:
@@ -32,7 +38,7 @@ def rolled_back(pairs: Iterator[Pair], policies: tuple[Policy, ...]) -> dict[Pol
     """By policy, after how many values, if ever."""
     known, found = means_about(BOUND, 2 * BOUND), dict[Policy, int]()
     for number, (candidate, stable) in enumerate(pairs, start=1):
-        known = (known.next_step() if number in STEPS else known).after(candidate, stable)
+        known = (known.next_step() if number in STEPS else known).after(candidate, stable, reading(number))
         for policy in policies:
             if policy not in found and ends(known, policy):
                 found[policy] = number
@@ -113,11 +119,11 @@ def test_a_mean_beyond_its_bound_is_found_within_so_many_values(
 
 def test_a_mean_that_gets_bad_at_a_late_step_is_found_sooner_than_by_all_of_its_values() -> None:
     known, values = means_about(BOUND, 2 * BOUND), 0
-    for _ in range(300):
-        known = known.after(0.02, 0.02)
+    for number in range(300):
+        known = known.after(0.02, 0.02, reading(number))
     known = known.next_step()
     while not ends(known, Policy.BOTH):
-        known, values = known.after(0.6, 0.02), values + 1
+        known, values = known.after(0.6, 0.02, reading(300 + values)), values + 1
     limits = thresholds(BOUND, TESTS, Policy.BOTH, independent=False)
     assert values <= 20
     assert known.numbers().absolute < limits.absolute
@@ -151,7 +157,7 @@ def test_events_of_healthy_revisions_hardly_ever_roll_back(
             candidate, stable = fractions(number)
             known = known.next_step() if number in STEPS else known
             tallies = counts(random, 10, candidate), counts(random, 20, stable)
-            known = known.after(*tallies, 30.0 * number, stable_serves=True)
+            known = known.after(*tallies, reading(number), stable_serves=True)
             over |= {policy for policy in policies if ends(known, policy)}
         for policy in over:
             alarms[policy] += 1

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.rollout.counters import Classes, Reading, Unknown, increment
 from tailbound.rollout.polls import SETTLED, Arms, Counted, Frozen, Readings, Round, baseline, poll
+from tailbound.rollout.windows import Span
 
 UNREAD = Unknown.UNKNOWN
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -165,6 +166,20 @@ def test_pod_that_was_not_ready_at_the_baseline_starts_from_its_own_first_answer
     found = poll(back.readings, answers | {"b": later}, set(answers), at(NOON))
     assert isinstance(found, Counted)
     assert found.arms == Arms(Classes(1), Classes(5))
+
+
+def test_poll_tells_of_the_time_since_a_pod_that_was_not_asked_was_read() -> None:
+    start = baseline({"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON))
+    assert isinstance(start, Readings)
+    found: Counted | Frozen = Counted(Arms(Classes(), Classes()), start, Span(0, 0))
+    spans = []
+    for number, asked in enumerate((["a", "b"], ["a"], ["a"], ["a", "b"], ["a", "b"]), start=1):
+        assert isinstance(found, Counted)
+        served = reading(canary=Classes(good=10 + number, slow=3), stable=Classes(good=90))
+        found = poll(found.readings, dict.fromkeys(asked, served), {"a", "b"}, at(NOON + number * STEP))
+        assert isinstance(found, Counted)
+        spans.append((found.span.began - NOON.timestamp(), found.span.at - NOON.timestamp()))
+    assert spans == [(0, 2), (2, 4), (4, 6), (2, 8), (8, 10)]
 
 
 @pytest.mark.parametrize("answers", [{}, {"a": BEFORE, "b": UNREAD}])

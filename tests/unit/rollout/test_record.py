@@ -8,15 +8,19 @@ import pytest
 from tailbound.rollout.account import Account, account_of
 from tailbound.rollout.counters import Classes, Reading
 from tailbound.rollout.evidence import Tally
-from tailbound.rollout.means import means_about
+from tailbound.rollout.means import Means, means_about
 from tailbound.rollout.polls import Readings
 from tailbound.rollout.record import Memory, Record, memory_of, to_document
 from tailbound.rollout.verdict import Measure
 from tailbound.rollout.watches import Counter, Events, Values, Watch
+from tailbound.rollout.windows import Span
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 READINGS = Readings(
-    {"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})}, NOON, unasked=("other",)
+    {"uid": Reading("2026-01-01T00:00:00Z", {"churn-r7": Classes(1, 2, 3, 4, 5)})},
+    NOON,
+    unasked=("other",),
+    behind={"other": 2.0},
 )
 
 
@@ -24,12 +28,19 @@ def counted(allowed: float) -> Account:
     """An account with something in every field."""
     account = account_of(allowed).with_pods(2, 3, 10)
     for at, serves in ((0.0, True), (2.0, True), (4.0, False)):
-        account = account.after(Tally(100, 30), Tally(90 * serves, 2), at, stable_serves=serves).next_step()
+        of_stable, span = Tally(90 * serves, 2), Span(at - 2.0, at)
+        account = account.after(Tally(100, 30), of_stable, span, stable_serves=serves).next_step()
     return account
 
 
+def meant() -> Means:
+    """A mean with something in every field."""
+    means = means_about(0.1, 0.2).after(0.3, 0.1, Span(0.0, 30.0)).next_step()
+    return means.after(0.2, None, Span(30.0, 60.0))
+
+
 RECORD = Record(READINGS, {Measure.LATENCY: counted(0.01)})
-VALUES = Values("up", means_about(0.1, 0.2).after(0.3, 0.1).next_step().after(0.2, None), 1.5)
+VALUES = Values("up", meant(), 1.5)
 EVENTS = Events(
     "up",
     counted(0.1),

@@ -7,6 +7,7 @@ from tailbound.rollout.account import Account, account_of, judge
 from tailbound.rollout.counters import Classes
 from tailbound.rollout.evidence import Tally
 from tailbound.rollout.verdict import Measure, Objective, Outcome, Policy, error_objective, latency_objective
+from tailbound.rollout.windows import Span
 
 P99, ERRORS = latency_objective(0.99), error_objective(0.001)
 POLLS = 400
@@ -17,7 +18,7 @@ def outcome(objective: Objective, canary: Classes, stable: Classes) -> Outcome:
     account: Account = account_of(objective.allowed)
     tallies = objective.measure.tally(canary), objective.measure.tally(stable)
     for poll in range(POLLS):
-        account = account.after(*tallies, at=2.0 * poll, stable_serves=True)
+        account = account.after(*tallies, Span(2.0 * poll - 2, 2.0 * poll), stable_serves=True)
     return judge(objective, account, Policy.BOTH, 2, stable_serves=True).outcome
 
 

@@ -320,7 +320,7 @@ def test_a_round_counts_as_one_value() -> None:
     known = took(
         made, watched(made, counters(total_a=0, bad_a=0)), counters(total_a=100, bad_a=50), now=160
     ).watch
-    assert bets(known).bets == Against(that_polls_are_above(0.1)).after(0.5).bets
+    assert bets(known).bets == that_polls_are_above(0.1).after(0.5)
 
 
 def test_evidence_begins_anew_about_another_bound_and_no_event_counts_twice() -> None:
