@@ -4,10 +4,10 @@
 acknowledged that, and a ready endpoint answers. While a new revision is on its way it is Unknown
 (`RollingOut`), so that `kubectl wait --for=condition=Ready` right after `kubectl apply` waits for the edit.
 `Promoted` is True if the newest spec's revision has taken over, Unknown while it is on its way or waits for
-somebody, and False (`RolledBack`) once it was rejected: `kubectl wait --for=condition=Promoted` waits for it.
+a person, and False (`RolledBack`) once it was rejected: `kubectl wait --for=condition=Promoted` waits for it.
 `Reconciling` and `Stalled` are abnormal-true, as kstatus reads them. `HandRefused` is True while an
 annotation asks a rollout for something that cannot be, and `Conflict` while a write of a child is refused, or
-somebody undoes it again and again: the rest goes on meanwhile.
+another client undoes it again and again: the rest goes on meanwhile.
 """
 
 from enum import StrEnum
@@ -71,7 +71,7 @@ class Reason(StrEnum):
     NO_DATA = "NoData"  # a gateway's counters are missing: no verdict until they are back
     SHARED_BREACH = "SharedBreach"  # stable is as bad: a cause that both share, so that the rollout holds
     AWAITING_PROMOTION = "AwaitingPromotion"  # every step is passed and spec.rollout.promotion is manual
-    PAUSED = "Paused"  # somebody paused it
+    PAUSED = "Paused"  # by the annotation tailbound.dev/pause
     INCONCLUSIVE = "Inconclusive"  # a step was over without a verdict
     PROMOTED_BY_HAND = "PromotedByHand"
     # Why a revision was rejected: one of these, or what kept its pods from getting ready (CrashLoop …).
@@ -81,7 +81,7 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"  # no further pod got ready within spec.rollout.progressDeadline
     LOST = "Lost"  # promoted, and then none of its endpoints was ready any more
     ABORTED_BY_HAND = "AbortedByHand"
-    ROLLED_BACK_BY_HAND = "RolledBackByHand"  # somebody chose an older revision
+    ROLLED_BACK_BY_HAND = "RolledBackByHand"  # by the annotation tailbound.dev/rollback-to
     HAND_REFUSED = "HandRefused"  # an annotation names a revision for which it has no sense
     NO_HAND_REFUSED = "NoHandRefused"
     SUPERSEDED = "Superseded"  # a newer spec came before it was judged; not a rejection
@@ -99,7 +99,7 @@ class Reason(StrEnum):
     WRITE_REFUSED = (
         "WriteRefused"  # the API server refuses a child; the message names it and quotes the server
     )
-    CONTESTED = "Contested"  # somebody undoes what is written of a child; the message names both
+    CONTESTED = "Contested"  # another client undoes what is written of a child; the message names both
     NO_CONFLICT = "NoConflict"
     MODEL_BROKEN = "ModelBroken"  # it was served, and then failed on everything: mostly its device did
     NOT_READY = "NotReady"  # promoted, but no endpoint is ready now
@@ -115,9 +115,9 @@ class Reason(StrEnum):
     )
     ROUTE_REJECTED = "RouteRejected"  # Envoy refused this service's route; the message quotes it
     HOST_CONFLICT = "HostConflict"  # another service owns one of spec.hosts
-    # Obstacles in the spec or beside it: somebody must change something.
+    # Obstacles in the spec or beside it, which go only when something is changed by hand.
     INVALID_SPEC = "InvalidSpec"
-    NAME_CONFLICT = "NameConflict"  # an object of a name that we need belongs to somebody else
+    NAME_CONFLICT = "NameConflict"  # an object of a name that we need has another owner
     RUNTIME_NOT_FOUND = "RuntimeNotFound"
     RUNTIME_INVALID = "RuntimeInvalid"  # its template cannot be rendered, or renders a pod that is refused
     HARDWARE_CLASS_NOT_FOUND = "HardwareClassNotFound"

@@ -25,7 +25,7 @@ from tailbound.api.servingruntime import FormatName
 from tailbound.api.traffic import TrafficStatus
 
 DEFAULT_TIMEOUT: Final = Duration(30_000)
-"""Of services without a latency target."""
+"""The timeout of services without a latency target."""
 MOST_CONDITIONS: Final = 32
 """The most conditions of a status, those of other managers included."""
 _TIMEOUT_PER_P99: Final = 20
@@ -353,7 +353,12 @@ class InferenceServiceStatus(Model):
 
 
 class InferenceService(Model):
-    """InferenceService declares one model, the hardware that it needs and how fast it must answer."""
+    """InferenceService declares one model, the hardware that it needs and how fast it must answer.
+
+    Deleting it ends the service: gateways answer 421 for its hosts at once, and its pods end. After
+    kubectl delete --cascade=orphan the pods stay, without requests, until an InferenceService of this name is
+    applied again: it takes over pods and history as they are, and nothing restarts.
+    """
 
     rules = (
         Rule(
@@ -375,7 +380,7 @@ class InferenceService(Model):
     @field_validator("status", mode="wrap")
     @classmethod
     def _unreadable_status_is_none(cls, raw: Any, handler: Any) -> Any:
-        """Take a status that somebody broke by hand for one never written: it is derived anew."""
+        """Take a status that does not validate for one never written: it is derived again."""
         try:
             return handler(raw)
         except ValidationError:

@@ -77,7 +77,7 @@ HANDS_BY_ANNOTATION: Final = f"{GROUP}/hands-by"
 # On a HardwareClass: "true" makes it the one that services without `hardware.class` get.
 DEFAULT_CLASS_ANNOTATION: Final = f"{GROUP}/is-default-class"
 # On objects that the operator created from the chart's defaults: digest of what it wrote, so that an
-# object that somebody edited is recognised and never overwritten.
+# object that was edited by hand is recognised and never overwritten.
 DEFAULTS_HASH_ANNOTATION: Final = f"{GROUP}/defaults-hash"
 
 # Ports of the gateway's pods and of the operator's. Service port 80 goes to the first.

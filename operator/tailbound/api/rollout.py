@@ -37,7 +37,7 @@ class Promotion(StrEnum):
 
 
 def previews(strategy: str, promotion: str) -> bool:
-    """Whether a candidate waits, whole and without a request, for somebody who looks at it first."""
+    """Whether a candidate waits, whole and without a request, to be looked at and promoted by hand."""
     return strategy == Strategy.BLUE_GREEN and promotion == Promotion.MANUAL
 
 
@@ -123,7 +123,7 @@ class Analysis(Model):
     more requests than most services get."""
 
     data_timeout: Annotated[
-        Duration, duration_between("10s", "1h", "after which missing counters are told")
+        Duration, duration_between("10s", "1h", "after which missing counters are reported")
     ] = Duration(60_000)
     """After so long without counters of every gateway, or without one of the metrics, the rollout is paused
     until they are back. It says at once what is missing, and does not pass meanwhile."""
@@ -231,7 +231,7 @@ class RolloutSpec(Model):
 
 
 DEFAULT_WEIGHTS: Final = (5, 25, 50)
-"""Of a canary without steps."""
+"""The steps of a canary for which none are written."""
 
 
 class RolloutState(StrEnum):

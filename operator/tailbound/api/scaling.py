@@ -8,7 +8,7 @@ from pydantic import Field, StrictInt, StringConstraints
 from tailbound.api.schema import Model, Rule, list_map
 
 MOST_PODS: Final = 1000
-"""Of one revision."""
+"""The most pods of one revision."""
 
 
 class ScalingMode(StrEnum):
@@ -52,7 +52,7 @@ class Scaling(Model):
     through the scale subresource."""
 
     replicas: Annotated[StrictInt, _pods("replicas")] = 1
-    """Pods that somebody asks for through the scale subresource, as kubectl scale does: never fewer than
+    """Pods that are asked for through the scale subresource, as kubectl scale does: never fewer than
     these, but never more than max. With mode external exactly these, within min and max."""
 
     @property

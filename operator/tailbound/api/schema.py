@@ -202,7 +202,7 @@ SET: Final = _ListType("set")
 
 
 def list_map(key: str) -> _ListType:
-    """A list whose items are told apart by the field `key` (a name without capitals, the same in Python)."""
+    """A list whose items are identified by the field `key` (a name without capitals, the same in Python)."""
     return _ListType("map", key)
 
 

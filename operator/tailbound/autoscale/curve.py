@@ -5,7 +5,7 @@ somebody new, makes every batch slower by about the same factor: a window whose 
 neither chance nor a doubtful shape explains rescales all that was learned before, instead of being averaged
 with it.
 
-How much of a batch's time goes with its rows can be told only as far as the sizes of batches differ. A
+How much of a batch's time goes with its rows can be found only as far as the sizes of batches differ. A
 replica that is hardly busy works on batches of one, and must still be known to do more with fuller ones.
 Until sizes differ, a row is supposed to take as long as what every batch takes anyway: where batching gains
 nothing, that is less than twice the capacity, and where it gains more, too low a capacity. By degrees, what
@@ -21,8 +21,8 @@ from tailbound.autoscale.model import BatchSums
 MEMORY: Final = 600.0
 """Seconds after which the time of a batch counts for 1/e of a new one's."""
 _SHAPE_MEMORY: Final = 86400.0
-"""Seconds after which a shape counts for 1/e of one that is told now: a night of batches of one must not make
-it forget a busy day."""
+"""Seconds after which a shape counts for 1/e of one that is reported now: a night of batches of one must not
+make it forget a busy day."""
 _LEAST_STEP: Final = 0.03
 """Smallest relative change of level that is taken at once."""
 SCATTER: Final = 0.25

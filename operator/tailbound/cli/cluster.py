@@ -1,4 +1,4 @@
-"""The API server, as whoever runs the command."""
+"""The API server, with the rights of the person who runs the command."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _CONFLICT: Final = 409
 
 
 class ConflictError(Exception):
-    """Somebody else wrote the object since it was read."""
+    """Another client wrote the object since it was read."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class Session:
         raise CommandError(f"{self._options.name} is being written all the time: try again")
 
     def refresh(self) -> int:
-        """Make one service anew, or one after the other."""
+        """Make one service again, or several, one after the other."""
         options = self._options
         fleet = options.all or options.all_namespaces or options.selector
         if bool(options.name) == bool(fleet):
@@ -166,7 +166,7 @@ class Session:
                 self._cluster.annotate(service, {REFRESH_ANNOTATION: utc_seconds(datetime.now(UTC))})
             except ConflictError:
                 continue
-            _print(f"{namespace}/{name} is made anew, through a rollout")
+            _print(f"{namespace}/{name} is made again, through a rollout")
             return
         raise CommandError(f"{name} is being written all the time: try again")
 
@@ -292,7 +292,7 @@ def _parser() -> argparse.ArgumentParser:
     fresh = add(
         "refresh",
         Session.refresh,
-        "make pods anew from the runtime, class and Tailbound of now, through the normal rollout",
+        "make pods again from the runtime, class and Tailbound of now, through the normal rollout",
         named=False,
     )
     fresh.add_argument("name", nargs="?", metavar="NAME", help="this one; it returns at once")

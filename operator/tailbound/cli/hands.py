@@ -7,9 +7,9 @@
 | pause | pause | the revision on its way | no rollout is under way, or it is paused already |
 | these three | - | - | it is the first revision: there is nothing to return to |
 | promote, pause | - | - | it is an older one that comes back: nothing is judged |
-| pause, promote | - | - | somebody asked to abort it, which wins |
-| pause | - | - | somebody has promoted it, or asked for that: a promotion is not held |
-| resume | pause, empty | - | nobody paused it |
+| pause, promote | - | - | an abort of it was asked for, which wins |
+| pause | - | - | it was promoted by hand, or that was asked for: a promotion is not held |
+| resume | pause, empty | - | it is not paused |
 | retry | retry | the rejected revision | the newest revision was not rejected |
 | rollback | rollback-to | the given one, else the one before | it never served, is newest, or serves now |
 | any of them | - | - | the service is stopped |
@@ -78,7 +78,7 @@ def target(hand: Hand, subject: Subject, revision: str | None = None) -> str:
         raise CommandError(f"{rollout.revision} is paused already: kubectl tailbound resume lets it go on")
     if hand is Hand.RESUME and not paused:
         raise CommandError(
-            f"nobody paused {rollout.revision}: kubectl tailbound why {subject.service.metadata.name} tells "
+            f"{rollout.revision} is not paused: kubectl tailbound why {subject.service.metadata.name} says "
             "what it waits for"
         )
     return rollout.revision
@@ -119,7 +119,7 @@ def _demand_no_later_word(hand: Hand, subject: Subject, rollout: RolloutStatus) 
     """To abort wins over everything, and to promote over a pause."""
     asked, name = subject.hands, rollout.revision
     if asked.revision(ABORT_ANNOTATION) == name:
-        raise CommandError(f"{name} is being rolled back, as somebody asked for: there is nothing to {hand}")
+        raise CommandError(f"an abort of {name} was asked for already: there is nothing to {hand}")
     by_hand = rollout.reason == Reason.PROMOTED_BY_HAND or asked.revision(PROMOTE_ANNOTATION) == name
     if hand is Hand.PAUSE and by_hand:
         raise CommandError(

@@ -34,7 +34,7 @@ def measured(
 ) -> Traffic | None:
     """Requests and bad ones between two readings, by gateway pod and revision; None if none came.
 
-    Raises CommandError if a gateway began to count anew in between.
+    Raises CommandError if a gateway began to count from zero in between.
     """
     total = Classes()
     for pod, revisions in after.items():

@@ -1,6 +1,6 @@
 """`kubectl tailbound plan`: what applying a file would do, and how long it would take, in words. Pure.
 
-| the revision that the spec would ask for | what is told |
+| the revision that the spec would ask for | what is said |
 |---|---|
 | cannot be made | the problem |
 | the first one of a new service | it serves as soon as it can |
@@ -87,7 +87,8 @@ def rolls(proposal: Proposal) -> bool:
 def _revision(proposal: Proposal) -> str:
     problem, name, stable = proposal.desired.problem, _name(proposal), proposal.stable
     if problem is not None or name is None:
-        return f"it would not work: {problem.reason}: {problem.message}" if problem else "nothing can be told"
+        unknown = "what it would do is not known"
+        return f"it would not work: {problem.reason}: {problem.message}" if problem else unknown
     made = f"new revision {name}" if proposal.desired.is_new else f"revision {name}, which is stored already,"
     texts = (
         (name == proposal.current, f"no new revision: {name} stays"),
@@ -112,7 +113,7 @@ def _how(spec: RolloutSpec) -> str:
         Strategy.BLUE_GREEN: "blueGreen, all requests at once",
         Strategy.RECREATE: "recreate, the old pods end before the new ones start",
     }
-    by_hand = "; somebody has to promote it" if spec.promotion is Promotion.MANUAL else ""
+    by_hand = "; it has to be promoted by hand" if spec.promotion is Promotion.MANUAL else ""
     return f"{ways[spec.strategy]}{by_hand}; the old pods are kept for {spec.scale_down_delay}"
 
 

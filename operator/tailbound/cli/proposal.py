@@ -92,7 +92,7 @@ def _revision(around: Surroundings, name: str | None) -> Revision | None:
 
 
 def _settings(stable: Revision | None) -> Settings:
-    """What the installation adds to a pod, as the revision that serves has it: nobody else may read it."""
+    """What the installation adds to a pod, as the revision that serves has it: users cannot read more."""
     plain = Settings(
         operator_namespace="", gateway_service="", cluster_domain="", fetch_image="", image_pull_policy=""
     )

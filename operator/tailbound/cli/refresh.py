@@ -1,4 +1,4 @@
-"""`kubectl tailbound refresh`: which services are made anew now, and which wait. Pure.
+"""`kubectl tailbound refresh`: which services are made again now, and which wait. Pure.
 
 A fleet is refreshed a few at a time, each through its own rollout: a runtime that is bad for one is bad for
 the next. First row that fits:
@@ -46,7 +46,7 @@ class Fleet:
         return () if self.failed is not None else self.left[: self.at_once - len(self.under_way)]
 
     def begun(self, key: Key) -> "Fleet":
-        """Once this one was asked to be made anew."""
+        """Once this one was asked to be made again."""
         left = tuple(other for other in self.left if other != key)
         return Fleet(left, self.at_once, self.under_way | {key}, self.ended)
 

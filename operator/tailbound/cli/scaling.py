@@ -43,7 +43,7 @@ def _asks(scaling: Scaling) -> str:
 
 
 def _floor(scaling: Scaling) -> str | None:
-    """What spec.scaling.replicas does beside min, where nobody may expect it.
+    """What spec.scaling.replicas does beside min, where that is easily overlooked.
 
     | mode | spec.scaling.replicas | what is said |
     |---|---|---|

@@ -35,7 +35,7 @@ class Entry:
     number: int
     marks: Marks
     content: Revision | None
-    """None if somebody has damaged it."""
+    """None if it does not hold what Tailbound wrote."""
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class Autoscaler:
         return missing and self.now() - self._ready_since.get(key, self.now()) < STALE
 
     def _children(self, key: Key, wanted: Scalable) -> dict[str, _Children]:
-        """Of the revisions that are there already: the first pods of one follow from the others'."""
+        """Children of revisions that are there already: the first pods of one follow from the others'."""
         stored = self.stores.children(key)
         records = {label(each, REVISION_LABEL): each for each in stored.revisions}
         deployments = {label(each, REVISION_LABEL): each for each in stored.deployments}
@@ -194,7 +194,7 @@ def _belongs(pod: Object, revision: str) -> bool:
 
 
 def _in_the_same_words(decision: Decision, before: Sized | None) -> Decision:
-    """While the same signals are missing they are told as at first: the words of an error always differ."""
+    """While the same signals are missing they are reported as at first: texts of errors always differ."""
     if before is None or _missing(before.decision) != _missing(decision):
         return decision
     return replace(decision, stale=before.decision.stale)

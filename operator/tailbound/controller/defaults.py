@@ -110,8 +110,8 @@ class Verdict:
 # In the cluster                          | what happens
 # ----------------------------------------|-----------------------------------------------
 # absent                                  | created
-# without our digest                      | left: somebody else made it
-# differs from its own digest             | left: somebody edited it
+# without our digest                      | left: another manager made it
+# differs from its own digest             | left: it was edited by hand
 # equals its own digest and the default   | left: up to date
 # equals its own digest, not the default  | updated: the chart has changed
 def judge(default: Object, stored: Object | None) -> Verdict:
@@ -122,9 +122,9 @@ def judge(default: Object, stored: Object | None) -> Verdict:
         return Verdict(body, create=True, why="absent")
     written = (metadata(stored).get("annotations") or {}).get(DEFAULTS_HASH_ANNOTATION)
     if written is None:
-        return Verdict(None, create=False, why="made by somebody else")
+        return Verdict(None, create=False, why="made by another manager")
     if digest(stored) != written:
-        return Verdict(None, create=False, why="edited by somebody")
+        return Verdict(None, create=False, why="edited by hand")
     if written == wanted:
         return Verdict(None, create=False, why="up to date")
     guards = {key: metadata(stored)[key] for key in ("uid", "resourceVersion")}

@@ -50,7 +50,7 @@ class Gateways:
     """The newest report of every Ready gateway pod.
 
     `changed(key)` is called when what gateways say about a service has changed, `changed_all` when a gateway
-    pod has gone or was read for the first time. A new pod is read before anybody decides on it.
+    pod has gone or was read for the first time. A new pod is read before a decision rests on it.
     """
 
     store: ObjectStore

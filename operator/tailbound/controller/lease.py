@@ -27,7 +27,7 @@ _LOG = logger(__name__)
 
 
 class LeadershipLost(Exception):  # noqa: N818 - an outcome that ends the process
-    """The Lease could not be renewed in time, or somebody else holds it: stop at once."""
+    """The Lease could not be renewed in time, or another replica holds it: stop at once."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Elector:
         try:
             await self._write()
         except Conflict:
-            return False  # somebody was faster; the next look tells who
+            return False  # another replica was faster; the next look tells which
         return True
 
     async def _write(self) -> None:

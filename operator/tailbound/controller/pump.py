@@ -39,7 +39,7 @@ class _NotKopfs(Collection[Any]):
 
 
 class _NothingToCompare(kopf.DiffBaseStorage):
-    """Nothing: kopf gets ready to compare each object with its last handled state, though nobody asks."""
+    """Nothing: kopf gets ready to compare each object with its last handled state, though nothing uses it."""
 
     def build(self, **_kwargs: Any) -> Any:
         return None
@@ -75,7 +75,7 @@ class Pump:
             registry=self._registry(),
             settings=_settings(),
             standalone=True,
-            # Nobody is told: but kopf would look its user up, and a container's has no name.
+            # No one is notified, but kopf would look its user up, and a container's has no name.
             identity=_IDENTITY,
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,

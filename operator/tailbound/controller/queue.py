@@ -36,7 +36,7 @@ class KeyQueue:
     """A key is in it once, however often it was added, and is never handed to two workers at a time.
 
     A key that is added while a worker has it comes back when the worker is done. Keys that no worker had yet
-    go first: each of many new services gets its pods before anybody looks at what came of the others'.
+    go first: each of many new services gets its pods before a look at what came of the others'.
     """
 
     def __init__(self, bucket: TokenBucket | None = None) -> None:

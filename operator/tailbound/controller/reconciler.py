@@ -157,7 +157,7 @@ class Reconciler:
         return False
 
     async def _finish(self, key: Key, service: Object, plan: Plan) -> float | None:
-        """Write the status, and record what is told with it; or how long that has to wait, in seconds."""
+        """Write the status, and record its Events; or how long that has to wait, in seconds."""
         if plan.status is not None:
             stored = service.get("status") or {}
             wait = self._restraint.status_wait(key, stored, plan.status, self._seconds())

@@ -68,7 +68,7 @@ class _Status:
 
     wanted: Object
     stored: Object
-    """As the API server answered."""
+    """What the API server answered."""
     undone: int
     at: float
 
@@ -104,7 +104,7 @@ class Restraint:
         return last.left(now)
 
     def written(self, key: Key, target: Target, write: Write, generation: int, now: float) -> Obstacle | None:
-        """The API server took this write; returns who has undone it so far, if somebody does."""
+        """The API server took this write; returns who has undone it so far, if it is undone."""
         content, last = _content(write), self._children.get(key, {}).get(target)
         made = _Attempt(content, 1, now, generation)
         if last is not None and not last.refused and last.content == content and last.is_recent(now):
@@ -120,7 +120,7 @@ class Restraint:
         self._children.setdefault(key, {})[target] = _Attempt(None, times, now, generation, obstacle)
 
     def contested(self, key: Key, obstacle: Obstacle) -> None:
-        """Somebody undoes what is written of this child."""
+        """Another client undoes what is written of this child."""
         attempts, target = self._children[key], (obstacle.kind, obstacle.name)
         attempts[target] = replace(attempts[target], obstacle=obstacle)
 
@@ -147,7 +147,7 @@ def rivalry(kind: str, name: str, live: Object | None) -> Obstacle:
     """Who undoes what is written of a child, by the newest of the foreign entries of its managedFields."""
     entries = sorted(_rivals(live), key=lambda entry: str(entry.get("time")))
     if live is None or not entries:
-        words = "somebody removes it again" if live is None else "somebody undoes what Tailbound writes"
+        words = "another client removes it" if live is None else "another client undoes Tailbound's writes"
         return Obstacle(
             kind, name, Reason.CONTESTED, f"{kind} {name}: {words} each time: leave it to Tailbound"
         )

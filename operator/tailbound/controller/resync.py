@@ -12,7 +12,7 @@ from tailbound.telemetry.logs import logger
 from tailbound.telemetry.metrics import Metrics
 
 _LOG = logger(__name__)
-# The second list comes soon: nobody tells what was deleted between the first one and the first watch.
+# The second list comes soon: no watch reports what was deleted between the first one and the first watch.
 SECOND_SECONDS = 30.0
 PERIOD_SECONDS = 300.0
 RETRY_SECONDS = 1.0

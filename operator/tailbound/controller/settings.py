@@ -1,4 +1,4 @@
-"""What the operator is told by its environment. Every error names the variable, its value and the remedy."""
+"""The operator's settings from its environment. Every error names the variable, its value and the remedy."""
 
 import ipaddress
 import re

@@ -35,7 +35,7 @@ def gateway_targets(pods: Iterable[Object]) -> Targets:
 def serving_targets(pods: Iterable[Object]) -> Targets:
     """Every serving pod that has an address, by namespace, service, revision and pod.
 
-    It is asked at its port `metrics`, or else at `http`; a pod of somebody else that has neither is left out.
+    It is asked at its port `metrics`, or else at `http`; a foreign pod that has neither is left out.
     """
     groups: Targets = []
     for pod in pods:

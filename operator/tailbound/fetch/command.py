@@ -56,7 +56,7 @@ def _digest(text: str) -> str:
 
 def _end(log: Path, reason: TerminationReason, message: str, status: int) -> int:
     emit("ended", reason=reason, message=message)
-    if log.exists():  # the kubelet made it; outside a pod nobody reads it
+    if log.exists():  # the kubelet made it; outside a pod it is not read
         log.write_bytes(termination_bytes(reason, message))
     return status
 

@@ -24,7 +24,7 @@ class EnvoySlow(EnvoyAway):
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """Of one Envoy process."""
+    """State and age of one Envoy process."""
 
     live: bool
     """It has a first configuration and listens."""

@@ -105,7 +105,7 @@ class GatewayController:
         self._publish({route.service: bundle_of(route) for route in routes})
 
     def _forget_the_deleted(self) -> None:
-        """Services of the snapshot that were deleted while nobody watched."""
+        """Services of the snapshot that were deleted while no watch was open."""
         for route in self._former or ():
             if self._services.get(*route.service) is None:
                 self._projector.service_gone(route.service)

@@ -49,9 +49,9 @@ NAMESPACE_FIELD: Final = "namespace"
 SERVICE_FIELD: Final = "service"
 REVISION_FIELD: Final = "revision"
 LATENCY_FIELD: Final = "sla"
-"""Of the route's metadata: later than this is late."""
+"""A field of the route's metadata: an answer that takes longer than this is late."""
 DEADLINE_FIELD: Final = "deadline"
-"""Of the route's metadata: a stream that was cut earlier than this was cut by its client's own deadline."""
+"""A field of the route's metadata: what cut a stream earlier than this was its client's own deadline."""
 
 Counters: TypeAlias = dict[ServiceKey, dict[str, RequestClasses]]
 """By service and revision."""

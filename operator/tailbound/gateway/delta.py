@@ -40,7 +40,7 @@ class _Kind:
     """Versions that Envoy has."""
     subscribed: set[str] = field(default_factory=set)
     again: set[str] = field(default_factory=set)
-    """To be sent even if Envoy has that version: it asked anew."""
+    """To be sent even if Envoy has that version: it asked again."""
     pending: set[str] = field(default_factory=set)
     """Names where what Envoy has may differ from what it should have."""
     suspects: deque[tuple[str, ...]] = field(default_factory=deque)
@@ -198,7 +198,7 @@ class DeltaSession:
         return self._due(type_, sorted(kind.pending))
 
     def _due(self, type_: ResourceType, names: Sequence[str]) -> tuple[list[Resource], list[str]]:
-        """Of these names, what is to be sent and what removed now; forgets those with nothing to do.
+        """What is to be sent and what removed now of these names; forgets those with nothing to do.
 
         | should have | has            | further                     | do                   |
         |-------------|----------------|-----------------------------|----------------------|
@@ -206,7 +206,7 @@ class DeltaSession:
         | nothing     | something      | by name: Envoy unsubscribes | forget               |
         | nothing     | something      | a route still leads there   | wait                 |
         | nothing     | something      | otherwise                   | remove               |
-        | something   | that version   | not asked for anew          | forget               |
+        | something   | that version   | not asked for again         | forget               |
         | something   |                | by name, not subscribed     | forget               |
         | something   | anything else  | what it needs is not there  | wait                 |
         | something   | anything else  | otherwise                   | send                 |

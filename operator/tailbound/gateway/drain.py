@@ -1,6 +1,6 @@
 """Leaving without losing a request: what the preStop hook of the Envoy container waits for.
 
-1. Readiness fails, and every response asks its client to connect anew elsewhere; new connections are still
+1. Readiness fails, and every response asks its client to connect elsewhere; new connections are still
    served, because the news of our leaving takes its time through the cluster.
 2. Wait until that news should have arrived, and until no new connection says that it has not.
 3. Wait until no request is under way, and until the connections are closed or have been silent for a while.
@@ -27,7 +27,7 @@ class DrainTimes:
     propagation: float = 5.0
     """How long at least other nodes may go on sending new connections."""
     quiet: float = 2.0
-    """Without a new connection for so long, nobody sends any more."""
+    """Without a new connection for so long, no client sends any more."""
     idle: float = 15.0
     """After this, connections without a request are given up, and new ones are a probe's."""
     longest: float = 300.0

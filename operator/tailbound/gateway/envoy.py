@@ -9,8 +9,8 @@ from tailbound.gateway.counting import Counters, counters_pattern, name_metric, 
 from tailbound.gateway.start_time import read_start, settle_start, write_start
 from tailbound.traffic.model import ServiceKey
 
-# An Envoy that asks for everything anew is a fresh one if it is younger than this. An older one merely has
-# nothing configured.
+# An Envoy that has no configuration is a fresh one if it is younger than this. An older one merely has no
+# service configured.
 FRESH = timedelta(seconds=10)
 
 

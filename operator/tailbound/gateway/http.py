@@ -68,7 +68,7 @@ def _metrics(observer: Observer, envoy: EnvoyProcess) -> Handler:
     registry.register(GatewayMetrics(observer))
 
     async def metrics(_: web.Request) -> web.Response:
-        # An Envoy that took another's place between two readings has other counters: they are not told then.
+        # An Envoy that took another's place between two readings has other counters: they are left out then.
         start = await envoy.start_if_live()
         of_envoy = await envoy.metrics()
         if await envoy.start_if_live() != start or start is None:

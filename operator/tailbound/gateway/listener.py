@@ -66,15 +66,15 @@ def _connection_manager(max_request_bytes: int, cluster_domain: str) -> dict[str
 
 
 def _identity() -> dict[str, Any]:
-    """Who the client is, and what it may not claim: nobody is trusted with x-envoy-* headers.
+    """Who the client is, and what it may not claim: no client is trusted with x-envoy-* headers.
 
     Without ranges Envoy trusts private and loopback addresses, which is to say every pod; so there is one, of
     an address that no client has.
     """
-    nobody = {"address_prefix": "255.255.255.255", "prefix_len": 32}
+    no_client = {"address_prefix": "255.255.255.255", "prefix_len": 32}
     return {
         "use_remote_address": True,
-        "internal_address_config": {"cidr_ranges": [nobody]},
+        "internal_address_config": {"cidr_ranges": [no_client]},
         "generate_request_id": True,
         # A caller's own id is worth keeping: it is how its logs and ours meet.
         "preserve_external_request_id": True,

@@ -110,8 +110,8 @@ def _previews(had: Preview | None, wanted: Preview | None) -> list[Preview | Non
     if wanted is None:
         return [None]
     same = had is not None and had.hosts == wanted.hosts and _candidate(had) == _candidate(wanted) is not None
-    nobody = Preview(wanted.hosts, None, refused=wanted.backend is not None)
-    return [*([had] if same else []), nobody, None]
+    absent = Preview(wanted.hosts, None, refused=wanted.backend is not None)
+    return [*([had] if same else []), absent, None]
 
 
 def _candidate(preview: Preview) -> str | None:

@@ -61,7 +61,7 @@ async def run_gateway(settings: GatewaySettings, cluster: Cluster, port: int = G
 
 
 def _informers(namespaces: Sequence[str], cluster: Cluster) -> tuple[list[Informer], list[Informer]]:
-    """Of InferenceServices and of EndpointSlices: one each, or one each per namespace."""
+    """Informers of InferenceServices and of EndpointSlices: one each, or one each per namespace."""
     watched: Sequence[str | None] = namespaces or [None]
     return (
         [

@@ -1,4 +1,4 @@
-"""When the running Envoy started, to be told apart from when its neighbour did.
+"""When the running Envoy started, to be distinguished from the start of its neighbour.
 
 Envoy tells its uptime in whole seconds only, and the operator takes a changed start time for a lost history.
 So one Envoy process must keep one start time, over restarts of the sidecar too.

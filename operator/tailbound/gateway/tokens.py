@@ -21,7 +21,7 @@ class Verdict(Enum):
 
     ALLOWED = auto()
     UNAUTHENTICATED = auto()  # no token, or none that is valid for this audience
-    FORBIDDEN = auto()  # somebody else
+    FORBIDDEN = auto()  # another account
 
 
 class TokenReviewer(Protocol):
@@ -59,7 +59,7 @@ class Gatekeeper:
         digest = sha256(token.strip().encode()).digest()
         if (known := self._known(digest)) is not None:
             return known
-        # Whoever floods us with wrong tokens must not flood the API server.
+        # A client that floods us with wrong tokens must not flood the API server.
         async with self._one_at_a_time:
             if (known := self._known(digest)) is not None:
                 return known

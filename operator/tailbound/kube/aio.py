@@ -102,7 +102,7 @@ class AioCluster:
         status, created = await self._apply(resource.path(namespace, name), body, force=False)
         if status != 201:
             # It appeared between the two requests and took in our fields: the next look tells whose it is.
-            raise Conflict(f"{resource.kind} {name} was created by somebody else meanwhile")
+            raise Conflict(f"{resource.kind} {name} was created by another client meanwhile")
         return created
 
     async def apply(self, resource: Resource, body: Object, *, dry_run: bool = False) -> Object:

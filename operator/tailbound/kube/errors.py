@@ -1,7 +1,7 @@
 """The only errors that leave the transport, and how a refusal of the API server becomes one of them.
 
 `Transient` may be tried again later, `Conflict` means that the decision was made on old facts, and
-`Terminal` will be refused again until somebody changes something.
+`Terminal` will be refused again until something is changed.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class QuotaExceeded(Terminal):
 
 
 class NameConflict(Terminal):
-    """An object of this name belongs to somebody else. It was not touched."""
+    """An object of this name has another owner. It was not touched."""
 
     def __init__(self, kind: str, name: str, holder: str) -> None:
         super().__init__(

@@ -80,7 +80,7 @@ class Cluster(Protocol):
         ...
 
     async def replace_status(self, resource: Resource, body: Object) -> Object:
-        """PUT of the status subresource: afterwards nothing else is in it, whoever wrote it.
+        """PUT of the status subresource: afterwards nothing else is in it, whichever client wrote it.
 
         The body must hold uid and resourceVersion, else ValueError; Conflict if the object has others.
         """

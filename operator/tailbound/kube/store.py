@@ -2,7 +2,7 @@
 
 The three arrive in any order, so the newer resourceVersion wins, over deletions too: what was under way when
 an object went does not bring it back. A deletion has a version of its own; an object that only left a label
-selector is told as deleted with the version that it still has, and reading it brings it back.
+selector is reported as deleted with the version that it still has, and reading it brings it back.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

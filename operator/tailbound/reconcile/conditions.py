@@ -208,7 +208,7 @@ def _stalled(facts: Facts) -> Verdict:
         remedy = "change the spec, or try it again with kubectl tailbound retry"
         message = f"{facts.serves_now}{facts.name} was rejected: {remedy}"
         return Verdict(_TRUE, Reason.ROLLED_BACK, message)
-    return Verdict(_FALSE, Reason.NOT_STALLED, "nothing that somebody must change is in the way")
+    return Verdict(_FALSE, Reason.NOT_STALLED, "nothing is in the way that has to be changed by hand")
 
 
 def _reconciling(facts: Facts, ready: Verdict, stalled: Verdict) -> Verdict:

@@ -230,7 +230,7 @@ class Decision:
         return children.front_service(self._service, self._world.observation.settings, name)
 
     def _name_preview(self) -> None:
-        """The name of the preview comes last: whoever has it already keeps nothing else from being done."""
+        """The name of the preview comes last: a conflict about it keeps nothing else from being done."""
         if self._preview is not None and self._desired.revision is not None:
             self._writer.ensure(self._front_service(self._preview))
 

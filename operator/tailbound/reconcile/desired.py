@@ -2,7 +2,7 @@
 
 | stored for this spec | runtime and class | rendering | outcome |
 |---|---|---|---|
-| readable | any | any | that revision; a difference to a fresh rendering is only told |
+| readable | any | any | that revision; a difference to a fresh rendering is only reported |
 | corrupt | any | any | problem RevisionCorrupt |
 | none | not found, denied | none | that problem |
 | none | found | awaited | nothing yet |
@@ -33,7 +33,7 @@ class Intent:
 
     spec_hash: str
     name: str
-    """Of the stored revision for this spec, or of the one to make."""
+    """The name of the stored revision for this spec, or of the one to make."""
     number: int
     stored: bool
     choice: Choice | Problem
@@ -93,7 +93,7 @@ def find_or_make(world: World, intent: Intent, rendering: Rendering) -> Desired:
 def _outdated(stored: Revision, fresh: Revision | Problem | None) -> Problem | None:
     untouched = f"the pods of {stored.name} are untouched"
     if isinstance(fresh, Problem):
-        return Problem(fresh.reason, f"{untouched}, but could not be made anew: {fresh.message}")
+        return Problem(fresh.reason, f"{untouched}, but could not be made again: {fresh.message}")
     if fresh is None or fresh.template_json == stored.template_json:
         return None
     return Problem(

@@ -72,7 +72,7 @@ def transitions(
             continue
         reason: str = condition.reason
         if (old.get(kind), reason) == (Reason.NOT_READY, Reason.ROLLED_BACK):
-            # The rollback was told when it happened: what is new is that requests are answered again.
+            # The rollback had its Event when it happened: what is new is that requests are answered again.
             reason = Reason.SERVING
         severity = "Normal" if reason in _NORMAL else "Warning"
         told.setdefault(reason, Event(severity, reason, condition.message))

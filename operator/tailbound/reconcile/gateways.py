@@ -27,7 +27,7 @@ class Wanted:
     service: str
     """NAMESPACE/NAME."""
     generation: int
-    """Of the spec; a later one will do."""
+    """The generation of the spec; a later one will do."""
     traffic_generation: int
 
 

@@ -125,7 +125,7 @@ class Sizes:
 class Observation:
     """Everything `decide` may look at: one service and what surrounds it in the stores.
 
-    Children are those labelled with this service's name in its namespace, whoever owns them.
+    Children are those labelled with this service's name in its namespace, also those of other owners.
     """
 
     service: Object
@@ -142,7 +142,7 @@ class Observation:
     settings: Settings
     obstacles: tuple[Obstacle, ...] = ()
     readings: Answers | None = None
-    """The newest round of counters from every Ready gateway pod; None while nobody has asked for one."""
+    """The newest round of counters from every Ready gateway pod; None while none was asked for."""
     sizes: Sizes | None = None
     """None until the autoscaler has decided for the first time, and where it does not decide."""
 

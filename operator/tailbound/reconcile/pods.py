@@ -89,7 +89,7 @@ class PodsReport:
 
 
 def most_restarts(pods: Sequence[Object]) -> int:
-    """Restarts of the container that was restarted most. Fetching anew is no restart."""
+    """Restarts of the container that was restarted most. Fetching again is no restart."""
     return max(
         (
             int(container.get("restartCount", 0))

@@ -215,7 +215,7 @@ def _metrics(world: World, rollout: RolloutStatus) -> tuple[Metric, ...]:
 
 
 def _memory(rollout: RolloutStatus) -> Memory:
-    """What the last decision left. What cannot be read is begun anew: no request counts twice."""
+    """What the last decision left. What cannot be read begins from nothing: no request counts twice."""
     try:
         return memory_of(rollout.evidence) if rollout.evidence is not None else Memory()
     except ValueError:

@@ -1,4 +1,4 @@
-"""How many pods a service's revisions are to have, and what is told of it.
+"""How many pods a service's revisions are to have, and what is said of it.
 
 Pods of a revision for all requests (first row that fits; within min and max, and asked for through /scale
 always):
@@ -54,7 +54,7 @@ def sizing_of(world: World) -> Sizing:
 
 
 def _size(sized: Sized) -> Size:
-    """As it was decided, and what the traffic alone asked for."""
+    """The number that was decided, and what the traffic alone asked for."""
     decision, needed = sized.decision, sized.decision.explanation.needed
     known = max(1, round(needed.value)) if isinstance(needed, Known) else None
     return Size(max(1, decision.replicas), sized.share, known)

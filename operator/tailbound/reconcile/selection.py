@@ -145,7 +145,7 @@ def _hardware_class(world: World) -> HardwareClass | Problem:
 
 
 def _default_class(classes: Mapping[str, Object]) -> str | None:
-    """Of several defaults the first by name: somebody moves the mark, and for a moment two have it."""
+    """The first by name of several defaults: while the mark is moved, two have it for a moment."""
     return min((name for name, raw in classes.items() if _is_default(raw)), default=None)
 
 

@@ -43,7 +43,7 @@ class Signals:
     """What the metrics say of one service."""
 
     arrivals: Arrivals
-    """Of all its revisions together: a changed weight is no changed traffic."""
+    """Requests that arrive at all its revisions together: a changed weight is no changed traffic."""
     p99: Seconds
     late: float | None
     """Share of the last minute's requests that were late; None: there were none, or it is not known."""

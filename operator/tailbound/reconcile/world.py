@@ -47,7 +47,7 @@ def ownership(stored: Object, service: InferenceService) -> Ownership:
     |---|---|---|
     | this InferenceService | any | ours |
     | an earlier one of its name | any | garbage collection's |
-    | anybody else | any | theirs |
+    | any other owner | any | theirs |
     | none: stripped, or left behind by kubectl delete --cascade=orphan | as Tailbound sets them | ours |
     | none | others | theirs |
     """
@@ -118,7 +118,7 @@ class World:
                 yield kind, member
 
     def find(self, kind: str, name: str) -> Object | None:
-        """The labelled child of this kind and name, whoever owns it."""
+        """The labelled child of this kind and name, also of another owner."""
         return self._by_name.get((kind, name))
 
     def ours(self, members: Iterable[Object]) -> Iterator[Object]:
@@ -144,7 +144,7 @@ class World:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each of our ControllerRevisions; 0 where somebody removed it."""
+        """The number of each of our ControllerRevisions; 0 where it was removed."""
         return {
             name: number if isinstance(number := stored.get("revision"), int) else 0
             for name, stored in self.stored_revisions.items()
@@ -173,7 +173,7 @@ class World:
 
     @cached_property
     def next_number(self) -> int:
-        """Above every number in use, also of Deployments whose ControllerRevision somebody deleted."""
+        """Above every number in use, also of Deployments whose ControllerRevision was deleted."""
         names = (*self.stored_revisions, *self.deployments)
         taken = [
             *self.numbers.values(),

@@ -7,13 +7,13 @@
 | ours, different | Apply | - |
 | ours, being deleted | none | waiting until it is gone |
 | of a deleted namesake | none | waiting for garbage collection |
-| of somebody else | none | NameConflict |
+| of another owner | none | NameConflict |
 | none, the API server refused it | none | what it said |
-| ours, the API server refuses the change, or somebody undoes it | none | - |
+| ours, the API server refuses the change, or another client undoes it | none | - |
 
 Once something is in the way nothing new is brought up; what is ours is still kept as it should be. A child
 that is not vital is in the way of nothing: a budget, or what an older revision lacks. What is refused or
-undone, and in the way of nothing, is told all the same (`conflict`).
+undone, and in the way of nothing, is reported all the same (`conflict`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ class Writer:
     now: datetime
     writes: list[Write] = field(default_factory=list)
     problem: Problem | None = None
-    """The first thing that somebody must change, or that the API server refused."""
+    """The first thing that has to be changed by hand, or that the API server refused."""
     waiting: str | None = None
     """The first thing that must be gone before the work can go on."""
     _told: set[tuple[str, str]] = field(default_factory=set)
@@ -158,10 +158,12 @@ def refusal_of(refused: Obstacle) -> Problem:
 
 def _conflict(kind: str, live: Object) -> Problem:
     owner = controller_of(live)
-    whose = f"{owner.get('kind')} {owner.get('name')}" if owner is not None else "somebody who set no owner"
+    whose = "was made by another client"
+    if owner is not None:
+        whose = f"belongs to {owner.get('kind')} {owner.get('name')}"
     name = live["metadata"]["name"]
     return Problem(
         Reason.NAME_CONFLICT,
-        f"{kind} {name} exists and belongs to {whose}, and is left alone; delete or rename it, "
+        f"{kind} {name} exists and {whose}, and is left alone; delete or rename it, "
         "or give this InferenceService another name",
     )

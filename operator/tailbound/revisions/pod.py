@@ -214,7 +214,7 @@ def _server_container(made_of: Ingredients) -> dict[str, Any]:
 def _server_environment(made_of: Ingredients) -> list[dict[str, str]]:
     """The contract's variables, then the runtime's, then the user's: of one name the last counts.
 
-    Names of the contract's kind are reserved in both kinds of object, so that nobody overrides those.
+    Names of the contract's kind are reserved in both kinds of object, so that neither overrides the contract.
     """
     service, spec = made_of.service, made_of.service.spec
     variables: dict[str, str] = {
@@ -229,7 +229,7 @@ def _server_environment(made_of: Ingredients) -> list[dict[str, str]]:
         Env.BATCHING_MAX_SIZE: str(spec.batching.effective_max_batch_size()),
         Env.BATCHING_PREFERRED_SIZES: _sizes(spec.batching),
         Env.BATCHING_MAX_DELAY_SECONDS: _delay_seconds(spec.batching),
-        "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime's wheels send usage data unless told otherwise
+        "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime's wheels send usage data unless switched off
     }
     for variable in (*made_of.server.env, *spec.env):
         variables.pop(variable.name, None)

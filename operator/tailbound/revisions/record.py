@@ -1,6 +1,6 @@
 """A revision as it is stored: one immutable ControllerRevision, read and written.
 
-The template is kept as a JSON string, byte for byte: nested, the API server would write its characters anew.
+The template is kept as a JSON string, byte for byte: nested, the API server would escape other characters.
 """
 
 import json
@@ -80,7 +80,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class Rejected:
-    """Why a revision is not tried again until somebody asks for it."""
+    """Why a revision is not tried again until a retry is asked for."""
 
     at: str
     reason: str
@@ -149,7 +149,7 @@ class Marks:
         return replace(self, handled=dict(handled), under_way=dict(under_way))
 
     def annotations(self) -> dict[str, str]:
-        """As they are stored."""
+        """The annotations that store them."""
         rejected = self.rejected
         stored = {
             STABLE_ANNOTATION: "true" if self.stable else None,
@@ -174,7 +174,7 @@ def _former_text(former: tuple[Rejected, ...]) -> str:
 
 
 def _former_of(text: str | None) -> tuple[Rejected, ...]:
-    """The rejections in an annotation; none where somebody broke it."""
+    """The rejections in an annotation; none where it cannot be read."""
     try:
         return tuple(Rejected(**each) for each in json.loads(text or "[]"))
     except (TypeError, ValueError):
@@ -218,7 +218,7 @@ class Origin:
     """What a revision was made from."""
 
     spec_hash: str
-    """Of the spec alone, whatever the refresh."""
+    """The hash of the spec alone, whatever the refresh."""
     refresh: str
     """The value of the annotation that asked for it; empty without one."""
 
@@ -226,8 +226,8 @@ class Origin:
 def origin_of(stored: Mapping[str, Any]) -> Origin | None:
     """What a stored ControllerRevision was made from; None if it cannot be told.
 
-    It is taken from the immutable data; the annotation, which anybody can edit, counts only where those are
-    corrupt.
+    It is taken from the immutable data; the annotation, which every client can edit, counts only where
+    that is corrupt.
     """
     data = stored.get("data")
     spec = data.get("spec") if isinstance(data, Mapping) else None

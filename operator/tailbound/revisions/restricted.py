@@ -1,4 +1,4 @@
-"""The check that a rendered pod gives nobody more than the Pod Security profile "restricted" allows.
+"""The check that a rendered pod gives no container more than the Pod Security profile "restricted" allows.
 
 A runtime's author may be allowed to write runtimes and not to run privileged pods: what the API server
 would let the operator create is more than what such an author may ask for. The rules are those of the

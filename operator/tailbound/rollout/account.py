@@ -40,7 +40,7 @@ class Account:
     """Ready pods of the candidate."""
 
     def with_pods(self, new: int, ready: int, each: int) -> "Account":
-        """As `new` pods of the candidate have come, of `ready` in all; see `Warmup`."""
+        """The account after `new` pods of the candidate have come, of `ready` in all; see `Warmup`."""
         return replace(self, warmup=self.warmup.with_pods(new, ready, each), pods=ready)
 
     def after(self, candidate: Tally, stable: Tally, span: Span, *, stable_serves: bool) -> "Account":

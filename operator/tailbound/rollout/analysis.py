@@ -173,7 +173,7 @@ def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
 
 
 def _account(record: Record, objective: Objective) -> Account:
-    """What is known about the same bound: another one begins it anew."""
+    """What is known about the same bound: another one begins from nothing."""
     known = record.accounts.get(objective.measure)
     if known is None or known.polls.bets.null != objective.allowed:
         return account_about(objective)
@@ -227,7 +227,7 @@ def _first(blind: Mapping[str, str]) -> str:
 
 
 def next_step(memory: Memory, now: datetime) -> Memory:
-    """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
+    """The memory as a step begins: proof for passing starts again, what speaks against it stays."""
     record = memory.record
     if record is not None:
         accounts = {measure: known.next_step() for measure, known in record.accounts.items()}

@@ -14,7 +14,7 @@ A return that somebody asked for has its deadline also while it waits for room: 
 that nobody asked for waits, as no other revision would find room either.
 
 A return that is given up leaves everything as it was before; the spec's revision stays, or goes on. One that
-nobody asked for rejects the older revision, so that the next one before is tried.
+no annotation asked for rejects the older revision, so that the next one before is tried.
 """
 
 from dataclasses import replace
@@ -46,7 +46,7 @@ def returning(now: Situation, back: Return) -> Step:
 
 
 def _returned(now: Situation, step: Step, back: Return) -> Step:
-    # Why it was rejected before stays: that somebody then asked for a return proves nothing new.
+    # Why it was rejected before stays: that a return was then asked for proves nothing new.
     rejection = now.of(back.instead_of).rejection or back.rejection
     handled = (back.annotation,) if back.annotation is not None else ()
     marking = Marking(stable=back.to, rejection=rejection, handled=handled)
@@ -148,7 +148,7 @@ def _under_way(now: Situation, step: Step, rollout: RolloutStatus, back: Return)
 def _taking_back(now: Situation, stable: str, back: str) -> Step:
     """What is on its way ends: the stable one has the requests until `back` is there, and keeps its pods.
 
-    Where places change hands it gets its own before anybody else.
+    Where places change hands it gets its own before every other revision.
     """
     others = with_requests(now, {stable, back})
     rejected = {name for name in others if now.of(name).rejection is not None}

@@ -53,7 +53,7 @@ class Tally:
         return Tally(self.judged - other.judged, self.bad - other.bad)
 
     def deflated(self, factor: float) -> "Tally":
-        """As if only one of every `factor` requests of a burst had been counted."""
+        """The evidence if only one of every `factor` requests of a burst had been counted."""
         return Tally(self.judged / factor, self.bad / factor)
 
 

@@ -12,7 +12,7 @@ def count(value: float) -> str:
 
 
 def rounded(value: float) -> float:
-    """A measured value, to as many digits as anybody reads."""
+    """A measured value, to the few digits that matter."""
     return float(f"{value:.4g}")
 
 

@@ -26,7 +26,7 @@ _HALF: Final = (50,)
 MOST: Final = 0.9
 """So many of the good revisions are to be promoted, and of the bad ones to be found."""
 _MARGIN: Final = 1.25
-"""Of the time that was foreseen: traffic varies."""
+"""A factor on the time that was foreseen: traffic varies."""
 _LONGEST: Final = Duration.parse("168h")
 LONGEST_KEPT: Final = Duration.parse("1h")
 """No longer time is proposed to keep the old pods for."""

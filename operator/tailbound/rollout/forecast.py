@@ -32,7 +32,7 @@ class Traffic:
     """Requests of a service, and how many of them are bad."""
 
     per_second: float
-    """Of all revisions together; above 0."""
+    """Requests to all revisions together; above 0."""
     slow: float
     """Fraction over the latency target."""
     failed: float
@@ -178,7 +178,7 @@ def _counted(
 
 def _outcome(rules: _Rules, known: _Known, *, stable_serves: bool) -> Outcome:
     objectives = rules.terms.objectives
-    # What the metrics will say nobody knows, but they share the chance of a false alarm.
+    # What the metrics will say is not known, but they share the chance of a false alarm.
     tests = len(objectives) + len(rules.spec.analysis.metrics)
     findings = tuple(
         judge(objective, known[objective.measure], rules.terms.policy, tests, stable_serves=stable_serves)

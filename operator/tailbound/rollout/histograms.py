@@ -1,7 +1,7 @@
 """Events on either side of an edge of a histogram's buckets.
 
 A histogram says nothing of a bound between two edges, and guessing how values spread within a bucket would
-judge a revision by what nobody measured.
+judge a revision by what was not measured.
 """
 
 from collections import defaultdict

@@ -159,7 +159,7 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
 
 
 def _retried(marking: Marking, who: Roles) -> Marking:
-    """What else was acted on is done with when the rollout is over: it may begin anew after a lost status."""
+    """Other annotations count as acted on once the rollout is over: a lost status may begin it again."""
     if not who.retried or RETRY_ANNOTATION in marking.handled:
         return marking
     return replace(marking, handled=(*marking.handled, RETRY_ANNOTATION))
@@ -168,7 +168,7 @@ def _retried(marking: Marking, who: Roles) -> Marking:
 def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     """The candidate's pods and weight beside those of a base that gives up a place only if it is asked to.
 
-    It gets its first requests only once they will be counted, unless somebody promotes it all the same.
+    It gets its first requests only once they will be counted, unless it is promoted by hand all the same.
     """
     base, candidate = rollout.from_revision, rollout.revision
     without = rest.without(now, base)
@@ -262,7 +262,7 @@ def _clearing(now: Situation, rollout: RolloutStatus, clearing: Exchange) -> Ste
 
 
 def _roll_back(now: Situation, who: Roles, rollout: RolloutStatus, rejection: Rejection) -> Step:
-    """The candidate's weight goes to the base, and the candidate is not tried again until somebody asks."""
+    """The candidate's weight goes to the base, and only a retry by hand tries the candidate again."""
     step = rest.without(now, who.base, frozenset({rollout.revision}))
     ended = words.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
     left = weight_of(step.flow.traffic, rollout.revision)

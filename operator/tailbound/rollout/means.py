@@ -49,7 +49,7 @@ class Means:
         )
 
     def next_step(self) -> "Means":
-        """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
+        """The means as a step begins: proof for passing starts again, what speaks against it stays."""
         return replace(self, passing=that_below(self.passing.null), against=self.against.next_step())
 
     def numbers(self) -> Numbers:

@@ -40,7 +40,7 @@ class Metric:
     good_end: float
     bad_end: float
     bound: float
-    """As the spec says it."""
+    """The bound in the unit of the spec."""
     interval_seconds: float
     """Between two values that count, or two comparisons of counters."""
     parts: Mapping[str, str]

@@ -83,7 +83,7 @@ def _full(now: Situation, rollout: RolloutStatus) -> bool:
 
 
 def lack_of_room(now: Situation, *names: str) -> Lack | None:
-    """Of the first of these revisions some of whose pods find no room, if there is any."""
+    """The lack of the first of these revisions some of whose pods find no room, if there is any."""
     for name in names:
         state = now.of(name)
         if state.trouble is not None and state.trouble.lacks_room:

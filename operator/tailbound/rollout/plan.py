@@ -5,7 +5,7 @@ is the most with which the candidate has passed, "has" the weight that it has):
 
 | what holds | weight |
 |---|---|
-| somebody promotes it, or it has all requests | all |
+| it is promoted by hand, or it has all requests | all |
 | the plan asks for a proof with more than passed, and at most what it has | what it has |
 | the plan has a weight above passed and above what it has | the least of those |
 | it was observed with the weight of a step that has not passed | that one, though the plan does not name it |
@@ -52,10 +52,10 @@ def is_last(rollout: RolloutStatus) -> bool:
 
 
 def by_hand(rollout: RolloutStatus) -> bool:
-    """Somebody has promoted the candidate; it is on its last step."""
+    """The candidate was promoted by hand; it is on its last step."""
     return rollout.reason == Reason.PROMOTED_BY_HAND
 
 
 def unless_by_hand(rollout: RolloutStatus, reason: Reason) -> Reason:
-    """This reason, but that somebody has promoted the candidate is not forgotten."""
+    """This reason, or PromotedByHand for a candidate that was promoted by hand."""
     return Reason.PROMOTED_BY_HAND if by_hand(rollout) else reason

@@ -40,7 +40,7 @@ class Memory:
     passed_at: datetime | None = None
     """The first poll in a row at which everything had passed."""
     watches: Mapping[str, Watch] = field(default_factory=dict)
-    """Of analysis.metrics, by name."""
+    """What is known about each of analysis.metrics, by its name."""
     blind_since: datetime | None = None
     """The first round in a row in which a metric could not be read."""
     blind: Mapping[str, str] = field(default_factory=dict)
@@ -67,5 +67,5 @@ def memory_of(document: Mapping[str, Any]) -> Memory:
         field = ".".join(str(part) for part in first["loc"]) or "the document"
         raise ValueError(
             f"{field} is {first['input']!r}: {first['msg']}; "
-            "remove the evidence: the rollout is then judged anew"
+            "remove the evidence: the rollout is then judged from the beginning"
         ) from error

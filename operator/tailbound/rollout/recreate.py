@@ -29,7 +29,7 @@ def exchange(now: Situation, incoming: str, meanwhile: Flow) -> Exchange | None:
     | some to end | has no Deployment | any | `meanwhile` | as they are |
     | some to end | has none ready, and a Deployment cannot be changed | any | `meanwhile` | as they are |
     | some | has a ready endpoint | have not all applied it | incoming | as they are |
-    | some | has none | have not all applied it | nobody | as they are |
+    | some | has none | have not all applied it | none | as they are |
     | some | any | have applied it | the same | none: they end |
     """
     others = {

@@ -1,4 +1,4 @@
-"""Annotations that ask a rollout for something that cannot be: told, for as long as they are there.
+"""Annotations that ask a rollout for something that cannot be: reported for as long as they are there.
 
 First row that fits; what was acted on is never refused.
 

@@ -126,7 +126,7 @@ def _promoted(now: Situation, step: Step, name: str) -> Step:
 
 def _told_promoted(now: Situation, step: Step, name: str) -> RolloutStatus:
     """
-    | has all requests | every gateway applies that | was told to be promoted | state |
+    | has all requests | every gateway applies that | was promoted by hand | state |
     |---|---|---|---|
     | no | any | any | Promoting |
     | yes | no | no | Promoting |

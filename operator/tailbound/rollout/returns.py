@@ -15,7 +15,7 @@ First row that fits; "other" is the revision with most of the weight beside the 
 In its places it gets weight as its pods get ready: what they carry, and all once they have every place but
 the last. Dead pods give up theirs at once; one stays, unless it holds the only place: it may recover.
 
-What was on its way when somebody asked for the return ends first: the stable revision, which is the way back
+What was on its way when the return was asked for ends first: the stable revision, which is the way back
 until the older one serves, takes its requests and places back in the same manner, and keeps its pods.
 """
 

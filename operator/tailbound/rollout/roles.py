@@ -4,7 +4,7 @@ The base (first row that fits):
 
 | what there is | base |
 |---|---|
-| somebody asks for a return to an older revision, or the promoted one is lost | that one |
+| a return to an older revision is asked for, or the promoted one is lost | that one |
 | a revision marked stable, and not rejected | that one, but for the next row |
 | it has no ready endpoint, a third one serves that is not rejected, and neither is desired | the third one |
 | another than the desired one has the weight, and ready endpoints | that one |
@@ -41,7 +41,7 @@ class Return:
 
     @property
     def rejection(self) -> Rejection | None:
-        """Of the revision that it takes the place of."""
+        """The rejection of the revision that it takes the place of."""
         other = self.instead_of
         return Rejection(other, self.reason, self.message, self.by) if other is not None else None
 
@@ -54,7 +54,7 @@ class Roles:
     candidate: str | None
     back: Return | None = None
     retried: bool = False
-    """The candidate was rejected, and somebody asks to try it again."""
+    """The candidate was rejected, and a retry is asked for."""
 
 
 def roles(now: Situation) -> Roles:
@@ -120,7 +120,7 @@ def _asked_for(now: Situation) -> Return | None:
     return Return(
         to,
         Reason.ROLLED_BACK_BY_HAND,
-        f"somebody asked for a return to {to}",
+        f"a return to {to} was asked for",
         _meant(now, to),
         now.hands.by,
         ROLLBACK_ANNOTATION,
@@ -128,7 +128,7 @@ def _asked_for(now: Situation) -> Return | None:
 
 
 def _meant(now: Situation, to: str) -> str | None:
-    """The revision that somebody wants to be rid of who asks for this return.
+    """The revision that this return is to replace.
 
     | what there is | revision |
     |---|---|

@@ -37,7 +37,7 @@ def readings(
     | start times of the pod in the window | its counters at the newest start time's own time | reading |
     |---|---|---|
     | none: not scraped, or not lately | any | Unknown |
-    | of two scrapers | any | Unknown: which of them a counter is of is not told |
+    | of two scrapers | any | Unknown: which of them a counter is of is not known |
     | one series | two of one revision and class | Unknown |
     | one series | some | these; a class that is not there has counted nothing |
     | one series | none | nothing was counted |

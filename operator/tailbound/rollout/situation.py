@@ -26,7 +26,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a revision is not tried again until somebody asks for it."""
+    """Why a revision is not tried again until a retry is asked for."""
 
     revision: str
     reason: str
@@ -54,7 +54,7 @@ class RevisionState:
     """It has a record."""
     deployed: bool = False
     replicas: int = 0
-    """As its Deployment is written."""
+    """The pods that its Deployment asks for."""
     pods: int = 0
     """Those that are ending included."""
     ready: int = 0
@@ -171,7 +171,7 @@ class Marking:
     rejection: Rejection | None = None
     superseded: Superseded | None = None
     forgiven: str | None = None
-    """A revision that is not rejected any more: somebody returns to it."""
+    """A revision that is not rejected any more, as a return to it was asked for."""
     handled: tuple[str, ...] = ()
     """Annotations that are done with; a `retry` forgets the rejection of the revision that it names."""
     under_way: tuple[str, ...] = ()

@@ -60,13 +60,13 @@ def planned(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
 
 
 def awaiting(now: Situation, rollout: RolloutStatus) -> bool:
-    """Everything is passed, and somebody has to promote it."""
+    """Everything is passed, and the candidate has to be promoted by hand."""
     manual = now.spec.promotion is Promotion.MANUAL
     return manual and plan.is_last(rollout) and rollout.weight < ALL and not plan.by_hand(rollout)
 
 
 def paused(now: Situation, rollout: RolloutStatus) -> bool:
-    """Somebody holds the weight as it is. To promote by hand is the later word."""
+    """The pause annotation holds the weight as it is. A promotion by hand goes before it."""
     return now.hands.pauses(rollout.revision) and not plan.by_hand(rollout)
 
 

@@ -1,11 +1,11 @@
-"""A revision that a later spec came before: it is remembered as such, as nobody judged it. Pure.
+"""A revision that a later spec came before: it is remembered as such, as it was never judged. Pure.
 
 | status.rollout as it is stored | the desired revision | superseded |
 |---|---|---|
-| none, or over | any | nobody |
-| of an older revision that comes back | any | nobody |
-| of a revision that was rejected, or is the stable one | any | nobody: only the status is behind |
-| of any other revision | that one, or none can be made | nobody |
+| none, or over | any | none |
+| of an older revision that comes back | any | none |
+| of a revision that was rejected, or is the stable one | any | none: only the status is behind |
+| of any other revision | that one, or none can be made | none |
 | of any other revision | another | that one |
 """
 

@@ -159,7 +159,7 @@ class Evidence:
         )
 
     def next_step(self) -> "Evidence":
-        """As a step begins: the proof for passing starts again, what speaks against the canary stays."""
+        """The evidence as a step begins: proof for passing starts again, what speaks against it stays."""
         return replace(self, step_starts=(*self.step_starts, self.canary))
 
 
@@ -203,7 +203,7 @@ class Numbers:
     """That stable is the worse one."""
     passing: float
     enough: bool
-    """So much was bad that it may condemn somebody."""
+    """So much was bad that a revision may be rejected for it."""
 
     def beyond(self, limits: Thresholds) -> bool:
         """Whether the bound is proven to be breached."""

@@ -1,8 +1,8 @@
 """The warm-up: the first requests of each new pod, which are not held against a revision.
 
 Every step of a rollout brings new pods, and each of them is cold. Counters are kept by revision and not by
-pod, so that nobody knows which requests a new pod answered. As many bad requests as all new pods together may
-answer cold are excused, for as long as it takes until each of them has answered so many.
+pod, so that it is not known which requests a new pod answered. As many bad requests as all new pods
+together may answer cold are excused, for as long as it takes until each of them has answered so many.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Warmup:
     """Bad ones that are still taken for those of cold pods."""
 
     def with_pods(self, new: int, ready: int, each: int) -> "Warmup":
-        """As `new` pods have come, of `ready` in all; the first `each` requests of a pod are its warm-up."""
+        """The warm-up with `new` more pods, `ready` in all; the first `each` requests of each are cold."""
         if new <= 0 or each <= 0:
             return self
         spread = _SPREAD if ready > 1 else 1.0

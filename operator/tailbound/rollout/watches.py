@@ -67,7 +67,7 @@ class Events:
     """What is known about a fraction of events."""
 
     expression: str
-    """What was asked for: another question begins anew."""
+    """What was asked for: another question begins with no evidence."""
     account: Account
     """What the rounds have shown."""
     candidate: Counter = Counter()
@@ -84,11 +84,11 @@ class Events:
     """A series of stable's bad events was seen at zero: its server has them before the first bad event."""
 
     def with_pods(self, new: int, ready: int, warmup: int) -> "Events":
-        """As pods of the candidate have come, whose first `warmup` events each are not judged."""
+        """The record with more pods of the candidate, whose first `warmup` events each are not judged."""
         return replace(self, account=self.account.with_pods(new, ready, warmup))
 
     def next_step(self, now: float) -> "Events":
-        """As a step begins: what was gathered belongs to the one before."""
+        """The record as a step begins: what was gathered belongs to the one before."""
         known = self.taken(now, stable_serves=True)
         return replace(known, account=known.account.next_step())
 
@@ -118,7 +118,7 @@ class Values:
         return self
 
     def next_step(self, now: float) -> "Values":
-        """As a step begins."""
+        """The record as a step begins."""
         return replace(self, means=self.means.next_step())
 
 
@@ -171,7 +171,7 @@ def taken_in(
 def same_question(metric: Metric, watch: Watch | None) -> Watch | None:
     """What is known about the same question and bound; None if that is nothing yet.
 
-    Evidence is about one bound: another one begins it anew, with the counters as they last were.
+    Evidence is about one bound: another one begins with none, and with the counters as they last were.
     """
     fresh = begun(metric)
     if watch is None or watch.expression != metric.expression:

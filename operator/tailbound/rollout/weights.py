@@ -69,7 +69,7 @@ def flow(
 
 
 def direct(now: Situation, target: str | None, shares: dict[str, int], *, waits: bool = False) -> Flow:
-    """These weights, whoever is ready. That nobody is to serve is said, for gateways to acknowledge it."""
+    """These weights, ready or not. Empty weights are written too, for gateways to acknowledge them."""
     backends = tuple(Backend(revision=name, weight=weight) for name, weight in shares.items())
     traffic = _traffic(now, backends)
     return Flow(traffic, target, traffic == now.traffic and now.acknowledged, waits)

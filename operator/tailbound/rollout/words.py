@@ -266,7 +266,7 @@ def takes_back(stable: str, other: str) -> str:
 
 
 def waits_for_room(trouble: Trouble, remedy: str) -> str:
-    """Nobody gives up a place to one that comes back; `remedy` says what helps beside more room."""
+    """No pod gives up its place to one that comes back; `remedy` says what helps beside more room."""
     return f". It waits for room: {trouble.message}. Add or free what a pod needs{remedy}"
 
 

@@ -20,7 +20,7 @@ def event_body(
 ) -> Object:
     """A v1 Event about `service`. `suffix` makes its name unique.
 
-    `kubectl describe` sorts by lastTimestamp, which events.k8s.io/v1 does not let anybody set.
+    `kubectl describe` sorts by lastTimestamp, which events.k8s.io/v1 lets no client set.
     """
     meta = metadata(service)
     return {

@@ -51,7 +51,7 @@ class Unavailable:
 
 
 class RevisionName(NamedTuple):
-    """What the values of a fleet are told apart by."""
+    """The label that tells the values of a fleet apart."""
 
     namespace: str
     service: str

@@ -42,7 +42,7 @@ class Ownership:
     hosts: tuple[str, ...]
     denied: tuple[str, ...]
     preview: tuple[str, ...] = ()
-    """Of `hosts`, those where the candidate answers before it takes over."""
+    """Those of `hosts` where the candidate answers before it takes over."""
 
 
 def cluster_names(service: ServiceKey, cluster_domain: str) -> tuple[str, ...]:

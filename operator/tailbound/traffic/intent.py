@@ -1,7 +1,7 @@
 """Reading one InferenceService: the fields that routing depends on, checked, and nothing else.
 
 Deliberately not the whole API model: a gateway must go on routing a service whose other fields a newer
-operator understands better than it does, or that somebody broke.
+operator understands better than it does, or that were edited by hand.
 """
 
 import re

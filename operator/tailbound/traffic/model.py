@@ -20,7 +20,7 @@ class ServiceKey(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """As `/observed` and Envoy's route names write it."""
+        """NAMESPACE/NAME, which `/observed` and Envoy's route names are written with."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -61,7 +61,7 @@ class Preview:
     backend: RouteBackend | None
     """None while no candidate is under way."""
     refused: bool = False
-    """The configuration with the candidate in it is refused: nobody answers, rather than another revision."""
+    """The configuration with the candidate in it is refused: no revision answers, rather than another one."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Route:
     unavailable: Unavailable | None
     """Set exactly if `backends` is empty."""
     timeout: timedelta
-    """Of one request, from its last byte received to the last byte of the response."""
+    """The most time of one request, from its last byte received to the last byte of the response."""
     latency_target: timedelta | None
     """spec.sla.latency.p99."""
     sheds: bool = False

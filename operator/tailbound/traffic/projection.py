@@ -215,7 +215,7 @@ def _share(weights: Mapping[str, int], found: Mapping[str, RevisionEndpoints]) -
     |----------------------------------------|-------------------------|----------------------------------|
     | yes                                    |                         | those with ready pods            |
     | no                                     | yes                     | those with draining pods         |
-    | no                                     | no                      | nobody: all, so that 503 follows |
+    | no                                     | no                      | none: all, so that 503 follows |
     """
     weighted = {revision for revision, weight in weights.items() if weight}
     takers = _ready(weighted, found) or _draining(weighted, found) or weighted

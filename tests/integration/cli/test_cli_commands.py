@@ -133,7 +133,7 @@ def test_a_rejected_revision_is_tried_again(churn: Api, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("resume", "churn"), f"nobody paused {R3}"),
+        (("resume", "churn"), f"{R3} is not paused"),
         (("refresh",), "give either NAME, or --all"),
         (("refresh", "churn", "--all"), "give either NAME, or --all"),
         (("status", "other"), '"other" not found'),
@@ -151,7 +151,7 @@ def test_what_cannot_be_done_is_told(churn: Api, run: Run, arguments: tuple[str,
 
 
 def test_one_service_is_made_anew(churn: Api, run: Run) -> None:
-    assert run("refresh", "churn") == (0, "risk/churn is made anew, through a rollout\n", "")
+    assert run("refresh", "churn") == (0, "risk/churn is made again, through a rollout\n", "")
     assert list(annotations(churn)) == ["tailbound.dev/refresh"]
 
 
@@ -181,7 +181,7 @@ def test_a_fleet_is_made_anew_and_waited_for(
     found, out, err = run("refresh", "--all")
     assert (found, err) == (code, "")
     first, second, third = out.splitlines()
-    assert (first, second) == ("1 services are outdated", "risk/churn is made anew, through a rollout")
+    assert (first, second) == ("1 services are outdated", "risk/churn is made again, through a rollout")
     assert third.startswith("risk/churn promoted" if end == "Promoted" else "risk/churn rolled back")
 
 

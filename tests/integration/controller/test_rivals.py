@@ -1,6 +1,7 @@
 """What others do to a service and its children on the real API server."""
 
 import json
+from collections.abc import Iterable
 
 from tailbound.api.names import REFRESH_ANNOTATION
 from tailbound.kube.protocol import Object
@@ -98,15 +99,18 @@ async def test_a_replace_without_annotations_undoes_no_refresh(environment: Envi
             await environment.cluster.replace(CLUSTER_SERVING_RUNTIMES, {**current, "spec": runtime["spec"]})
 
 
+def identities(objects: Iterable[Object]) -> set[tuple[str, int | None]]:
+    """UIDs with the generation, which changes with a Deployment's template, and with it the pods."""
+    return {(each["metadata"]["uid"], each["metadata"].get("generation")) for each in objects}
+
+
 async def test_an_orphaned_service_is_adopted_by_its_successor(environment: Environment) -> None:
     """The garbage collector, which this control plane lacks, takes the owner references away."""
     kinds = (CONTROLLER_REVISIONS, DEPLOYMENTS, SERVICES)
     async with environment.running(), kubelet(environment):
         await environment.create("churn")
         await environment.until_service("churn", is_ready, "Ready")
-        before = {
-            each["metadata"]["uid"] for kind in kinds for each in await environment.children(kind, "churn")
-        }
+        before = [each for kind in kinds for each in await environment.children(kind, "churn")]
     environment.control_plane.kubectl(
         "delete", "infs", "churn", "-n", environment.namespace, "--cascade=orphan", "--wait=false"
     )
@@ -123,8 +127,9 @@ async def test_an_orphaned_service_is_adopted_by_its_successor(environment: Envi
     async with environment.running(), kubelet(environment):
         created = await environment.create("churn")
         assert created["metadata"]["uid"] != orphan["metadata"]["uid"]
-        await environment.until_service("churn", is_ready, "Ready")
+        service = await environment.until_service("churn", is_ready, "Ready")
+        assert weights_of(service) == {"r1": 100}
         after = [each for kind in kinds for each in await environment.children(kind, "churn")]
-    assert {each["metadata"]["uid"] for each in after} == before
+    assert identities(after) == identities(before)
     owners = {each["metadata"]["ownerReferences"][0]["uid"] for each in after}
     assert owners == {created["metadata"]["uid"]}

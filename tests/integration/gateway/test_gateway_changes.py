@@ -137,7 +137,7 @@ async def test_requests_under_way_outlive_their_revision(gateway: Gateway, pods:
     assert (status, body["revision"]) == (200, "r1")
 
 
-async def test_a_deleted_service_is_forgotten(gateway: Gateway, pods: Pods) -> None:
+async def test_a_deleted_service_is_forgotten_until_it_is_applied_again(gateway: Gateway, pods: Pods) -> None:
     await pods.http("r1", "127.0.0.2", HTTP)
     gateway.cluster.put(slice_of("r1", "127.0.0.2"), inference_service("risk", "churn", {"r1": 100}))
     await gateway.until_applied("risk/churn", 1)
@@ -148,6 +148,10 @@ async def test_a_deleted_service_is_forgotten(gateway: Gateway, pods: Pods) -> N
 
     await until("the host is unknown", unknown)
     assert (await gateway.observed())["services"] == {}
+    # The pods of an orphaned service are still there when its successor is applied.
+    gateway.cluster.put(inference_service("risk", "churn", {"r1": 100}, created="2026-02-01T00:00:00Z"))
+    await gateway.until_applied("risk/churn", 1)
+    assert (await gateway.call("churn.risk"))[1]["revision"] == "r1"
 
 
 async def test_counters_of_deleted_services_leave_envoy(

@@ -68,7 +68,7 @@ def test_the_revision_that_is_foretold_is_the_one_that_comes() -> None:
     simulator.settle()
     new = simulator.names("ControllerRevision")[1]
     assert f"new revision {new} takes over from {old}: canary, 5 %, 50 %, then all requests" in text
-    assert "somebody has to promote it" in text
+    assert "it has to be promoted by hand" in text
     assert f"--- {old}" in text
     assert f"+++ {new}" in text
     stored, foretold = (

@@ -75,7 +75,7 @@ def test_edited_default_is_left_alone_when_the_chart_changes(edit: Any) -> None:
     edit(obj)
     verdict = judge(default(priorityClassName="high"), obj)
     assert verdict.write is None
-    assert verdict.why == "edited by somebody"
+    assert verdict.why == "edited by hand"
 
 
 def test_foreign_annotations_and_labels_are_no_edit() -> None:
@@ -88,7 +88,7 @@ def test_foreign_annotations_and_labels_are_no_edit() -> None:
 def test_object_that_somebody_else_made_is_left_alone() -> None:
     obj = stored(default())
     del obj["metadata"]["annotations"][DEFAULTS_HASH_ANNOTATION]
-    assert judge(default(), obj).why == "made by somebody else"
+    assert judge(default(), obj).why == "made by another manager"
 
 
 def test_files_are_read_in_order_and_may_hold_several_objects(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ async def test_a_child_that_somebody_deletes_each_time_is_not_made_in_a_loop() -
     await operator.works(A_WHILE)
     assert operator.written("PodDisruptionBudget", A_WHILE) <= MOST
     assert simulator.condition("Ready") == ("True", "Serving")
-    assert f"PodDisruptionBudget {budget}: somebody removes it" in simulator.message("Conflict")
+    assert f"PodDisruptionBudget {budget}: another client removes it" in simulator.message("Conflict")
 
 
 async def test_a_change_by_hand_is_put_right_at_once_and_no_conflict() -> None:

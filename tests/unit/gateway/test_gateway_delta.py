@@ -1,99 +1,23 @@
 """The delta ADS conversation: order, acknowledgement, refusal, reconnection."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
-from envoy.config.route.v3.scoped_route_pb2 import ScopedRouteConfiguration
-from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryResponse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tailbound.api.traffic import AppliedRoute
 from tailbound.gateway.configuration import Configuration
-from tailbound.gateway.resources import ResourceType
-from tailbound.traffic.model import Endpoint, Preview, Route, RouteBackend, ServiceKey
+from tailbound.traffic.model import Route, ServiceKey
 
-from tests.unit.gateway.fake_envoy import CLUSTER, ENDPOINTS, ROUTE, SCOPE, FakeEnvoy
-
-POISON = 9999  # a port that Envoy refuses, in these tests
-POISON_SECONDS = 13  # a timeout that Envoy refuses
-
-
-def route(
-    name: str,
-    weights: dict[str, int] | None = None,
-    *,
-    hosts: tuple[str, ...] = (),
-    generation: int = 1,
-    traffic_generation: int = 1,
-    port: int = 8080,
-    seconds: int = 2,
-    candidate: str | None = "",
-) -> Route:
-    """Without a preview unless a candidate is named, or that there is none."""
-    preview = None
-    if candidate != "":
-        backend = (
-            RouteBackend(candidate, 100, 100, (Endpoint("10.0.0.2", port),), None) if candidate else None
-        )
-        preview = Preview((f"{name}-preview.risk",), backend)
-    return Route(
-        service=ServiceKey("risk", name),
-        created=datetime(2026, 1, 1, tzinfo=UTC),
-        generation=generation,
-        traffic_generation=traffic_generation,
-        hosts=(f"{name}.risk", *hosts, *(preview.hosts if preview is not None else ())),
-        denied_hosts=(),
-        backends=tuple(
-            RouteBackend(revision, weight, weight, (Endpoint("10.0.0.1", port),), None)
-            for revision, weight in (weights or {f"{name}-r1": 100}).items()
-        ),
-        unavailable=None,
-        timeout=timedelta(seconds=seconds),
-        latency_target=None,
-        preview=preview,
-    )
-
-
-def refuses_poison(type_: ResourceType, name: str, body: bytes) -> bool:
-    if type_ is ENDPOINTS:
-        return b"\x18\x8f\x4e" in body  # port_value 9999
-    if type_ is ROUTE and name.endswith("/preview") and b"r9" in body:
-        return True
-    return type_ is ROUTE and b"13s" in body
-
-
-def applied(envoy: FakeEnvoy, name: str) -> tuple[int, int] | None:
-    found: AppliedRoute | None = envoy.session.applied.get(ServiceKey("risk", name))
-    return None if found is None else (found.generation, found.traffic_generation)
-
-
-def watch_preview(envoy: FakeEnvoy) -> set[str]:
-    """Where the name of churn's preview leads, whenever Envoy has it."""
-    seen: set[str] = set()
-    take = envoy.take
-
-    def spy(response: DeltaDiscoveryResponse) -> None:
-        take(response)
-        if "churn-preview.risk" in envoy.names(SCOPE):
-            scope = ScopedRouteConfiguration.FromString(envoy.has[SCOPE]["churn-preview.risk"][1])
-            seen.add(scope.route_configuration_name)
-
-    envoy.take = spy  # type: ignore[method-assign]
-    return seen
-
-
-def expect_equal(envoy: FakeEnvoy) -> None:
-    """Envoy has what the configuration says, and has never been in a bad state on the way."""
-    wanted = {
-        (type_, name): resource.version
-        for type_ in ResourceType
-        for name in envoy.configuration.names(type_)
-        if (resource := envoy.configuration.get(type_, name)) is not None
-    }
-    assert envoy.versions() == wanted
-    assert envoy.violations == []
+from tests.unit.gateway.delta_routes import (
+    POISON,
+    POISON_SECONDS,
+    applied,
+    expect_equal,
+    refuses_poison,
+    route,
+    watch_preview,
+)
+from tests.unit.gateway.fake_envoy import CLUSTER, ROUTE, SCOPE, FakeEnvoy
 
 
 def test_nothing_is_said_before_the_configuration_is_complete() -> None:
@@ -188,143 +112,6 @@ def test_a_host_changes_hands() -> None:
     envoy.update(route("churn"), route("fraud", hosts=("a.example.com",)))
     expect_equal(envoy)
     assert "a.example.com" in envoy.names(SCOPE)
-
-
-class TestRefusal:
-    """One bad service among many."""
-
-    @pytest.mark.parametrize(
-        "bad", [{"port": POISON}, {"seconds": POISON_SECONDS}], ids=["endpoints", "route"]
-    )
-    @pytest.mark.parametrize("neighbours", [0, 1, 2, 30])
-    def test_the_culprit_alone_is_quarantined(self, bad: dict[str, int], neighbours: int) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        others = [f"s{number}" for number in range(neighbours)]
-        envoy.update(route("churn"), *(route(name) for name in others))
-        envoy.update(
-            route("churn", generation=2, **bad),  # type: ignore[arg-type]
-            *(route(name, generation=2, seconds=5) for name in others),
-        )
-        expect_equal(envoy)
-        assert {refusal.service for refusal in envoy.refusals} == {ServiceKey("risk", "churn")}
-        assert "bad: " in str(envoy.configuration.refusal(ServiceKey("risk", "churn")))
-        assert [applied(envoy, name) for name in others] == [(2, 1)] * neighbours
-        assert applied(envoy, "churn") == (1, 1)
-        assert envoy.configuration.refusal(ServiceKey("risk", "s0")) is None
-
-    def test_several_culprits_in_one_response(self) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        envoy.update(*(route(f"s{n}", seconds=POISON_SECONDS if n % 3 == 0 else 2) for n in range(20)))
-        expect_equal(envoy)
-        assert {refusal.service.name for refusal in envoy.refusals if refusal.service} == {
-            f"s{n}" for n in range(0, 20, 3)
-        }
-        assert envoy.session.synced
-
-    def test_without_a_good_state_a_stand_in_answers(self) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        envoy.update(route("churn", port=POISON), route("fraud"))
-        expect_equal(envoy)
-        assert "churn.risk" in envoy.names(SCOPE)
-        assert b"is refused" in envoy.has[ROUTE]["risk/churn"][1]
-        assert applied(envoy, "churn") is None
-
-    @pytest.mark.parametrize(
-        ("before", "newest", "answer"),
-        [
-            ("", "churn-r2", b"so that its new revision cannot be reached"),
-            (None, "churn-r2", b"so that its new revision cannot be reached"),
-            ("churn-r3", "churn-r2", b"so that its new revision cannot be reached"),
-            ("churn-r2", "churn-r2", b"risk/churn/churn-r2/http"),
-            ("", None, b"has no new revision on its way"),
-            ("churn-r2", None, b"has no new revision on its way"),
-        ],
-    )
-    def test_a_preview_in_what_is_refused_is_never_another_revision(
-        self, before: str | None, newest: str | None, answer: bytes
-    ) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        envoy.update(route("churn", candidate=before))
-        watched = watch_preview(envoy)
-        for generation in (2, 3):
-            envoy.update(route("churn", candidate=newest, seconds=POISON_SECONDS, generation=generation))
-            expect_equal(envoy)
-            assert "churn-preview.risk" in envoy.names(SCOPE)
-            assert answer in envoy.has[ROUTE]["risk/churn/preview"][1]
-            assert b"risk/churn/churn-r1/http" in envoy.has[ROUTE]["risk/churn"][1]
-            assert not any(b"churn-r3" in body for _, body in envoy.has[ROUTE].values())
-            assert applied(envoy, "churn") == (1, 1)
-        assert watched == {"risk/churn/preview"}
-        envoy.update(route("churn", candidate=newest, seconds=3, generation=4))
-        expect_equal(envoy)
-        assert not any(b"is refused" in body for _, body in envoy.has[ROUTE].values())
-        assert applied(envoy, "churn") == (4, 1)
-
-    @pytest.mark.parametrize("served", [True, False], ids=["served-before", "new"])
-    @pytest.mark.parametrize("offered", ["candidate", "answer"])
-    def test_a_preview_that_is_refused_takes_nothing_away(self, served: bool, offered: str) -> None:
-        """The candidate's route is refused, or whatever the preview is answered with."""
-        envoy = FakeEnvoy(
-            Configuration(),
-            lambda type_, name, body: (
-                type_ is ROUTE and name.endswith("/preview") and (offered == "answer" or b"r2" in body)
-            ),
-        )
-        if served:
-            envoy.update(route("churn"))
-        envoy.update(route("churn", candidate="churn-r2", generation=2, traffic_generation=2))
-        expect_equal(envoy)
-        assert b"risk/churn/churn-r1/http" in envoy.has[ROUTE]["risk/churn"][1]
-        assert applied(envoy, "churn") == (2, 2)
-        assert "bad: " in str(envoy.configuration.refusal(ServiceKey("risk", "churn")))
-        assert ("churn-preview.risk" in envoy.names(SCOPE)) is (offered == "candidate")
-
-    def test_pods_are_followed_while_the_newest_state_is_refused(self) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        envoy.update(route("churn"))
-        for port in (8081, 8082):
-            envoy.update(route("churn", seconds=POISON_SECONDS, port=port, generation=2))
-            expect_equal(envoy)
-            assignment = ClusterLoadAssignment.FromString(envoy.has[ENDPOINTS]["risk/churn/churn-r1/http"][1])
-            (pod,) = assignment.endpoints[0].lb_endpoints
-            assert pod.endpoint.address.socket_address.port_value == port
-            assert applied(envoy, "churn") == (1, 1)
-
-    def test_a_preview_whose_candidate_is_refused_may_go(self) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        envoy.update(route("churn"))
-        envoy.update(route("churn", candidate="churn-r2", seconds=POISON_SECONDS))
-        envoy.update(route("churn", seconds=POISON_SECONDS))
-        expect_equal(envoy)
-        assert envoy.names(SCOPE) == {"churn.risk"}
-
-    def test_the_same_content_is_not_offered_again(self) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        envoy.update(route("churn", seconds=POISON_SECONDS))
-        refusals = len(envoy.refusals)
-        envoy.update(route("churn", seconds=POISON_SECONDS, generation=2))
-        envoy.connect(restarted=True)
-        envoy.settle()
-        expect_equal(envoy)
-        assert len(envoy.refusals) == refusals
-
-    def test_a_mended_service_recovers(self) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        envoy.update(route("churn", seconds=POISON_SECONDS))
-        envoy.update(route("churn", generation=2))
-        expect_equal(envoy)
-        assert applied(envoy, "churn") == (2, 1)
-        assert envoy.configuration.refusal(ServiceKey("risk", "churn")) is None
-
-    def test_a_restarted_envoy_gets_the_last_good_state(self) -> None:
-        envoy = FakeEnvoy(Configuration(), refuses_poison)
-        envoy.update(route("churn"))
-        good = envoy.versions()
-        envoy.update(route("churn", seconds=POISON_SECONDS, generation=2))
-        envoy.connect(restarted=True)
-        envoy.settle()
-        assert envoy.versions() == good
-        assert applied(envoy, "churn") == (1, 1)
 
 
 class TestReconnection:

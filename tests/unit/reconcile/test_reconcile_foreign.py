@@ -79,9 +79,7 @@ def test_a_refused_create_is_told_and_tried_again_later() -> None:
     simulator = Simulator()
     simulator.service["metadata"].update(name="kubernetes", namespace="default")
     simulator.obstacles = (
-        Obstacle(
-            "Service", "kubernetes", Reason.NAME_CONFLICT, "Service kubernetes belongs to somebody else"
-        ),
+        Obstacle("Service", "kubernetes", Reason.NAME_CONFLICT, "Service kubernetes has another owner"),
     )
     plan = simulator.reconcile()
     assert plan.writes == ()

@@ -39,11 +39,11 @@ def test_a_histogram_that_is_not_there_yet_has_counted_nothing() -> None:
             buckets(OF_2),
             0.3,
             "no bucket of the histogram ends at 0.3: write one of its edges for above (0.25, 1, 2.5, inf)",
-            id="between two edges",
+            id="between-two-edges",
         ),
-        pytest.param(buckets({"1": 8}), 1, "(1)", id="without all of its values"),
-        pytest.param([Series({}, (Value(1.0, 3),))], 1, "something else than buckets", id="no buckets"),
-        pytest.param(buckets({"fast": 8}), 1, "something else than buckets", id="an edge that is no number"),
+        pytest.param(buckets({"1": 8}), 1, "(1)", id="without-all-of-its-values"),
+        pytest.param([Series({}, (Value(1.0, 3),))], 1, "something else than buckets", id="no-buckets"),
+        pytest.param(buckets({"fast": 8}), 1, "something else than buckets", id="an-edge-that-is-no-number"),
     ],
 )
 def test_what_no_bucket_tells_is_refused_with_what_there_is(

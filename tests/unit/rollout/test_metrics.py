@@ -20,17 +20,17 @@ from tests.unit.rollout.metric_answers import NAMES, metric, value, watched
                 "max": 0.5,
             },
             ['avg(a{revision="churn-r2",svc=~"churn$"}) / avg(a{revision="churn-r1"})'],
-            id="it compares by itself",
+            id="it-compares-by-itself",
         ),
         pytest.param(
             {"query": "a{namespace='$namespace',x='$other'}", "max": 0.5},
             ["a{namespace='risk',x='$other'}"],
-            id="it is not of a revision",
+            id="it-is-not-of-a-revision",
         ),
         pytest.param(
             {"query": "a{r='$revision'}", "max": 0.5},
             ["a{r='churn-r2'}", "a{r='churn-r1'}"],
-            id="it can be asked of both",
+            id="it-can-be-asked-of-both",
         ),
         pytest.param(
             {"bad": "b{r='$revision'}", "total": "t", "max": 0.1},
@@ -38,7 +38,7 @@ from tests.unit.rollout.metric_answers import NAMES, metric, value, watched
                 'label_replace((b{r=\'churn-r2\'}), "tailbound_part", "bad", "", "") or '
                 'label_replace((t), "tailbound_part", "total", "", "")'
             ],
-            id="only one counter can be asked of both",
+            id="only-one-counter-can-be-asked-of-both",
         ),
         pytest.param(
             {"bad": "b{r='$revision'}", "total": "t{r='$revision'}", "max": 0.1},
@@ -48,7 +48,7 @@ from tests.unit.rollout.metric_answers import NAMES, metric, value, watched
                 'label_replace((b{r=\'churn-r1\'}), "tailbound_part", "stable_bad", "", "") or '
                 'label_replace((t{r=\'churn-r1\'}), "tailbound_part", "stable_total", "", "")'
             ],
-            id="all counters of both in one evaluation",
+            id="all-counters-of-both-in-one-evaluation",
         ),
         pytest.param(
             {"histogram": "h_bucket{r='$revision'}", "above": 0.25, "max": 0.1},
@@ -56,7 +56,7 @@ from tests.unit.rollout.metric_answers import NAMES, metric, value, watched
                 'label_replace((h_bucket{r=\'churn-r2\'}), "tailbound_part", "buckets", "", "") or '
                 'label_replace((h_bucket{r=\'churn-r1\'}), "tailbound_part", "stable_buckets", "", "")'
             ],
-            id="a histogram of both in one evaluation",
+            id="a-histogram-of-both-in-one-evaluation",
         ),
     ],
 )
@@ -79,7 +79,7 @@ def test_without_a_stable_revision_nothing_is_compared() -> None:
         pytest.param({"query": "q", "min": 0.9}, 0.8, 0.2, 0.1, id="min"),
         pytest.param({"query": "q", "max": 30, "range": {"low": 20, "high": 40}}, 25, 0.25, 0.5, id="range"),
         pytest.param(
-            {"query": "q", "min": 30, "range": {"low": 20, "high": 40}}, 25, 0.75, 0.5, id="min of it"
+            {"query": "q", "min": 30, "range": {"low": 20, "high": 40}}, 25, 0.75, 0.5, id="min-of-it"
         ),
     ],
 )

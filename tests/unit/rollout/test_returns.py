@@ -180,7 +180,7 @@ TOLD: dict[str, tuple[str, RevisionState, RevisionState, str]] = {
     "surge": ("surge", waiting(), pods(4), "let new give up places: spec.rollout.capacity auto"),
     "in its places": ("inPlace", pods(0, 0), pods(4), "Its pods take the places of those of new"),
     "in its places, which are too few": ("auto", waiting(), pods(4), "or ask for fewer pods in spec.scaling"),
-    "a start": ("auto", pods(0, 4), pods(4), "somebody asked for a return to old"),
+    "a start": ("auto", pods(0, 4), pods(4), "a return to old was asked for"),
     "nobody has any": ("surge", waiting(), state(deployed=False), "Add or free what a pod needs"),
 }
 

@@ -45,26 +45,26 @@ def read(*scraped: Series) -> Reading | Unknown:
 @pytest.mark.parametrize(
     ("scraped", "counted"),
     [
-        pytest.param([start({100: STARTED})], {}, id="nothing was counted yet"),
+        pytest.param([start({100: STARTED})], {}, id="nothing-was-counted-yet"),
         pytest.param(
             [start({98: STARTED, 100: STARTED}), requests({98: 5, 100: 7})],
             {"r2": Classes(good=7)},
-            id="the newest scrape counts",
+            id="the-newest-scrape-counts",
         ),
         pytest.param(
             [start({100: STARTED}), requests({100: 7}), requests({100: 2}, "slow", "r1")],
             {"r1": Classes(slow=2), "r2": Classes(good=7)},
-            id="a class that is not there yet has counted nothing",
+            id="a-class-that-is-not-there-yet-has-counted-nothing",
         ),
         pytest.param(
             [start({98: STARTED, 100: STARTED}), requests({98: 7})],
             {"r2": Classes()},
-            id="a sample of an earlier scrape is not of this one",
+            id="a-sample-of-an-earlier-scrape-is-not-of-this-one",
         ),
         pytest.param(
             [start({100: STARTED}), requests({100: 7, 101: 9})],
             {"r2": Classes(good=7)},
-            id="a sample of another replica's later scrape is not of this one",
+            id="a-sample-of-another-replica-s-later-scrape-is-not-of-this-one",
         ),
         pytest.param(
             [
@@ -75,7 +75,7 @@ def read(*scraped: Series) -> Reading | Unknown:
                 requests({100: 1}, pod="gw-1"),
             ],
             {},
-            id="others' requests and unknown classes",
+            id="others-requests-and-unknown-classes",
         ),
     ],
 )
@@ -86,17 +86,17 @@ def test_one_scrape_is_one_reading(scraped: list[Series], counted: Mapping[str, 
 @pytest.mark.parametrize(
     "scraped",
     [
-        pytest.param([], id="never scraped, or not lately"),
-        pytest.param([start({})], id="a start time without a sample"),
-        pytest.param([requests({100: 7})], id="counters without a start time"),
-        pytest.param([start({100: STARTED}, pod="gw-1")], id="another pod's start time"),
+        pytest.param([], id="never-scraped-or-not-lately"),
+        pytest.param([start({})], id="a-start-time-without-a-sample"),
+        pytest.param([requests({100: 7})], id="counters-without-a-start-time"),
+        pytest.param([start({100: STARTED}, pod="gw-1")], id="another-pod-s-start-time"),
         pytest.param(
             [start({100: STARTED}, replica="a"), start({101: STARTED}, replica="b")],
-            id="two replicas that are not deduplicated",
+            id="two-replicas-that-are-not-deduplicated",
         ),
         pytest.param(
             [start({100: STARTED}), requests({100: 7}, job="a"), requests({100: 7}, job="b")],
-            id="one counter twice",
+            id="one-counter-twice",
         ),
     ],
 )
@@ -118,24 +118,24 @@ def test_every_gateway_that_must_be_read_is_answered_for() -> None:
         pytest.param(
             [start({102: STARTED}), requests({102: 9}), requests({102: 3}, "slow")],
             Classes(good=2, slow=3),
-            id="a slow series begins: its first burst is counted whole",
+            id="a-slow-series-begins-its-first-burst-is-counted-whole",
         ),
         pytest.param(
             [start({102: STARTED + 90}), requests({102: 4})],
             Classes(good=4),
-            id="a new process began at zero",
+            id="a-new-process-began-at-zero",
         ),
         pytest.param(
-            [start({102: STARTED + 90})], Classes(), id="a new process that has counted nothing yet"
+            [start({102: STARTED + 90})], Classes(), id="a-new-process-that-has-counted-nothing-yet"
         ),
-        pytest.param([start({98: STARTED}), requests({98: 7})], Classes(), id="the same scrape again"),
+        pytest.param([start({98: STARTED}), requests({98: 7})], Classes(), id="the-same-scrape-again"),
         pytest.param(
             [start({97: STARTED}), requests({97: 5})],
             None,
-            id="an HA pair steps back: it is no data, and no reset",
+            id="an-ha-pair-steps-back-it-is-no-data-and-no-reset",
         ),
-        pytest.param([start({102: STARTED})], None, id="a series that was there is missing"),
-        pytest.param([], None, id="no scrape"),
+        pytest.param([start({102: STARTED})], None, id="a-series-that-was-there-is-missing"),
+        pytest.param([], None, id="no-scrape"),
     ],
 )
 def test_between_two_scrapes_only_new_requests_count(now: list[Series], canary: Classes | None) -> None:

@@ -34,15 +34,15 @@ def vector(*series: tuple[dict[str, str], str], at: float = 100.5) -> list[dict[
     ("result", "expected"),
     [
         pytest.param([], (), id="nothing"),
-        pytest.param(vector((NAMES, "2.5")), (Series(NAMES, (Value(100.5, 2.5),)),), id="a vector"),
+        pytest.param(vector((NAMES, "2.5")), (Series(NAMES, (Value(100.5, 2.5),)),), id="a-vector"),
         pytest.param(
             [{"metric": NAMES, "values": [[98.1, "1"], [100.1, "3"]]}],
             (Series(NAMES, (Value(98.1, 1), Value(100.1, 3))),),
-            id="raw samples keep their own times",
+            id="raw-samples-keep-their-own-times",
         ),
-        pytest.param([100.5, "4"], (Series({}, (Value(100.5, 4),)),), id="a scalar"),
-        pytest.param(vector((NAMES, "NaN")), (Series(NAMES, (), "NaN"),), id="not a number is no value"),
-        pytest.param(vector((NAMES, "+Inf")), (Series(NAMES, (), "+Inf"),), id="infinity is no value"),
+        pytest.param([100.5, "4"], (Series({}, (Value(100.5, 4),)),), id="a-scalar"),
+        pytest.param(vector((NAMES, "NaN")), (Series(NAMES, (), "NaN"),), id="not-a-number-is-no-value"),
+        pytest.param(vector((NAMES, "+Inf")), (Series(NAMES, (), "+Inf"),), id="infinity-is-no-value"),
         pytest.param(
             [{"metric": NAMES, "values": [[98.1, "NaN"], [100.1, "3"]]}],
             (Series(NAMES, (Value(100.1, 3),)),),
@@ -142,10 +142,10 @@ async def test_the_expression_reaches_prometheus_unchanged() -> None:
     ("answer", "reason"),
     [
         pytest.param((400, b'{"error":"parse error"}'), "refuses the query: .*parse error", id="refused"),
-        pytest.param((503, b"starting"), "refuses the query: .*503.*starting", id="not ready"),
-        pytest.param((200, b"<html>"), "is not (understood|reached)", id="somebody else"),
-        pytest.param((200, b'{"data":{}}'), "is not understood", id="no result"),
-        pytest.param((200, b'{"data":{"result":[{"metric":{}}]}}'), "is not understood", id="no values"),
+        pytest.param((503, b"starting"), "refuses the query: .*503.*starting", id="not-ready"),
+        pytest.param((200, b"<html>"), "is not (understood|reached)", id="somebody-else"),
+        pytest.param((200, b'{"data":{}}'), "is not understood", id="no-result"),
+        pytest.param((200, b'{"data":{"result":[{"metric":{}}]}}'), "is not understood", id="no-values"),
     ],
 )
 async def test_what_is_no_answer_is_unavailable_with_the_reason(answer: Answer, reason: str) -> None:

@@ -43,13 +43,13 @@ def shares(found: Route) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("states", "expected"),
     [
-        pytest.param({"r1": ["ready"], "r2": ["ready"]}, {"r1": 95, "r2": 5}, id="all ready"),
-        pytest.param({"r1": ["ready"], "r2": ["starting"]}, {"r1": 95, "r2": 0}, id="the small one is not"),
-        pytest.param({"r1": ["starting"], "r2": ["ready"]}, {"r1": 0, "r2": 5}, id="the big one is not"),
-        pytest.param({"r1": ["draining"], "r2": ["ready"]}, {"r1": 0, "r2": 5}, id="ready before draining"),
-        pytest.param({"r1": ["draining"], "r2": ["starting"]}, {"r1": 95, "r2": 0}, id="only draining ones"),
-        pytest.param({"r1": ["starting"], "r2": []}, {"r1": 95, "r2": 5}, id="nobody: 503 follows"),
-        pytest.param({}, {"r1": 95, "r2": 5}, id="no slices yet"),
+        pytest.param({"r1": ["ready"], "r2": ["ready"]}, {"r1": 95, "r2": 5}, id="all-ready"),
+        pytest.param({"r1": ["ready"], "r2": ["starting"]}, {"r1": 95, "r2": 0}, id="the-small-one-is-not"),
+        pytest.param({"r1": ["starting"], "r2": ["ready"]}, {"r1": 0, "r2": 5}, id="the-big-one-is-not"),
+        pytest.param({"r1": ["draining"], "r2": ["ready"]}, {"r1": 0, "r2": 5}, id="ready-before-draining"),
+        pytest.param({"r1": ["draining"], "r2": ["starting"]}, {"r1": 95, "r2": 0}, id="only-draining-ones"),
+        pytest.param({"r1": ["starting"], "r2": []}, {"r1": 95, "r2": 5}, id="nobody-503-follows"),
+        pytest.param({}, {"r1": 95, "r2": 5}, id="no-slices-yet"),
     ],
 )
 def test_shares(states: Mapping[str, list[str]], expected: dict[str, int]) -> None:
@@ -224,14 +224,14 @@ def test_a_host_that_becomes_free_goes_to_the_next() -> None:
 @pytest.mark.parametrize(
     ("rollout", "canary", "backend"),
     [
-        pytest.param({"promotion": "manual"}, {"revision": "r2"}, "r2", id="a candidate"),
-        pytest.param({"promotion": "manual"}, None, None, id="no candidate"),
-        pytest.param({"promotion": "manual"}, {"revision": "r1"}, None, id="it has taken over"),
-        pytest.param({"promotion": "manual"}, {"revision": "R 2"}, None, id="its name is no name"),
-        pytest.param({"promotion": "manual"}, "broken", None, id="somebody broke the status"),
-        pytest.param({}, {"revision": "r2"}, "", id="promoted by itself"),
-        pytest.param({"strategy": "canary", "promotion": "manual"}, {"revision": "r2"}, "", id="a canary"),
-        pytest.param("broken", {"revision": "r2"}, "", id="somebody broke the spec"),
+        pytest.param({"promotion": "manual"}, {"revision": "r2"}, "r2", id="a-candidate"),
+        pytest.param({"promotion": "manual"}, None, None, id="no-candidate"),
+        pytest.param({"promotion": "manual"}, {"revision": "r1"}, None, id="it-has-taken-over"),
+        pytest.param({"promotion": "manual"}, {"revision": "R 2"}, None, id="its-name-is-no-name"),
+        pytest.param({"promotion": "manual"}, "broken", None, id="somebody-broke-the-status"),
+        pytest.param({}, {"revision": "r2"}, "", id="promoted-by-itself"),
+        pytest.param({"strategy": "canary", "promotion": "manual"}, {"revision": "r2"}, "", id="a-canary"),
+        pytest.param("broken", {"revision": "r2"}, "", id="somebody-broke-the-spec"),
     ],
 )
 def test_previews(rollout: Any, canary: Any, backend: str | None) -> None:
