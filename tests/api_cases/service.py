@@ -60,7 +60,7 @@ _LONGEST_STEP = "is out of range: write a duration from 1s to 168h, after which 
 _DEADLINE = "is out of range: write a duration from 10s to 24h, within which one more pod must get ready"
 _DELAY = "is out of range: write a duration from 0s to 24h, for which the old pods stay after a promotion"
 _ASKED = "metric m is asked for in no way or in two: write query alone, bad and total, or histogram and above"
-_DATA = "is out of range: write a duration from 10s to 1h, after which missing counters are told"
+_DATA = "is out of range: write a duration from 10s to 1h, after which missing counters are reported"
 _PERCENTAGE = (
     "is not a percentage from 0% to 100%: write a number with at most four decimals and a percent sign, for "
     "example 0.1%"

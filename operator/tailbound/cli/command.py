@@ -219,8 +219,9 @@ class Session:
                 return ended.code
             if time.monotonic() >= until:
                 raise CommandError(_no_end(subject, self._options.timeout))
-            if subject.unseen is not None and not told and time.monotonic() >= began + _SILENCE_SECONDS:
-                sys.stderr.write(f"{subject.title}: {subject.unseen}\n")
+            obstacle = subject.unseen or subject.stalled
+            if obstacle is not None and not told and time.monotonic() >= began + _SILENCE_SECONDS:
+                sys.stderr.write(f"{subject.title}: {obstacle}\n")
                 told = True
             time.sleep(_POLL_SECONDS)
 

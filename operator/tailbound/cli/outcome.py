@@ -70,9 +70,9 @@ def outcome(subject: Subject) -> Outcome | None:
 
 
 def awaited(subject: Subject) -> str | None:
-    """What the operator has yet to look at or to act on, in words; None if nothing."""
-    if subject.unseen is not None:
-        return subject.unseen
+    """What is yet to be looked at, to be changed or to be acted on, in words; None if nothing."""
+    if subject.unseen is not None or subject.stalled is not None:
+        return subject.unseen or subject.stalled
     for annotation, revision in subject.hands.open().items():
         if annotation in (RETRY_ANNOTATION, ROLLBACK_ANNOTATION, PROMOTE_ANNOTATION, ABORT_ANNOTATION):
             return f"{annotation} asks for {revision}, and the operator has not finished acting on it"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailbound.api.conditions import Reason
+from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.rollout import RolloutState, RolloutStatus
@@ -75,13 +75,21 @@ class Subject:
             f"generation {seen}; {remedy}"
         )
 
+    @property
+    def stalled(self) -> str | None:
+        """What has to be changed before the newest spec can work; None if nothing is known to."""
+        found = self.service.status.condition(ConditionType.STALLED)
+        if found is None or found.status is not ConditionStatus.TRUE or found.reason == Reason.ROLLED_BACK:
+            return None
+        return f"the newest spec does not work ({found.reason}): {found.message}"
+
     def serves(self) -> str:
         """What answers requests now, in a sentence. First row that fits:
 
         | what holds | what is said |
         |---|---|
         | spec.stopped | that nothing does, and why |
-        | there are no weights yet | that nothing has served yet |
+        | no revision has requests | that none has, or that nothing has served yet |
         | no revision with requests has a ready pod | that requests fail |
         | otherwise | who gets how many of them, on how many pods |
         """
@@ -91,7 +99,8 @@ class Subject:
         backends = status.traffic.backends if status.traffic is not None else ()
         sharing = [backend for backend in backends if backend.weight]
         if not sharing:
-            return f"{title}: nothing has served yet."
+            none = "nothing has served yet" if status.stable is None else "no revision gets requests now"
+            return f"{title}: {none}."
         pods = {each.revision: each for each in (status.stable, status.canary) if each is not None}
         known = [pods[each.revision] for each in sharing if each.revision in pods]
         if len(known) == len(sharing) and not any(each.ready for each in known):

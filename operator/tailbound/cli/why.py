@@ -36,7 +36,8 @@ def why(subject: Subject) -> str:
 
 
 def _now(subject: Subject) -> list[str]:
-    return [subject.serves(), *([f"But {subject.unseen}."] if subject.unseen is not None else [])]
+    doubts = [each for each in (subject.unseen, subject.stalled) if each is not None]
+    return [subject.serves(), *(f"But {each}." for each in doubts)]
 
 
 def _rollout(subject: Subject) -> list[str]:

@@ -145,14 +145,16 @@ def _ready_rules(facts: Facts) -> Iterator[Verdict]:
     waits = rollout is not None and rollout.no_room_since is not None and rollout.revision == name
     if obstacle is not None and not facts.on_target:
         why = rollout.message if rollout is not None and waits else obstacle.message
-        yield Verdict(_FALSE, obstacle.reason, (now if another else "") + why + comes)
+        lead = f"no endpoint of {name} is ready{facts.fails}: " if facts.fails else ""
+        yield Verdict(_FALSE, obstacle.reason, (now if another else lead) + why + comes)
     if facts.on_target and applied is not None:
         status = _UNKNOWN if applied.reason is Reason.WAITING_FOR_GATEWAY else _FALSE
         yield Verdict(status, applied.reason, applied.message)
     if facts.was_stable:
         here = now if another else ""
         why = f": {facts.pods.unready}" if facts.pods.unready else ""
-        yield Verdict(_FALSE, Reason.NOT_READY, f"{here}no endpoint of {name} is ready{why}{comes}")
+        silent = f"no endpoint of {name} is ready{facts.fails}"
+        yield Verdict(_FALSE, Reason.NOT_READY, f"{here}{silent}{why}{comes}")
     if another:
         yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, now + _besides(facts))
     yield _starting(facts)
@@ -315,7 +317,7 @@ def promoted(facts: Facts) -> Verdict:
     name, step = facts.name, facts.step
     outage = facts.serves_now if facts.down is not None else ""
     if name is None:
-        return Verdict(_UNKNOWN, Reason.PENDING, f"{outage}there is no revision yet")
+        return Verdict(_UNKNOWN, Reason.PENDING, f"{outage}there is no revision of this spec yet")
     rollout = step.rollout
     if step.rejection is not None:
         return Verdict(_FALSE, Reason.ROLLED_BACK, outage + step.rejection.message)

@@ -66,6 +66,11 @@ class Facts:
         return self.step.flow.target if self.serving is None and served_before and not exchanged else None
 
     @property
+    def fails(self) -> str:
+        """What follows where the desired revision is to answer and cannot; empty elsewhere."""
+        return ", so that requests fail" if self.name is not None and self.down == self.name else ""
+
+    @property
     def unrouted(self) -> bool:
         """There is no Ready gateway that could bring requests to the pods."""
         return not self.stopped and self.applied is not None and self.applied.reason is Reason.NO_GATEWAY

@@ -14,6 +14,7 @@ from tests.unit.cli.cli_objects import (
     R1,
     R2,
     R3,
+    condition,
     promoted,
     rejected,
     revision,
@@ -138,7 +139,7 @@ def served(backends: list[dict[str, Any]], ready: int, **spec: Any) -> dict[str,
             id="an-outage-after-a-rollback",
         ),
         pytest.param(
-            served([], 0),
+            {**served([], 0), "status": {"observedGeneration": 3}},
             "risk/churn: nothing has served yet.",
             id="nothing-yet",
         ),
@@ -262,6 +263,22 @@ def test_why_points_at_bad_events_that_stable_names_and_the_new_revision_does_no
     ) in why(subject(service(rollout={"metrics": [metric]}))).splitlines()
     blind = {**metric, "missing": "the query for bad has matched no series of the new revision so far"}
     assert "none of" not in why(subject(service(rollout={"metrics": [blind]})))
+
+
+def test_why_says_that_the_newest_spec_cannot_work() -> None:
+    raw = service(rollout={"state": "Promoted", "reason": "Promoted"})
+    raw["status"]["conditions"].append(condition("Stalled", "True", "RuntimeNotFound", "nothing serves it"))
+    assert why(subject(raw)).splitlines()[1] == (
+        "But the newest spec does not work (RuntimeNotFound): nothing serves it."
+    )
+    raw["status"]["conditions"][-1]["reason"] = "RolledBack"
+    assert "does not work" not in why(subject(raw))
+
+
+def test_a_service_whose_old_pods_go_first_has_served_before() -> None:
+    raw = service()
+    raw["status"]["traffic"] = {"generation": 4, "backends": []}
+    assert why(subject(raw)).splitlines()[0] == "risk/churn: no revision gets requests now."
 
 
 def test_a_stopped_service_has_no_rollout_and_no_pods() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Plan
 
-from tests.unit.reconcile.rollouts import CANARY, begun, judging, state, until
+from tests.unit.reconcile.objects import model
+from tests.unit.reconcile.rollouts import CANARY, begun, judging, promoted_and_alone, state, until
 from tests.unit.reconcile.simulator import Simulator
 
 
@@ -150,3 +151,24 @@ def test_a_preview_has_not_passed_anything() -> None:
         f"{new} is ready without a request of the service, and spec.rollout.promotion is manual: promote or "
         "abort it"
     )
+
+
+@pytest.mark.parametrize("crashes", [True, False], ids=["crash-loop", "not-ready"])
+def test_an_outage_of_the_newest_revision_says_that_requests_fail(crashes: bool) -> None:
+    simulator = promoted_and_alone()
+    for pod in list(simulator.pods):
+        if crashes:
+            simulator.crash(pod, 5)
+        simulator.make_ready(pod, False)
+    simulator.reconcile()
+    _, name = simulator.names("ControllerRevision")
+    assert simulator.condition("Ready")[0] == "False"
+    assert simulator.message("Ready").startswith(f"no endpoint of {name} is ready, so that requests fail")
+
+
+def test_of_a_spec_that_cannot_work_no_revision_is_said_to_be_missing_at_all() -> None:
+    simulator = promoted_and_alone()
+    simulator.edit(model={**model("c"), "format": "nonsense"})
+    simulator.reconcile()
+    assert simulator.condition("Promoted") == ("Unknown", "Pending")
+    assert simulator.message("Promoted") == "there is no revision of this spec yet"
