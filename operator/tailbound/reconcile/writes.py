@@ -158,12 +158,10 @@ def refusal_of(refused: Obstacle) -> Problem:
 
 def _conflict(kind: str, live: Object) -> Problem:
     owner = controller_of(live)
-    whose = "was made by another client"
-    if owner is not None:
-        whose = f"belongs to {owner.get('kind')} {owner.get('name')}"
+    whose = f"{owner.get('kind')} {owner.get('name')}" if owner is not None else "no controller"
     name = live["metadata"]["name"]
     return Problem(
         Reason.NAME_CONFLICT,
-        f"{kind} {name} exists and {whose}, and is left alone; delete or rename it, "
+        f"{kind} {name} exists and belongs to {whose}, and is left alone; delete or rename it, "
         "or give this InferenceService another name",
     )
