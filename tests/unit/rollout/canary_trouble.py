@@ -1,7 +1,9 @@
 """Rows of a canary in trouble: slow, failing, dead, late or without room."""
 
+from typing import Any
+
 from tailbound.api.conditions import Reason
-from tailbound.rollout.situation import Trouble
+from tailbound.rollout.situation import Situation, Trouble
 from tailbound.rollout.verdict import Measure
 
 from tests.unit.rollout.canaries import (
@@ -33,42 +35,42 @@ SECOND_FULL = SECOND_OBSERVED.model_copy(update={"high_water": 2})
 TROUBLE: dict[str, Row] = {
     "slow": (canary(), against(Measure.LATENCY), ("RolledBack", "Slow", 0, OLD)),
     "failing": (canary(), against(Measure.ERRORS), ("RolledBack", "Failing", 0, OLD)),
-    "slow while paused": (
+    "slow-while-paused": (
         canary(annotations=PAUSE),
         against(Measure.LATENCY),
         ("RolledBack", "Slow", 0, OLD),
     ),
-    "slow with all requests": (
+    "slow-with-all-requests": (
         canary(ALL, ready=2, traffic=to("new")),
         against(Measure.LATENCY),
         ("RolledBack", "Slow", 2, OLD),
     ),
-    "dead with all requests": (
+    "dead-with-all-requests": (
         canary(ALL, ready=0, traffic=to("new")),
         WAIT,
         ("RolledBack", "Lost", 2, OLD),
     ),
-    "some dead with all requests: the old ones take back what is not carried": (
+    "some-dead-with-all-requests-the-old-ones-take-back-what-is-not-carried": (
         canary(OVER, ready=1, traffic=to("new")),
         WAIT,
         ("Promoting", "RollingOut", 2, AT_50),
     ),
-    "and are back": (
+    "and-are-back": (
         canary(FALLEN, ready=2, traffic=to(old=50, new=50)),
         WAIT,
         ("Promoting", "RollingOut", 2, NEW),
     ),
-    "and do not come back": (
+    "and-do-not-come-back": (
         canary(FALLEN.model_copy(update={"progress_at": ago(600)}), traffic=to(old=50, new=50)),
         WAIT,
         ("RolledBack", "DeadlineExceeded", 2, OLD),
     ),
-    "and then the others die": (
+    "and-then-the-others-die": (
         canary(FALLEN, ready=0, traffic=to(old=50, new=50)),
         WAIT,
         ("RolledBack", "Lost", 2, OLD),
     ),
-    "asked for more pods with all requests, and they do not come": (
+    "asked-for-more-pods-with-all-requests-and-they-do-not-come": (
         canary(
             OVER.model_copy(update={"step_started_at": None, "progress_at": ago(600)}),
             ready=2,
@@ -79,12 +81,12 @@ TROUBLE: dict[str, Row] = {
         WAIT,
         ("RolledBack", "DeadlineExceeded", 2, OLD),
     ),
-    "some dead at a step: what the others carry": (
+    "some-dead-at-a-step-what-the-others-carry": (
         canary(SECOND_FULL, ready=1, replicas=4, old=4, traffic=to(old=50, new=50)),
         PASS,
         ("Analysing", "RollingOut", 1, {"old": 75, "new": 25}),
     ),
-    "some dead at a step, and they do not come back": (
+    "some-dead-at-a-step-and-they-do-not-come-back": (
         canary(
             SECOND_FULL.model_copy(update={"weight": 25, "progress_at": ago(600)}),
             ready=1,
@@ -95,60 +97,19 @@ TROUBLE: dict[str, Row] = {
         PASS,
         ("RolledBack", "DeadlineExceeded", 1, OLD),
     ),
-    "crash loop": (canary(new={"restarts": 3}), WAIT, ("RolledBack", "CrashLoop", 0, OLD)),
-    "out of memory": (
+    "crash-loop": (canary(new={"restarts": 3}), WAIT, ("RolledBack", "CrashLoop", 0, OLD)),
+    "out-of-memory": (
         canary(new={"restarts": 3, "trouble": Trouble(Reason.OUT_OF_MEMORY, "too much")}),
         WAIT,
         ("RolledBack", "OutOfMemory", 0, OLD),
     ),
-    "few restarts": (canary(new={"restarts": 2}), WAIT, ("Analysing", "Analysing", 0, AT_5)),
-    "not ready in time": (
-        canary(rollout("Starting", progress_at=ago(600)), ready=0, traffic=to("old")),
-        WAIT,
-        ("RolledBack", "DeadlineExceeded", 0, OLD),
-    ),
-    "one more pod got ready just in time": (
-        canary(rollout("Starting", progress_at=ago(600)), ready=2, traffic=to("old"), replicas=60, old=60),
-        WAIT,
-        ("Starting", "Starting", 0, OLD),
-    ),
-    "the same pod as before is no progress": (
-        canary(
-            rollout("Starting", progress_at=ago(600), high_water=2),
-            ready=2,
-            traffic=to("old"),
-            replicas=60,
-            old=60,
-        ),
-        WAIT,
-        ("RolledBack", "DeadlineExceeded", 0, OLD),
-    ),
-    "no room": (
+    "few-restarts": (canary(new={"restarts": 2}), WAIT, ("Analysing", "Analysing", 0, AT_5)),
+    "no-room": (
         canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}),
         WAIT,
         ("Starting", "Unschedulable", 0, OLD),
     ),
-    "no room for far too long": (
-        canary(
-            rollout("Starting", progress_at=ago(9000)),
-            ready=0,
-            traffic=to("old"),
-            new={"trouble": NO_QUOTA},
-        ),
-        WAIT,
-        ("Starting", "QuotaExceeded", 0, OLD),
-    ),
-    "no room for one, and another one hangs": (
-        canary(
-            rollout("Starting", progress_at=ago(600)),
-            ready=0,
-            traffic=to("old"),
-            new={"trouble": NO_NODE, "running": 1},
-        ),
-        WAIT,
-        ("RolledBack", "DeadlineExceeded", 0, OLD),
-    ),
-    "a pod is missing for too long at a weight that it has": (
+    "a-pod-is-missing-for-too-long-at-a-weight-that-it-has": (
         canary(
             SECOND_OBSERVED.model_copy(update={"progress_at": ago(600)}),
             traffic=to(old=50, new=50),
@@ -158,37 +119,7 @@ TROUBLE: dict[str, Row] = {
         WAIT,
         ("RolledBack", "DeadlineExceeded", 1, OLD),
     ),
-    "no room, and it hangs besides": (
-        canary(
-            rollout("Starting", progress_at=ago(9000)),
-            ready=0,
-            traffic=to("old"),
-            new={"trouble": Trouble(Reason.CRASH_LOOP, "it ended")},
-        ),
-        WAIT,
-        ("RolledBack", "CrashLoop", 0, OLD),
-    ),
-    "room came late: it has its time to start": (
-        canary(
-            rollout(
-                "Starting",
-                progress_at=ago(9000),
-                still_since=ago(8990),
-                no_room_since=ago(8990),
-                high_water=0,
-            ),
-            ready=0,
-            traffic=to("old"),
-        ),
-        WAIT,
-        ("Starting", "Starting", 0, OLD),
-    ),
-    "room came, and then it took too long": (
-        canary(rollout("Starting", progress_at=ago(600)), ready=0, traffic=to("old")),
-        WAIT,
-        ("RolledBack", "DeadlineExceeded", 0, OLD),
-    ),
-    "no room for the next step's pods": (
+    "no-room-for-the-next-step-s-pods": (
         canary(
             SECOND.model_copy(update={"progress_at": ago(9000)}),
             ready=1,
@@ -198,29 +129,71 @@ TROUBLE: dict[str, Row] = {
         WAIT,
         ("Analysing", "Unschedulable", 1, AT_5),
     ),
-    "no room for a pod that it can do without": (
+    "no-room-for-a-pod-that-it-can-do-without": (
         canary(rollout(weight=5, step_started_at=ago(60)), new={"trouble": NO_NODE}),
         WAIT,
         ("Analysing", "Analysing", 0, AT_5),
     ),
-    "no room, and it is paused": (
+    "no-room-and-it-is-paused": (
         canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=PAUSE),
         WAIT,
         ("Paused", "Paused", 0, OLD),
     ),
-    "no room, and somebody promotes it": (
+    "no-room-and-somebody-promotes-it": (
         canary(annotations=PROMOTE, new={"trouble": NO_NODE}),
         WAIT,
         ("Promoting", "PromotedByHand", 2, AT_50),
     ),
-    "no room, and somebody aborts it": (
+    "no-room-and-somebody-aborts-it": (
         canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=ABORT),
         WAIT,
         ("RolledBack", "AbortedByHand", 0, OLD),
     ),
-    "slow to start, but it has its weight": (
+    "slow-to-start-but-it-has-its-weight": (
         canary(rollout(weight=5, progress_at=ago(9000), step_started_at=ago(40))),
         WAIT,
         ("Analysing", "Analysing", 0, AT_5),
     ),
 }
+
+
+def starting(
+    seconds: float,
+    *,
+    ready: int = 0,
+    of: int = 2,
+    running: int = 0,
+    trouble: Trouble | None = None,
+    **stored: Any,
+) -> Situation:
+    """A canary without requests, whose newest ready pod, or whose start, is so many seconds ago."""
+    return canary(
+        rollout("Starting", progress_at=ago(seconds), **stored),
+        ready=ready,
+        traffic=to("old"),
+        replicas=of,
+        old=of,
+        new={"trouble": trouble, "running": running},
+    )
+
+
+CRASHED = Trouble(Reason.CRASH_LOOP, "it ended")
+LATE_ROOM = {"still_since": ago(8990), "no_room_since": ago(8990), "high_water": 0}
+STARTS: dict[str, tuple[Situation, str, str]] = {
+    "not-ready-in-time": (starting(600), "RolledBack", "DeadlineExceeded"),
+    "one-more-pod-just-in-time": (starting(600, ready=2, of=60), "Starting", "Starting"),
+    "same-pod-is-no-progress": (
+        starting(600, ready=2, of=60, high_water=2),
+        "RolledBack",
+        "DeadlineExceeded",
+    ),
+    "no-room-for-far-too-long": (starting(9000, trouble=NO_QUOTA), "Starting", "QuotaExceeded"),
+    "no-room-for-one-and-another-hangs": (
+        starting(600, trouble=NO_NODE, running=1),
+        "RolledBack",
+        "DeadlineExceeded",
+    ),
+    "no-room-and-it-crashes": (starting(9000, trouble=CRASHED), "RolledBack", "CrashLoop"),
+    "room-came-late": (starting(9000, **LATE_ROOM), "Starting", "Starting"),
+}
+TROUBLE |= {name: (now, WAIT, (state, reason, 0, OLD)) for name, (now, state, reason) in STARTS.items()}
