@@ -12,7 +12,7 @@ from tailbound.gateway.resources import ResourceType
 from tailbound.gateway.routes import bundle_of
 from tailbound.traffic.model import Endpoint, Preview, Route, RouteBackend, ServiceKey, Unavailable
 
-from tests.unit.gateway.test_gateway_delta import route
+from tests.unit.gateway.delta_routes import route
 
 HTTP = (Endpoint("10.0.0.1", 8080),)
 GRPC = (Endpoint("10.0.0.1", 9000),)

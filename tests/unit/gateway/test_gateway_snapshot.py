@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tailbound.gateway.snapshot import read_snapshot, write_snapshot
 
-from tests.unit.gateway.test_gateway_delta import route
+from tests.unit.gateway.delta_routes import route
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

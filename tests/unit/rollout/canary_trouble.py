@@ -178,7 +178,7 @@ def starting(
 
 
 CRASHED = Trouble(Reason.CRASH_LOOP, "it ended")
-LATE_ROOM = {"still_since": ago(8990), "no_room_since": ago(8990), "high_water": 0}
+LATE_ROOM: dict[str, Any] = {"still_since": ago(8990), "no_room_since": ago(8990), "high_water": 0}
 STARTS: dict[str, tuple[Situation, str, str]] = {
     "not-ready-in-time": (starting(600), "RolledBack", "DeadlineExceeded"),
     "one-more-pod-just-in-time": (starting(600, ready=2, of=60), "Starting", "Starting"),
