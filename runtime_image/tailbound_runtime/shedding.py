@@ -19,10 +19,14 @@ The first row lets every wrong expectation mend itself: a server that refuses be
 from dataclasses import dataclass
 from math import inf
 
+import structlog
+
 from tailbound_runtime.batch import Batching
 from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.speed import Line, Speed
+
+log = structlog.get_logger(__name__)
 
 
 class WouldBeLateError(Exception):
@@ -51,6 +55,7 @@ class Shedding:
         self._batching = batching
         self._speed = Speed()
         self._running: _Running | None = None
+        self._told = False
 
     def begins(self, rows: int, now: float) -> None:
         """A run of so many rows begins."""
@@ -71,7 +76,7 @@ class Shedding:
         """
         line = self._speed.line()
         idle = self._running is None and not len(self._queue)
-        if bound is None or line is None or idle or self._least(request, line) > bound.seconds:
+        if bound is None or line is None or idle or not self._reachable(request, bound, line):
             return inf
         ends = bound.since + bound.seconds
         begins = max(self._free(line, now), self._queue.full_at(request, now))
@@ -83,6 +88,17 @@ class Shedding:
         """The jobs that have waited for too long, taken out of the queue."""
         line = self._speed.line() or Line(0.0, 0.0)
         return self._queue.remove_if(lambda job: now + self._least(job.request, line) > job.late_at)
+
+    def _reachable(self, request: InferRequest, bound: Bound, line: Line) -> bool:
+        least = self._least(request, line)
+        if least > bound.seconds and not self._told:
+            self._told = True
+            log.warning(
+                "the latency target cannot be reached, and nothing is refused for it: one run takes longer",
+                run_seconds=round(least, 4),
+                target_seconds=bound.seconds,
+            )
+        return least <= bound.seconds
 
     def _least(self, request: InferRequest, line: Line) -> float:
         """Seconds of a run of this request alone."""
