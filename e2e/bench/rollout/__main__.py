@@ -38,7 +38,16 @@ from tailbound.rollout.verdict import (
 from e2e.bench.rollout import cluster, gauges, peers, rule
 from e2e.bench.rollout.exact import Boundary, floor, stopping
 from e2e.bench.rollout.promotion import pace
-from e2e.bench.rollout.scenarios import BARELY_WORSE, HEALTHY, LATE, UNHEALTHY, Counts, Scenario, Traffic
+from e2e.bench.rollout.scenarios import (
+    BARELY_WORSE,
+    HEALTHY,
+    LATE,
+    SEED,
+    UNHEALTHY,
+    Counts,
+    Scenario,
+    Traffic,
+)
 from e2e.bench.rollout.settings import GOALS, SETTINGS, Group, Setting
 from e2e.bench.rollout.shares import Share
 from e2e.bench.rollout.trials import POLL_SECONDS, Result, run
@@ -156,7 +165,7 @@ def median(requests: Counts, share: float = 0.5) -> float:
 
 def detection(every: dict[str, Rule], scenarios: tuple[Scenario, ...]) -> dict[tuple[str, str], float]:
     """Prints how surely and how soon each rule finds bad canaries; medians by scenario and rule."""
-    say("\nbad canaries: share rolled back, canary requests in the median and for nine of ten")
+    say("\nbad canaries: share rolled back [interval], canary requests in the median and for nine of ten")
     medians = {}
     for scenario in scenarios:
         traffic = scenario.traffic(RUNS)
@@ -164,8 +173,8 @@ def detection(every: dict[str, Rule], scenarios: tuple[Scenario, ...]) -> dict[t
         for name, decide in every.items():
             requests = decide(traffic)
             medians[scenario.name, name] = median(requests)
-            share = float((requests != rule.NEVER).mean())
-            say(f"    {name:14}{share:7.3f}{median(requests):9g}{median(requests, 0.9):9g}")
+            share = Share(int((requests != rule.NEVER).sum()), len(requests))
+            say(f"    {name:14}{share}{median(requests):9g}{median(requests, 0.9):9g}")
     return medians
 
 
@@ -208,6 +217,7 @@ def _largest(shares: list[Share]) -> Share:
 
 def main() -> int:
     """Run all of it."""
+    say(f"each row has {RUNS} runs of its own, drawn with the seed {SEED} and the name of the row")
     every = rules(HEALTHY[0].traffic(TUNING_RUNS))
     worst, found, values = false_rollbacks(every), settings(), gauge_values()
     medians = detection(every, (*UNHEALTHY, BARELY_WORSE, LATE))

@@ -10,11 +10,12 @@ Each has a group, by which the report sets a goal:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 import numpy as np
+from tailbound.rollout.verdict import Policy
 
 from e2e.bench.rollout.scenarios import Counts, Floats
 from e2e.bench.rollout.trials import POLL_SECONDS, Drawn, Step, Trial
@@ -160,6 +161,12 @@ def _setting(
     return Setting(group, healthy, Trial(name, drawn(load, steps, slow), steps))
 
 
+def _relative(setting: Setting) -> Setting:
+    """The same with the policy relative."""
+    trial = replace(setting.trial, name=f"{setting.trial.name}, relative", policy=Policy.RELATIVE)
+    return replace(setting, trial=trial)
+
+
 _MINUTELY: Final = Load(1 / 60, 30_000)
 _SECONDLY: Final = Load(1, 3600)
 _BUSY: Final = 500.0
@@ -168,7 +175,7 @@ _SWITCH: Final = (Step(0, 0), Step(60, 100))
 """blueGreen: stable alone, and then the candidate alone."""
 _THEN_ALL: Final = (Step(0, 50), Step(60, 100))
 
-SETTINGS: Final = (
+_WITH_BOTH: Final = (
     _setting(Group.SMALL, "1 request a minute, both 1 %", _MINUTELY, FIFTY, always(0.01, 0.01)),
     _setting(Group.SMALL, "1 request/s, both 1 %", _SECONDLY, FIFTY, always(0.01, 0.01)),
     _setting(Group.SMALL, "1 request a minute, all slow", _MINUTELY, FIFTY, always(1.0, 0.0), healthy=False),
@@ -255,4 +262,11 @@ SETTINGS: Final = (
         )
         for seconds, pods, weight in ((2, 5, 25), (10, 5, 25), (30, 5, 25), (10, 1, 5), (10, 10, 50))
     ),
+)
+
+_COMPARED: Final = ("blueGreen, 50% slow for 10 s from the switch on", "10 s of one pod of 5, both .5 %")
+
+SETTINGS: Final = (
+    *_WITH_BOTH,
+    *(_relative(each) for each in _WITH_BOTH if each.trial.name in _COMPARED),
 )
