@@ -37,10 +37,12 @@ class Server:
     batch: int = 16
     target: float = 2.0
     delay: float = 0.05
+    padded_to: int = 1
+    """A batch takes as long as one whose rows are the next multiple of this."""
 
-    def seconds(self, rows: float) -> float:
+    def seconds(self, rows: int) -> float:
         """Mean time of a batch."""
-        return self.base + self.per_row * rows
+        return self.base + self.per_row * (-rows // self.padded_to * -self.padded_to)
 
     @property
     def capacity(self) -> float:
@@ -59,7 +61,9 @@ class Faults:
     stuck: tuple[int, int] = (0, 0)
     """Every third replica made from the first to before the second never gets ready."""
     deaths: tuple[int, ...] = ()
-    """At each of these a third of the ready replicas die, and are made anew."""
+    """At each of these a share of the ready replicas die, and others are made in their place."""
+    dying: float = 1 / 3
+    """That share."""
 
 
 @dataclass
@@ -123,6 +127,10 @@ class Outcome:
     p99: float
     peak: int
     changes: int
+    starts: int
+    """Replicas that the policy had made, those in place of dead ones not counted."""
+    in_vain: int
+    """Of them, those that were given up before they served."""
     replicas: Floats
     """By second."""
 
@@ -137,6 +145,8 @@ class _Run:
     heap: list[tuple[float, int]]
     gone: set[int] = field(default_factory=set)
     made: int = 0
+    starts: int = 0
+    in_vain: int = 0
     counts: list[int] = field(default_factory=list)
     completed: int = 0
     deaths: list[int] = field(default_factory=list)
@@ -178,12 +188,14 @@ class _Run:
         alive = self.fleet.alive
         while len(alive) < wanted:
             self._make()
+            self.starts += 1
         for replica in sorted(alive, key=lambda name: -alive[name])[: len(alive) - wanted]:
+            self.in_vain += alive[replica] > self.fleet.now
             self._remove(replica)
 
     def _kill(self) -> None:
         ready = [name for name, at in self.fleet.alive.items() if at <= self.fleet.now]
-        for replica in ready[: max(1, len(ready) // 3)]:
+        for replica in ready[: max(1, int(len(ready) * self.fleet.faults.dying))]:
             self._remove(replica)
             self._make()
 
@@ -218,7 +230,8 @@ def _serve(run: _Run, arrivals: list[float], random: np.random.Generator, end: i
     """The loop over batches. Its names are short-lived locals: it runs millions of times."""
     fleet, server, heap, gone = run.fleet, run.fleet.server, run.heap, run.gone
     noise = np.exp(random.normal(0, NOISE, 1 << 16)).tolist()
-    size, delay, base, per_row = server.batch, server.delay, server.base, server.per_row
+    size, delay = server.batch, server.delay
+    takes = [server.seconds(rows) for rows in range(size + 1)]
     finished, busy, latencies, batches = fleet.finished, fleet.busy, fleet.latencies, fleet.batches
     slower_from, slower_by = fleet.faults.slower_from, fleet.faults.slower_by
     head, total, number, duration = 0, len(arrivals), 0, run.duration
@@ -241,7 +254,7 @@ def _serve(run: _Run, arrivals: list[float], random: np.random.Generator, end: i
             break
         stop = find(arrivals, at, head, min(total, head + size))
         rows = stop - head
-        seconds = (base + per_row * rows) * noise[number & 65535] * (slower_by if at >= slower_from else 1.0)
+        seconds = takes[rows] * noise[number & 65535] * (slower_by if at >= slower_from else 1.0)
         number += 1
         done = at + seconds
         busy[int(at)] += seconds
@@ -271,6 +284,8 @@ def _outcome(run: _Run, requests: int) -> Outcome:
         p99=float(np.percentile(served, 99)) if len(served) else 0.0,
         peak=int(replicas.max()),
         changes=int((np.diff(replicas) != 0).sum()),
+        starts=run.starts,
+        in_vain=run.in_vain,
         replicas=replicas,
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 from tailbound.autoscale import gateway_load
 from tailbound.autoscale.decide import decide
 from tailbound.autoscale.model import (
+    BATCH_WINDOW,
     Arrivals,
     BatchSums,
     GatewayLoad,
@@ -22,8 +23,7 @@ from tailbound.autoscale.state import State, restored
 from e2e.bench.autoscale import signals
 from e2e.bench.autoscale.fleet import HIGHEST, Fleet
 
-_SUMS: Final = 30
-"""Seconds that the sums of batches are taken over."""
+_SUMS: Final = int(BATCH_WINDOW)
 _SCRAPES: Final = 5
 """Seconds between two looks at what is in flight."""
 _OVERDUE: Final = 2
@@ -82,8 +82,10 @@ def observe(fleet: Fleet, tells_batches: bool = True) -> Observation:
 def _pods(fleet: Fleet) -> Replicas:
     pending = [name for name, ready in fleet.alive.items() if ready > fleet.now]
     overdue = fleet.now - _OVERDUE * fleet.cold_start
-    stuck = sum(fleet.made_at[name] < overdue for name in pending)
-    return Replicas(fleet.requested, fleet.requested - len(pending), len(pending), stuck)
+    made = [fleet.made_at[name] for name in pending]
+    waited = tuple(fleet.now - at for at in made if at >= overdue)
+    ready = fleet.requested - len(pending)
+    return Replicas(fleet.requested, ready, len(pending), len(pending) - len(waited), waited)
 
 
 def _sums(fleet: Fleet, end: int) -> BatchSums:

@@ -104,6 +104,10 @@ class RevisionScaling(Model):
     message: Annotated[str, StringConstraints(max_length=4096)] = ""
     """The decision in a sentence."""
 
+    arithmetic: Annotated[str, StringConstraints(max_length=1024)] = ""
+    """Where the number of pods comes from: arithmetic that comes out, with a word before each figure. Then
+    what the latency model reckons with."""
+
 
 class ScalingStatus(Model):
     """What the pods are sized by. It changes only with a decision."""

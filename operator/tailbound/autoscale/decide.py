@@ -1,8 +1,10 @@
 """How many replicas a revision shall have: arrivals over learned capacity, with latency as the constraint."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
+from tailbound.autoscale.account import account
+from tailbound.autoscale.demand import Demand, demanded
 from tailbound.autoscale.feedback import QUIET, corrected
 from tailbound.autoscale.forecast import dispersion
 from tailbound.autoscale.model import (
@@ -21,7 +23,7 @@ from tailbound.autoscale.model import (
 )
 from tailbound.autoscale.moves import Patience, grown, shrunk
 from tailbound.autoscale.need import Sizing
-from tailbound.autoscale.panic import DRAIN, backlog, caution_after, flooded, late, overloaded, panic_until
+from tailbound.autoscale.panic import backlog, caution_after, flooded, late, overloaded, panic_until
 from tailbound.autoscale.state import State, taught
 
 STALE: Final = 45.0
@@ -32,20 +34,6 @@ _WATCHFUL: Final = 0.8
 V = TypeVar("V")
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What the traffic asks for, before any bound."""
-
-    present: Rate
-    forecast: Rate
-    needed: int
-    """For what is expected."""
-    at_once: int
-    """For that and, in panic, for what arrives this moment and the backlog."""
-    with_spares: int
-    """And in place of the pods that do not become ready."""
-
-
 def decide(
     now: float, observation: Observation, objective: Objective, limits: Limits, state: State
 ) -> Decision:
@@ -53,30 +41,50 @@ def decide(
     seen, stale = fresh(observation, now)
     state = taught(state, seen, objective, now)
     objective = _of_whole_requests(objective, state.mix.rows_per_request)
-    hot = overloaded(seen, objective, state.mix.rows_per_request)
-    state = replace(
-        state,
-        panic_until=panic_until(state.panic_until, hot, now),
-        caution=caution_after(state.caution, hot),
-    )
-    state = _quieter(state, seen, objective)
     sizing = _sizing(state, objective)
+    if sizing is not None and sizing.missed is not None:
+        state, seen = _resigned(state, seen)
+    state = _quieter(_alarmed(state, seen, objective, now), seen, objective)
     if sizing is not None:
         state = _corrected(state, seen, sizing)
         sizing = _sizing(state, objective)
-    demand = _demand(state, seen, sizing)
-    state = _patient(state, demand)
+    demand = demanded(now, state, seen, sizing)
+    state = _patient(state, demand, state.cold_start(seen))
     wanted, reason = _wanted(state, seen, objective, limits, demand)
+    replicas, limit = _bounded(wanted, demand.with_spares, seen.replicas.requested, limits)
+    line = account(demand, sizing, reason, seen.replicas.requested, state.patience.floor, replicas)
     if reason is Reason.SHRINK:
         state = replace(state, patience=state.patience.stepped())
-    replicas, limit = _bounded(wanted, demand.with_spares, seen.replicas.requested, limits)
     return Decision(
         replicas,
         reason if replicas == wanted else Reason.LIMITED,
-        _explanation(state, seen, sizing, demand),
+        _explanation(now, state, seen, sizing, demand, line),
         replace(state, replicas=replicas, quiet=state.quiet if replicas == seen.replicas.requested else 0),
         limit,
         stale,
+        demand.unreachable,
+    )
+
+
+def _resigned(state: State, seen: Observation) -> tuple[State, Observation]:
+    """Where no replica meets the target, how late requests are says nothing of how many there should be."""
+    learned = state.learned
+    if isinstance(learned, LearnedCapacity):
+        state = replace(state, learned=replace(learned, correction=1.0))
+    return state, replace(seen, p99=Unknown("no replica meets the target"))
+
+
+def _alarmed(state: State, seen: Observation, objective: Objective, now: float) -> State:
+    """In panic, and more cautious, where requests are late or about to be.
+
+    While replicas that were asked for still start, lateness says nothing new of how much spare is needed.
+    """
+    hot = overloaded(seen, objective, state.mix.rows_per_request)
+    nothing_starts = seen.replicas.pending == seen.replicas.stuck
+    return replace(
+        state,
+        panic_until=panic_until(state.panic_until, hot, now),
+        caution=caution_after(state.caution, hot and nothing_starts),
     )
 
 
@@ -145,34 +153,10 @@ def _corrected(state: State, seen: Observation, sizing: Sizing) -> State:
     return replace(state, learned=LearnedCapacity(learned.base, learned.per_row, factor, learned.cold_start))
 
 
-def _demand(state: State, seen: Observation, sizing: Sizing | None) -> Demand:
-    arrivals = seen.arrivals
-    present = _first(arrivals.over_30s, arrivals.over_10s, arrivals.over_60s)
-    waiting = 0.0 if sizing is None else backlog(seen, sizing.objective, sizing.rows_per_request)
-    if sizing is None or isinstance(present, Unknown):
-        backlogged = 0 if sizing is None else sizing.needed(waiting / DRAIN)
-        at_once = seen.replicas.requested + backlogged if backlogged else 0
-        return Demand(present, Unknown("arrivals or capacity are unknown"), 0, at_once, at_once)
-    expected = max(state.forecasts.expected * (1 + state.caution), present.value)
-    needed = sizing.needed(expected)
-    at_once = needed
-    if state.panic_until is not None:
-        this_moment = _first(arrivals.over_10s, present)
-        rate = max(expected, this_moment.value if isinstance(this_moment, Known) else 0.0)
-        at_once = sizing.needed(rate + waiting / DRAIN)
-    spares = min(seen.replicas.stuck, at_once)
-    return Demand(present, Known(expected, present.at), needed, at_once, at_once + spares)
-
-
-def _first(*rates: Rate) -> Rate:
-    """The first that is known, else why the first one is not."""
-    return next((rate for rate in rates if isinstance(rate, Known)), rates[0])
-
-
-def _patient(state: State, demand: Demand) -> State:
+def _patient(state: State, demand: Demand, cold_start: float) -> State:
     if isinstance(demand.forecast, Unknown):
         return replace(state, patience=Patience())
-    return replace(state, patience=state.patience.with_need(demand.with_spares))
+    return replace(state, patience=state.patience.with_need(demand.with_spares, cold_start))
 
 
 def _wanted(
@@ -208,16 +192,19 @@ def _wanted(
         return replicas, Reason.METRICS_STALE
     if demand.with_spares == replicas:
         return replicas, Reason.STEADY if replicas else Reason.IDLE
-    return _given_up(state, seen, objective, limits)
+    return _given_up(state, seen, objective, limits, demand)
 
 
-def _given_up(state: State, seen: Observation, objective: Objective, limits: Limits) -> tuple[int, Reason]:
+def _given_up(
+    state: State, seen: Observation, objective: Objective, limits: Limits, demand: Demand
+) -> tuple[int, Reason]:
     """What becomes of more replicas than are needed now: the last three rows of the table of `_wanted`."""
     replicas = seen.replicas.requested
     if replicas <= limits.min:
         return replicas, Reason.LIMITED
     floor = state.patience.floor
-    if floor >= replicas or not state.patience.full or not _relaxed(state, seen, objective):
+    calm = demand.unreachable is not None or _relaxed(seen, objective)
+    if floor >= replicas or not state.patience.full or not _judged(state, seen) or not calm:
         return replicas, Reason.COOLING
     return shrunk(replicas, floor), Reason.SHRINK
 
@@ -228,15 +215,15 @@ def _why_grown(replicas: int, demand: Demand) -> Reason:
     return Reason.PANIC if demand.at_once > replicas else Reason.STUCK
 
 
-def _relaxed(state: State, seen: Observation, objective: Objective) -> bool:
-    """Whether latency allows to give something up. Nothing in flight is as good as a low latency.
+def _judged(state: State, seen: Observation) -> bool:
+    """Whether anything may be given up: not in panic, nor on forecasts whose errors are not known yet."""
+    return state.panic_until is None and isinstance(seen.in_flight, Known) and state.forecasts.proven
 
-    Nor is anything given up on forecasts whose errors are not known yet.
-    """
-    if state.panic_until is not None or isinstance(seen.in_flight, Unknown) or not state.forecasts.proven:
-        return False
+
+def _relaxed(seen: Observation, objective: Objective) -> bool:
+    """Whether latency allows to give something up. Nothing in flight is as good as a low latency."""
     if isinstance(seen.p99, Unknown):
-        return seen.in_flight.value == 0
+        return isinstance(seen.in_flight, Known) and seen.in_flight.value == 0
     return seen.p99.value < _WATCHFUL * objective.p99
 
 
@@ -257,11 +244,13 @@ def _bounded(wanted: int, asked: int, present: int, limits: Limits) -> tuple[int
     return max(replicas, limits.min), limit
 
 
-def _explanation(state: State, seen: Observation, sizing: Sizing | None, demand: Demand) -> Explanation:
+def _explanation(
+    now: float, state: State, seen: Observation, sizing: Sizing | None, demand: Demand, line: str
+) -> Explanation:
     known = isinstance(demand.forecast, Known)
     capacity: Rate = Unknown("no batch was seen yet")
-    if sizing is not None and isinstance(demand.present, Known):
-        capacity = Known(sizing.capacity, demand.present.at)
+    if sizing is not None:
+        capacity = Known(sizing.capacity, now)
     return Explanation(
         demand.present,
         demand.forecast,
@@ -271,4 +260,5 @@ def _explanation(state: State, seen: Observation, sizing: Sizing | None, demand:
         else demand.forecast,
         state.cold_start(seen),
         "overloaded" if state.panic_until is not None else ("steady" if known else "blind"),
+        line,
     )

@@ -8,6 +8,7 @@ replica takes to come, much for traffic that surges.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import exp, log, sqrt
 from typing import Final
 
@@ -15,12 +16,15 @@ from tailbound.autoscale.model import TICK
 
 _USUAL_HORIZON: Final = 85.0
 """Seconds: a cold start of a minute, the age of the metrics and a tick."""
-_DEVIATIONS: Final = 0.75
-"""Spare at the usual horizon, in the errors' root mean square: three of four errors fall short by less, and
+_DEVIATIONS: Final = 0.9
+"""Spare at the usual horizon, in the errors' root mean square: four of five errors fall short by less, and
 most of the rest waits in the queue without being late. Whether errors were too high or too low doesn't
 matter: traffic that has just fallen fast may rise as fast."""
 _REMEMBERED: Final = 360
 """Errors that the mean is taken over: those of an hour."""
+_OUTLIER: Final = 3.0
+"""An error counts for at most this many times their root mean square: of a shock, which no spare would cover,
+little is learned for the next hour."""
 _SUPPOSED: Final = 24
 """Errors' weight of `_SUPPOSED_ERROR`, which is reckoned with before any was seen."""
 _SUPPOSED_ERROR: Final = 0.12
@@ -33,11 +37,13 @@ _CONFIDENCE: Final = 1.0
 """Variance of the weights before anything is known, in those of the errors; they start at 0: no change."""
 _FARTHEST: Final = log(2)
 """A forecast is at most twice the present rate, and at least half of it."""
-_RISE: Final = 12
-"""Ticks that a line is drawn through."""
-_SIGNIFICANT: Final = 5.0
+_RISES: Final = (5, 12)
+"""Ticks that lines are drawn through: a steep rise shows early, a slow one late."""
+_SIGNIFICANT: Final = 4.0
 """Standard errors of the slope that are none of chance."""
-_HIGHEST_RISE: Final = 2.0
+_MEDIAN: Final = 1.05
+"""Standard deviation of values over the median of what two of them differ by."""
+_HIGHEST_RISE: Final = 1.5
 """A line is followed to at most this many times the present rate."""
 _LEAST_RATE: Final = 0.1
 """Requests per second below which no ratio is taken."""
@@ -147,7 +153,7 @@ def observed(before: Forecasts, rate: float, at: float, horizon: float, span: fl
     if not any(rates):
         return Forecasts(mean_square=before.mean_square, judged=before.judged, regression=before.regression)
     recent = rates[-max(1, round(span / TICK)) :]
-    judged = _judged(before, sum(recent) / len(recent), at)
+    judged = _judged(before, sum(recent) / len(recent), at, 1 / (TICK * max(_LEAST_RATE, sum(recent))))
     features, present = _features(rates)
     guess = Guess(
         at + horizon,
@@ -172,8 +178,11 @@ def dispersion(rates: Sequence[float]) -> float:
     return min(2.0, max(1.0, 1.25 * TICK * around / mean))
 
 
-def _judged(forecasts: Forecasts, rate: float, at: float) -> Forecasts:
-    """With what is due compared with what came.
+def _judged(forecasts: Forecasts, rate: float, at: float, chance: float) -> Forecasts:
+    """With what is due compared with what came, of which `chance` is the relative variance of its counting.
+
+    That a count scatters about its rate is no error of a forecast: requests wait it out in a queue, which the
+    latency model reckons with. Without this a service with few requests would pay for it twice.
 
     Guesses overlap: at twice the horizon it takes twice as many of them to tell the same.
     """
@@ -184,7 +193,8 @@ def _judged(forecasts: Forecasts, rate: float, at: float) -> Forecasts:
         seen = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.present))
         # A step from almost nothing must not outweigh all others: the spare is bounded as well.
         error = min(_FARTHEST, abs(seen - guess.predicted))
-        mean_square += (error**2 - mean_square) / (_SUPPOSED + judged + 1)
+        wrong = min(max(0.0, error**2 - chance), _OUTLIER**2 * mean_square)
+        mean_square += (wrong - mean_square) / (_SUPPOSED + judged + 1)
         judged = min(_REMEMBERED - _SUPPOSED, judged + 1)
         weight = min(1.0, _USUAL_HORIZON / guess.horizon)
         regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)), weight)
@@ -202,27 +212,33 @@ def _rise(rates: Vector, horizon: float) -> float:
     """The line through the last rates drawn on to the horizon, if it rises by more than chance; else 0.
 
     A surge that is new to the service is in no regression yet, and a spare learned in calm doesn't cover it.
-    A step is no rise: what counts is how steep the newer half is still.
+    Chance is what neighbouring ticks differ by, and at least what counts scatter. A step is no rise: what
+    counts is how steep the newer half is still.
     """
-    recent = rates[-_RISE:]
-    if len(recent) < _RISE:
+    if len(rates) < max(_RISES):
         return 0.0
-    mean, slope, misses = _line(recent)
-    _, still, _ = _line(recent[_RISE // 2 :])
-    spread = _RISE * (_RISE * _RISE - 1) / 12
-    if slope <= 0 or slope * slope * spread * (_RISE - 2) < _SIGNIFICANT**2 * misses:
-        return 0.0
-    reached = mean + slope * (_RISE - 1) / 2 + max(0.0, min(slope, still)) * horizon / TICK
-    return min(reached, _HIGHEST_RISE * recent[-1])
+    differences = sorted(abs(after - before) for before, after in pairwise(rates))
+    counted = sqrt(max(_LEAST_RATE, sum(rates[-min(_RISES) :]) / min(_RISES)) / TICK)
+    scatter = max(_MEDIAN * differences[len(differences) // 2], counted)
+    reached = max(_drawn_on(rates[-ticks:], scatter, horizon / TICK) for ticks in _RISES)
+    return min(reached, _HIGHEST_RISE * rates[-1])
 
 
-def _line(values: Vector) -> tuple[float, float, float]:
-    """Least squares: the mean, the slope for each step, and the sum of the squared misses."""
+def _drawn_on(recent: Vector, scatter: float, ticks: float) -> float:
+    """Where the line through `recent` is after `ticks` more; 0 where it does not rise significantly."""
+    count = len(recent)
+    mean, slope = _line(recent)
+    _, still = _line(recent[count // 2 :])
+    if slope <= _SIGNIFICANT * scatter / sqrt(count * (count * count - 1) / 12):
+        return 0.0
+    return mean + slope * (count - 1) / 2 + max(0.0, min(slope, still)) * ticks
+
+
+def _line(values: Vector) -> tuple[float, float]:
+    """Least squares: the mean, and the slope for each step."""
     middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
     spread = len(values) * (len(values) ** 2 - 1) / 12
-    slope = sum((index - middle) * value for index, value in enumerate(values)) / spread
-    misses = sum((value - mean - slope * (index - middle)) ** 2 for index, value in enumerate(values))
-    return mean, slope, misses
+    return mean, sum((index - middle) * value for index, value in enumerate(values)) / spread
 
 
 def _dot(one: Vector, other: Vector) -> float:

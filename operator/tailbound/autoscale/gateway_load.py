@@ -12,7 +12,7 @@ _WITH_WAITING: Final = 1.5
 """Runs that a request is inside for where there is always one: half of the one before, and its own."""
 _STEADY: Final = 0.75
 """Fewest replicas in a window over their mean, from which on they are taken for the same ones."""
-_NOTHING: Final = BatchSums(WINDOW, 0, 0, 0, 0, 0, 0)
+NOTHING: Final = BatchSums(WINDOW, 0, 0, 0, 0, 0, 0)
 
 
 def as_batches(seen: GatewayLoad, limit: int, known: bool) -> BatchSums:
@@ -38,7 +38,7 @@ def as_batches(seen: GatewayLoad, limit: int, known: bool) -> BatchSums:
     A window whose parts are not alike tells nothing where something is known: it is a last resort.
     """
     if seen.replicas <= 0 or seen.answered <= 0 or (known and not _alike(seen, limit)):
-        return _NOTHING
+        return NOTHING
     inside = seen.inside / seen.replicas
     run = min(sqrt(1 + 2 * inside) - 1 if inside < _WITH_WAITING else inside / _WITH_WAITING, limit)
     rows, seconds = max(1.0, run), run * seen.replicas / seen.answered
@@ -55,11 +55,19 @@ def as_batches(seen: GatewayLoad, limit: int, known: bool) -> BatchSums:
     )
 
 
+def full(seen: GatewayLoad, limit: int) -> bool:
+    """Whether every replica had a queue all the time, so that its answers are all that it can do."""
+    return seen.replicas > 0 and _steady(seen) and seen.least_inside >= _WITH_WAITING * limit * seen.replicas
+
+
+def _steady(seen: GatewayLoad) -> bool:
+    return seen.fewest_replicas >= _STEADY * seen.replicas
+
+
 def _alike(seen: GatewayLoad, limit: int) -> bool:
     """Whether the means are of one state.
 
     Those of replicas with a queue and of idle ones after them, or with them, are of neither.
     """
     queue = _WITH_WAITING * limit * seen.replicas
-    steady = seen.fewest_replicas >= _STEADY * seen.replicas
-    return steady and (seen.most_inside < 2 * queue or seen.least_inside >= queue)
+    return _steady(seen) and (seen.most_inside < 2 * queue or seen.least_inside >= queue)

@@ -29,6 +29,11 @@ def floor(curve: Curve, objective: Objective, dispersion: float) -> float:
     return objective.max_queue_delay + curve.seconds(large) * _SLOWEST
 
 
+def idle(curve: Curve, objective: Objective, rows: float) -> float:
+    """Seconds of the 99th percentile of requests of `rows` that come one at a time."""
+    return objective.max_queue_delay + curve.seconds(rows) * _SLOWEST
+
+
 def p99(replicas: int, rate: float, curve: Curve, objective: Objective, dispersion: float) -> float:
     """Seconds, infinite where `rate`, in rows per second, is more than the replicas can do.
 
@@ -51,5 +56,5 @@ def p99(replicas: int, rate: float, curve: Curve, objective: Objective, dispersi
         objective.max_queue_delay
         + curve.seconds(large) * _SLOWEST
         + curve.seconds(typical) / replicas
-        + large / batch * queue * variability * full / (replicas * (1 - usage))
+        + typical / batch * queue * variability * full / (replicas * (1 - usage))
     )

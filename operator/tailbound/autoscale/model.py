@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 TICK: Final = 10.0
 """Seconds between two decisions about one revision."""
 
+BATCH_WINDOW: Final = 15.0
+"""Seconds that the sums of batches are taken over: short, as batches that are slower by the same factor are
+noticed only once they fill it, and as long as three scrapes, one of which may fail."""
+
 T = TypeVar("T")
 
 
@@ -101,6 +105,8 @@ class Replicas:
     """Made but not ready, `stuck` included. What a ResourceQuota refused to make is in neither."""
     stuck: int = 0
     """Of the pending ones those that will not be ready soon: crashing, unschedulable or long overdue."""
+    waited: tuple[float, ...] = ()
+    """Seconds since each of the other pending ones was made."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +234,8 @@ class Explanation:
     cold_start: float
     state: str
     """In words: panic until when, cooling, what is missing."""
+    line: str = ""
+    """Arithmetic that comes out at the replicas, with a word before each figure."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +249,9 @@ class Decision:
     limited_by: Limit = Limit.NONE
     stale: tuple[str, ...] = field(default=())
     """Signals that were missing, with why: the condition MetricsStale."""
+    unreachable: float | None = None
+    """Seconds within which even a replica with nothing else to do answers 99 of 100 requests, where that is
+    more than the target; None where the target can be met."""
 
     def words(self) -> str:
         """One sentence for people."""

@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from tailbound.autoscale.arithmetic import ALL_DIGITS, Ceiling, Figure, Product, Quotient, Sum, Term, exact
 from tailbound.autoscale.curve import Curve
-from tailbound.autoscale.latency import floor, p99
+from tailbound.autoscale.latency import floor, idle, p99
 from tailbound.autoscale.model import Objective
 
-USAGE: Final = 0.92
+USAGE: Final = 0.88
 """Hard cap of the share of capacity that is planned with. Without it feedback can learn a capacity that no
 replica has, from latencies that stay flat until the knee."""
-_MARGIN: Final = 0.8
+MARGIN: Final = 0.8
 """Share of the target that the modelled P99 may take."""
 
 
@@ -31,6 +32,27 @@ class Sizing:
         """Requests per second of one replica that works on full batches."""
         return self.curve.capacity(self.objective.max_batch) / self.rows_per_request
 
+    @property
+    def missed(self) -> float | None:
+        """The 99th percentile of a replica that has nothing else to do, where that misses the target."""
+        least = idle(self.curve, self.objective, self.rows_per_request)
+        return least if least > self.objective.p99 else None
+
+    def term(self, rate: Term) -> Term:
+        """`needed` as arithmetic: by the usage, and so many more for the latency."""
+        usage = (
+            Figure(self.capacity, "capacity"),
+            Figure(USAGE, "usage"),
+            Figure(self._correction, "correction"),
+        )
+        least = Ceiling(Quotient(rate, Product(usage)))
+        more = self.needed(rate.value(ALL_DIGITS)) - exact(least)
+        return Sum((least, Figure(more, "for latency"))) if more else least
+
+    @property
+    def _correction(self) -> float:
+        return min(1.0, self.correction)
+
     def needed(self, rate: float) -> int:
         """Replicas for `rate` requests per second; 0 for none.
 
@@ -38,8 +60,8 @@ class Sizing:
         """
         if rate <= 0:
             return 0
-        least = max(1, ceil(rate / (self.capacity * USAGE * min(1.0, self.correction))))
-        allowed = _MARGIN * self.objective.p99
+        least = max(1, ceil(rate / (self.capacity * USAGE * self._correction)))
+        allowed = MARGIN * self.objective.p99
         # Rows that come together are as much more scattered as there are of them.
         dispersion = self.dispersion * self.rows_per_request
         if floor(self.curve, self.objective, dispersion) > allowed:

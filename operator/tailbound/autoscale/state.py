@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tailbound.autoscale import gateway_load
 from tailbound.autoscale.curve import Curve, Fit, learn, seeded
 from tailbound.autoscale.forecast import Forecasts, observed
-from tailbound.autoscale.gateway_load import as_batches
 from tailbound.autoscale.mix import Mix
 from tailbound.autoscale.model import (
     TICK,
@@ -33,6 +33,8 @@ class State:
 
     learned: LearnedCapacity | Unknown = _NEVER_SEEN
     fit: Fit = field(default_factory=Fit)
+    full: bool = False
+    """Whether replicas with a queue have shown what they can do, where only the gateway sees it."""
     mix: Mix = field(default_factory=Mix)
     forecasts: Forecasts = field(default_factory=Forecasts)
     panic_until: float | None = None
@@ -74,11 +76,12 @@ def restored(
 def taught(state: State, seen: Observation, objective: Objective, now: float) -> State:
     """With the new batches and arrivals taken in."""
     cold_start = state.cold_start(seen)
-    fit, curve, learned = state.fit, state.curve, state.learned
+    fit, curve, learned, full = state.fit, state.curve, state.learned, state.full
     if isinstance(seen.service, Known):
         if fit.at is None and curve is not None:
-            fit = seeded(curve, objective.max_batch)
-        batches = _batches(seen.service.value, objective.max_batch, curve is not None)
+            fit, full = seeded(curve, objective.max_batch), True
+        full = full or _full(seen.service.value, objective.max_batch)
+        batches = _batches(seen.service.value, objective.max_batch, curve, full)
         fit = learn(fit, batches, seen.service.at, objective.max_batch)
         curve = fit.curve
     if curve is not None:
@@ -88,11 +91,28 @@ def taught(state: State, seen: Observation, objective: Objective, now: float) ->
     if isinstance(rate, Known):
         horizon = cold_start + TICK + now - rate.at
         forecasts = observed(forecasts, rate.value, rate.at, horizon, objective.p99)
-    return replace(state, learned=learned, fit=fit, mix=state.mix.after(seen.service), forecasts=forecasts)
+    return replace(
+        state, learned=learned, fit=fit, full=full, mix=state.mix.after(seen.service), forecasts=forecasts
+    )
 
 
-def _batches(service: BatchSums | GatewayLoad, limit: int, known: bool) -> BatchSums:
-    return service if isinstance(service, BatchSums) else as_batches(service, limit, known)
+def _full(service: BatchSums | GatewayLoad, limit: int) -> bool:
+    return isinstance(service, GatewayLoad) and gateway_load.full(service, limit)
+
+
+def _batches(service: BatchSums | GatewayLoad, limit: int, curve: Curve | None, full: bool) -> BatchSums:
+    """What to learn from.
+
+    Replicas that are not busy seem slower to the gateway than they are. Once ones with a queue have shown
+    what they can do, only others with a queue teach less than that; ones without may teach more.
+    """
+    if isinstance(service, BatchSums):
+        return service
+    batches = gateway_load.as_batches(service, limit, curve is not None)
+    if curve is None or not full or _full(service, limit):
+        return batches
+    faster = batches.seconds < curve.base * batches.batches + curve.per_row * batches.rows
+    return batches if faster else gateway_load.NOTHING
 
 
 def worth_saving(

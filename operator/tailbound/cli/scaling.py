@@ -68,8 +68,10 @@ def _revision(told: RevisionScaling) -> str:
     limited = f", limited by {told.limited_by}" if told.limited_by else ""
     arriving = f"requests a second, for {told.share}% of the requests"
     ahead = "a second by the time that a further pod is ready"
+    arithmetic = (f"  {told.arithmetic}.",) if told.arithmetic else ()
     lines = (
         f"pods of {told.revision}: {told.replicas} ({told.rule}{limited}). {told.message}",
+        *arithmetic,
         f"  arrivals: {_figure(told.arrivals_per_second, arriving)}.",
         f"  forecast: {_figure(told.forecast_per_second, ahead)}.",
         f"  capacity: {_figure(told.capacity_per_second, 'a second for each pod')}.",

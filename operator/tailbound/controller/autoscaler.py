@@ -212,6 +212,7 @@ def _told(sizes: Sizes) -> Mapping[str, object]:
             each.decision.replicas,
             each.decision.limited_by,
             each.decision.stale,
+            each.decision.unreachable is None,
             each.capacity is not None,
         )
         for name, each in sizes.revisions.items()

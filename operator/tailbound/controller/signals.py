@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from tailbound.autoscale import gateway_load
+from tailbound.autoscale import gateway_load, model
 from tailbound.autoscale.model import (
     TICK,
     Arrivals,
@@ -33,7 +33,7 @@ from tailbound.telemetry.prometheus import Fleet, Series, Unavailable, fleet_of
 
 ARRIVAL_WINDOWS: Final = (10, 30, 60, 120)
 LATENCY_WINDOW: Final = 60
-BATCH_WINDOW: Final = 60
+BATCH_WINDOW: Final = int(model.BATCH_WINDOW)
 _GATEWAY_WINDOW: Final = int(gateway_load.WINDOW)
 _REMEMBERED: Final = 1800
 """Seconds of traffic that a process which starts looks back at."""

@@ -107,9 +107,17 @@ def unready_since(pods: Sequence[Object]) -> tuple[datetime, ...]:
     return tuple(datetime.fromisoformat(time) for time in times if time is not None)
 
 
+def starting_since(pods: Sequence[Object]) -> tuple[datetime, ...]:
+    """When each pod was made, of those that are not Ready yet and stuck at nothing that they say."""
+    unready = (each for each in pods if _active(each) and _condition(each, "Ready").get("status") != "True")
+    starting = (pod["metadata"] for pod in unready if next(_findings(pod), None) is None)
+    times = (each.get("creationTimestamp") for each in starting)
+    return tuple(datetime.fromisoformat(time) for time in times if time is not None)
+
+
 def report(pods: Sequence[Object], deployment: Object | None) -> PodsReport:
     """Read the pods of one revision, in order of their names, and the conditions of its Deployment."""
-    active = [pod for pod in pods if pod.get("status", {}).get("phase") not in FINISHED]
+    active = [pod for pod in pods if _active(pod)]
     unready = [pod for pod in active if _condition(pod, "Ready").get("status") != "True"]
     refusals = tuple(_refused_pods(deployment))
     findings = [*(finding for pod in active for finding in _findings(pod)), *refusals]
@@ -125,6 +133,10 @@ def report(pods: Sequence[Object], deployment: Object | None) -> PodsReport:
         findings=tuple(sorted(findings, key=lambda finding: _MOST_TELLING.index(finding.reason))),
         unready=next((probe for pod in unready if (probe := _failing_probe(pod))), ""),
     )
+
+
+def _active(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") not in FINISHED
 
 
 def _failing_probe(pod: Object) -> str:

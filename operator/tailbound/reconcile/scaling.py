@@ -15,7 +15,7 @@ as those of the stable revision, as far as that fits the decision that there is 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tailbound.api.batching import Batching
@@ -128,17 +128,19 @@ def verdicts(world: World) -> dict[ConditionType, Verdict]:
         ConditionType.SCALING_LIMITED: asked or _limited(world, decisions),
         ConditionType.METRICS_STALE: stale,
     }
-    met = _met(world, sizes, missing, stale.reason)
+    met = _met(world, sizes, decisions, missing, stale.reason)
     return found if met is None else {ConditionType.SLA_MET: met, **found}
 
 
-def _met(world: World, sizes: Sizes, missing: Sequence[str], stale: Reason) -> Verdict | None:
+def _met(
+    world: World, sizes: Sizes, decisions: Mapping[str, Decision], missing: Sequence[str], stale: Reason
+) -> Verdict | None:
     """
     | metrics | requests of the last minute | before | status | reason |
     |---|---|---|---|---|
     | are missing | any | any | Unknown | that of MetricsStale |
     | are there | at most 1 % were late | any | True | WithinTarget |
-    | are there | more were late | any | False | TargetMissed |
+    | are there | more were late | any | False | TargetMissed, and which revision no pods would help |
     | are there | none | True or False | as it was | as it was |
     | are there | none | else | Unknown | Pending |
     """
@@ -156,7 +158,18 @@ def _met(world: World, sizes: Sizes, missing: Sequence[str], stale: Reason) -> V
     refused = rounded(sizes.shed)
     if refused:
         message = f"{message}, or would: about {100 * refused:g}% are refused for it (spec.overload)"
-    return Verdict(_FALSE, Reason.TARGET_MISSED, message)
+    return Verdict(_FALSE, Reason.TARGET_MISSED, "; ".join([message, *_unreachable(decisions, str(target))]))
+
+
+def _unreachable(decisions: Mapping[str, Decision], target: str) -> Iterator[str]:
+    """What is said of revisions whose target no number of pods meets."""
+    for name, decision in decisions.items():
+        if decision.unreachable is not None:
+            yield (
+                f"more pods would not help: a pod of {name} that has nothing else to do takes up to "
+                f"{decision.unreachable:.2g}s, which is more than {target}: raise spec.sla.latency.p99, or "
+                "make the model faster"
+            )
 
 
 def rounded(share: float) -> float:
@@ -238,6 +251,7 @@ def _told(name: str, sized: Sized, before: RevisionScaling | None) -> RevisionSc
         rule=decision.reason,
         limited_by="" if decision.limited_by is Limit.NONE else decision.limited_by,
         message=decision.words(),
+        arithmetic=why.line,
     )
 
 

@@ -22,7 +22,7 @@ from tailbound.autoscale.model import (
     Unknown,
 )
 from tailbound.reconcile.model import Object, Scalable
-from tailbound.reconcile.pods import most_restarts, report
+from tailbound.reconcile.pods import most_restarts, report, starting_since
 from tailbound.rollout.sizing import ALL
 
 _SLOWEST: Final = 0.9
@@ -66,7 +66,7 @@ def observed(
         p99=own.p99 if isinstance(own.p99, Known) else signals.p99,
         in_flight=own.in_flight,
         service=own.service,
-        replicas=_replicas(deployment, pods),
+        replicas=_replicas(deployment, pods, now),
         cold_start=_cold_start(pods, now),
     )
 
@@ -101,13 +101,14 @@ def _of_all(arrivals: Arrivals, share: int) -> Arrivals:
     )
 
 
-def _replicas(deployment: Object, pods: Sequence[Object]) -> Replicas:
+def _replicas(deployment: Object, pods: Sequence[Object], now: float) -> Replicas:
     seen = report(pods, deployment)
     return Replicas(
         requested=_requested(deployment),
         ready=seen.ready,
         pending=seen.count - seen.ready,
         stuck=seen.stuck,
+        waited=tuple(max(0.0, now - made.timestamp()) for made in starting_since(pods)),
     )
 
 

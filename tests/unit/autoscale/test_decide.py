@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -162,6 +163,67 @@ def test_a_backlog_grows_the_replicas_even_while_arrivals_are_unknown() -> None:
     decision = decide(300, waiting, OBJECTIVE, LIMITS, before.state)
     assert decision.replicas > before.replicas
     assert decision.reason is Reason.PANIC
+
+
+def test_without_arrivals_pods_that_start_are_part_of_what_a_backlog_needs() -> None:
+    """A hundred requests stay in flight, and pods take six ticks to start."""
+    before = steady(40, 30)
+    state, made = before.state, [-999.0] * 3
+    for tick in range(30, 70):
+        at = tick * 10.0
+        count = sum(each <= at - 60 for each in made)
+        replicas = Replicas(len(made), count, len(made) - count)
+        waiting = replace(blind(replicas), in_flight=Known(100.0, at))
+        decision = decide(at, waiting, OBJECTIVE, LIMITS, state)
+        state, made = decision.state, made + [at] * (decision.replicas - len(made))
+    assert 4 <= len(made) <= 7
+    assert isinstance(decision.explanation.capacity, Known)
+    assert decision.explanation.forecast == LOST
+    assert "no batch was seen" not in decision.words()
+
+
+def test_a_target_that_no_pod_meets_is_named_and_lateness_makes_no_more_of_them() -> None:
+    hurried = replace(OBJECTIVE, p99=0.2)
+    state, count = State(learned=LearnedCapacity(0.2, 0.05, 0.5)), 30
+    for tick in range(90):
+        at = tick * 10.0
+        decision = decide(at, seen(at, 80, ready(count), p99=0.6), hurried, LIMITS, state)
+        state, count = decision.state, decision.replicas
+    assert 5 <= count <= 7
+    assert decision.unreachable == pytest.approx(0.05 + 0.25 * 1.228, rel=0.02)
+    assert isinstance(state.learned, LearnedCapacity)
+    assert state.learned.correction == 1
+    assert decide(0, seen(0, 80, ready(6)), OBJECTIVE, LIMITS, state).unreachable is None
+
+
+@pytest.mark.parametrize(("cold_start", "least"), [(30.0, 3), (60.0, 6), (300.0, 30)])
+def test_a_pod_goes_only_after_it_was_not_needed_for_one_cold_start(cold_start: float, least: int) -> None:
+    before = steady(160, 60)
+    state, count, needed = before.state, before.replicas, 0.0
+    for tick in range(60, 160):
+        at = tick * 10.0
+        rate = 160.0 if tick < 100 else 80.0
+        known = replace(seen(at, rate, ready(count)), cold_start=Known(cold_start, at))
+        decision = decide(at, known, OBJECTIVE, LIMITS, state)
+        if tick < 100:
+            assert isinstance(decision.explanation.needed, Known)
+            needed = decision.explanation.needed.value
+        elif decision.replicas < needed:
+            break
+        state, count = decision.state, decision.replicas
+    assert tick - 100 >= least - 1
+
+
+def test_chance_in_the_count_of_a_steady_rate_starts_no_pod() -> None:
+    random, state, count = Random(1), State(learned=LEARNED), 9
+    changes = 0
+    for tick in range(360):
+        at = tick * 10.0
+        rate = 120 * random.gauss(1.0, 1 / (120 * 30) ** 0.5)
+        decision = decide(at, seen(at, rate, ready(count)), OBJECTIVE, LIMITS, state)
+        changes += decision.replicas != count
+        state, count = decision.state, decision.replicas
+    assert changes <= 4
 
 
 def test_an_unknown_capacity_holds_unless_overloaded() -> None:

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from tailbound.autoscale.curve import Curve, Fit, learn
 from tailbound.autoscale.gateway_load import as_batches
-from tailbound.autoscale.model import GatewayLoad
+from tailbound.autoscale.model import (
+    Arrivals,
+    GatewayLoad,
+    Known,
+    LearnedCapacity,
+    Objective,
+    Observation,
+    Replicas,
+    Unknown,
+)
+from tailbound.autoscale.state import State, taught
 
 from e2e.bench.autoscale.fleet import Fleet, Floats, Server, draw, simulate
 from e2e.bench.autoscale.own import Own
@@ -113,3 +123,27 @@ def test_pods_follow_a_ramp_of_a_service_whose_runtime_tells_nothing() -> None:
     told = simulate(arrivals, len(rates), STEEP, Own(), 1, cold_start=10.0)
     assert own.late_pct <= max(1.0, 1.5 * told.late_pct), (own.late_pct, told.late_pct)
     assert own.replica_hours <= 1.5 * told.replica_hours
+
+
+def test_after_an_overload_replicas_that_are_hardly_busy_teach_no_lower_capacity() -> None:
+    quiet = np.full(900, 0.3)
+    overload = np.concatenate([np.full(300, 0.5), np.full(200, 2.0), quiet])
+    assert 0.85 < learned(LARGE, overload * LARGE.capacity) < 1.15
+
+
+def test_what_was_learned_before_a_restart_is_corrected_upwards_by_faster_answers() -> None:
+    state = State(learned=LearnedCapacity(0.4, 0.1))
+    for minute in range(10):
+        at = 60.0 * minute
+        unread = Unknown("not read")
+        seen = Observation(
+            Arrivals(unread, unread, unread, unread),
+            unread,
+            unread,
+            Known(load(10.0, 6.0), at),
+            Replicas(1, 1, 0),
+            unread,
+        )
+        state = taught(state, seen, Objective(2.0, 4), at)
+    assert state.curve is not None
+    assert state.curve.capacity(4) > 1.3 * Curve(0.4, 0.1).capacity(4)

@@ -21,9 +21,10 @@ from tailbound.autoscale.model import (
     Replicas,
     Unknown,
 )
-from tailbound.autoscale.moves import HOLD, PAUSE, Patience, grown, shrunk
+from tailbound.autoscale.moves import LEAST_HOLD, PAUSE, Patience, grown, shrunk
 from tailbound.autoscale.need import USAGE, Sizing
 from tailbound.autoscale.panic import MOST_CAUTION, backlog, caution_after, overloaded
+from tailbound.autoscale.shortage import foreseen
 
 CURVE = Curve(0.2, 0.05)
 OBJECTIVE = Objective(2.0, 16, 0.05)
@@ -106,7 +107,7 @@ NOISE = [Random(7 * tick).uniform(60, 140) for tick in range(400)]
         (WAVE, 85.0, 2.0, 1.05, 1.20),
         (WAVE, 205.0, 2.0, 1.20, 1.60),
         (NOISE, 85.0, 2.0, 1.20, 1.50),
-        (NOISE, 85.0, 20.0, 1.05, 1.15),
+        (NOISE, 85.0, 20.0, 1.05, 1.18),
     ],
     ids=["calm", "calm, slow start", "wave", "wave, slow start", "noise", "noise, waited out"],
 )
@@ -122,8 +123,8 @@ def test_the_spare_is_as_large_as_forecasts_at_that_horizon_were_wrong(
 def test_a_step_is_no_rise() -> None:
     step = forecast([*[20.0] * 60, *[100.0] * 8])
     assert step.expected < 160
-    ramp = forecast([*[20.0] * 60, *[20.0 + 8 * tick for tick in range(1, 13)]])
-    assert ramp.expected >= 116 + 8 * 8
+    ramp = forecast([*[60.0] * 60, *[60.0 + 8 * tick for tick in range(1, 13)]])
+    assert ramp.expected >= 156 + 8 * 8
 
 
 def test_forecasts_are_proven_once_they_were_judged_for_some_minutes() -> None:
@@ -227,17 +228,35 @@ def test_the_way_down_is_bounded(replicas: int, floor: int, result: int) -> None
     assert shrunk(replicas, floor) == result
 
 
-def test_the_highest_need_of_the_last_ticks_is_kept_and_steps_are_apart() -> None:
+@pytest.mark.parametrize(
+    ("cold_start", "hold"), [(0.0, LEAST_HOLD), (20.0, LEAST_HOLD), (61.0, 7), (300.0, 30)]
+)
+def test_the_highest_need_of_a_cold_start_is_kept_and_steps_are_apart(cold_start: float, hold: int) -> None:
     patience = Patience()
-    for needed in (9, *[4] * (HOLD - 1)):
+    for needed in (9, *[4] * (hold - 1)):
         assert not patience.full
-        patience = patience.with_need(needed)
+        patience = patience.with_need(needed, cold_start)
     assert (patience.floor, patience.full) == (9, True)
     stepped = patience.stepped()
     for _ in range(PAUSE):
         assert not stepped.full
-        stepped = stepped.with_need(4)
+        stepped = stepped.with_need(4, cold_start)
     assert (stepped.floor, stepped.full) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "rate", "coming", "queue"),
+    [
+        (0.0, 30.0, [], 0.0),
+        (0.0, 60.0, [], 1200.0),
+        (0.0, 60.0, [20.0, 200.0], 800.0),
+        (500.0, 35.0, [30.0, 30.0], 0.0),
+        (100.0, 41.0, [], 160.0),
+    ],
+    ids=["enough", "short", "one comes", "drained", "a queue grows"],
+)
+def test_the_queue_that_is_foreseen(waiting: float, rate: float, coming: list[float], queue: float) -> None:
+    assert foreseen(waiting, rate, 10.0, 4, coming, 60.0) == pytest.approx(queue)
 
 
 @pytest.mark.parametrize(

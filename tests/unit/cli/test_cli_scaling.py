@@ -20,6 +20,7 @@ TOLD: dict[str, Any] = {
     "capacityPerSecond": 9.5,
     "rule": "Forecast",
     "message": "Grown to what the forecast needs.",
+    "arithmetic": "7 = ceil(forecast 60 / (capacity 9.5 * usage 0.88 * correction 0.99))",
 }
 
 
@@ -64,6 +65,7 @@ def test_a_scale_under_min_says_that_min_counts() -> None:
 def test_the_figures_behind_a_decision_and_the_rule_that_won() -> None:
     assert lines(AUTOMATIC, {"scaling": {"revisions": [TOLD]}}) == [
         f"pods of {R2}: 7 (Forecast). Grown to what the forecast needs.",
+        "  7 = ceil(forecast 60 / (capacity 9.5 * usage 0.88 * correction 0.99)).",
         "  arrivals: 51.2 requests a second, for 100% of the requests.",
         "  forecast: 60 a second by the time that a further pod is ready.",
         "  capacity: 9.5 a second for each pod.",
@@ -72,7 +74,7 @@ def test_the_figures_behind_a_decision_and_the_rule_that_won() -> None:
 
 
 def test_what_is_not_as_it_should_be_is_told_and_the_rest_is_not() -> None:
-    told = {**TOLD, "limitedBy": "Quota", "capacityPerSecond": None}
+    told = {**TOLD, "limitedBy": "Quota", "capacityPerSecond": None, "arithmetic": ""}
     found = lines(
         AUTOMATIC,
         {

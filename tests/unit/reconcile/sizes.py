@@ -14,6 +14,7 @@ WHY = Explanation(
     needed=Known(5.0, 0.0),
     cold_start=30.0,
     state="steady",
+    line="7 = ceil(forecast 15 / (capacity 4 * usage 0.88 * correction 1)) + for latency 2",
 )
 
 

@@ -122,6 +122,7 @@ def test_the_status_says_what_the_decision_rests_on() -> None:
         "rule": "Forecast",
         "limitedBy": "",
         "message": decision(7).words(),
+        "arithmetic": "7 = ceil(forecast 15 / (capacity 4 * usage 0.88 * correction 1)) + for latency 2",
     }
 
 
@@ -189,6 +190,17 @@ def test_what_was_refused_as_it_would_be_late_is_a_missed_target_and_is_told(
     ]
     assert (found["status"], words in found["message"]) == (status, True), found
     assert ("refused" in found["message"]) is (status == "False" and shed > 0)
+
+
+def test_a_target_that_no_pod_meets_is_told_with_what_can_be_done() -> None:
+    simulator = following()
+    decided(simulator, late=0.4, r1=(decision(7, unreachable=0.358), 100))
+    assert simulator.condition(ConditionType.SLA_MET) == ("False", "TargetMissed")
+    told = simulator.message(ConditionType.SLA_MET)
+    assert "more pods would not help" in told
+    assert "takes up to 0.36s, which is more than 100ms: raise spec.sla.latency.p99" in told
+    decided(simulator, late=0.4, r1=7)
+    assert "more pods" not in simulator.message(ConditionType.SLA_MET)
 
 
 def test_the_sla_is_neither_met_nor_missed_while_metrics_are_missing() -> None:

@@ -1,5 +1,6 @@
 """What the autoscaler decides on: signals of the service and of the revision, pods, and what limits them."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -70,8 +71,9 @@ def test_pods_that_are_made_count_and_those_that_stay_behind_are_told_apart() ->
         pod("starting"),
         pod("waiting", **UNSCHEDULABLE),
     )
-    seen = observed(signals(), "r1", 100, deployment(6), pods, NOW)
-    assert seen.replicas == Replicas(requested=6, ready=2, pending=2, stuck=1)
+    later = datetime(2026, 1, 1, 0, 0, 40, tzinfo=UTC).timestamp()
+    seen = observed(signals(), "r1", 100, deployment(6), pods, later)
+    assert seen.replicas == Replicas(requested=6, ready=2, pending=2, stuck=1, waited=(40.0,))
 
 
 def test_the_cold_start_is_that_of_the_slow_ones_without_restarts() -> None:

@@ -1,0 +1,44 @@
+"""The queue that there will be when a replica that is asked for now is ready."""
+
+from collections.abc import Iterable
+from math import sqrt
+from typing import Final
+
+from tailbound.autoscale.arithmetic import Ceiling, Figure, Quotient, Sum, Term
+from tailbound.autoscale.model import TICK, Known, Observation, Rate
+from tailbound.autoscale.need import Sizing
+from tailbound.autoscale.panic import backlog
+
+DRAIN: Final = 20.0
+"""Seconds in which that queue is to be worked off."""
+_FULLNESS: Final = 0.97
+"""Of the capacity that replicas with a queue reach."""
+_CHANCE: Final = 2.0
+"""Standard errors of a counted rate that are not followed to the horizon."""
+
+
+def short(now: float, seen: Observation, sizing: Sizing, rate: Rate, cold_start: float) -> Term | None:
+    """Replicas that work off, in `DRAIN` seconds, the queue that is foreseen; None where none is."""
+    if not isinstance(rate, Known) or not isinstance(seen.in_flight, Known):
+        return None
+    speed = sizing.capacity * min(1.0, sizing.correction) * _FULLNESS
+    lasting = rate.value - _CHANCE * sqrt(rate.value / TICK)
+    waiting = backlog(seen, sizing.objective, sizing.rows_per_request)
+    age = now - seen.in_flight.at
+    coming = [age + max(TICK, cold_start - waited) for waited in seen.replicas.waited]
+    queue = foreseen(waiting, lasting, speed, seen.replicas.ready, coming, age + cold_start + TICK)
+    if queue <= 0:
+        return None
+    drained = Quotient(Figure(queue, "queue foreseen"), Figure(DRAIN, "drained in"))
+    return Ceiling(Quotient(Sum((Figure(rate.value, "this moment"), drained)), Figure(speed, "speed")))
+
+
+def foreseen(
+    waiting: float, rate: float, speed: float, ready: int, coming: Iterable[float], horizon: float
+) -> float:
+    """Requests in the queue `horizon` seconds on. Each of `coming` is when one more replica serves."""
+    queue, at, serving = waiting, 0.0, ready
+    for then in (*sorted(each for each in coming if each < horizon), horizon):
+        queue = max(0.0, queue + (rate - serving * speed) * (then - at))
+        at, serving = then, serving + 1
+    return queue
