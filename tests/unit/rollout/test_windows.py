@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tailbound.rollout.account import Account, account_about, judge
 from tailbound.rollout.betting import Against, that_above, that_polls_are_above
 from tailbound.rollout.evidence import Tally
-from tailbound.rollout.verdict import Outcome, Policy, latency_objective
+from tailbound.rollout.means import means_about
+from tailbound.rollout.verdict import Outcome, Policy, latency_objective, thresholds
 from tailbound.rollout.windows import (
     WINDOW_NATS,
     WINDOW_NATS_LATER,
@@ -110,3 +111,17 @@ def test_ten_bad_seconds_with_all_requests_condemn_nobody(
         account = account.next_step() if number in steps else account
         account = account.after(Tally(requests, bad), Tally(), span, stable_serves=False)
         assert not bad or not condemned(account, tests)
+
+
+@pytest.mark.parametrize("interval", [1.0, 2.5, 5.0, 30.0])
+def test_ten_bad_seconds_of_a_mean_with_nothing_beside_condemn_nobody(interval: float) -> None:
+    """One that stays bad is found."""
+    for lasts, found in ((WINDOW_SECONDS, False), (10 * interval + 60.0, True)):
+        means, at = means_about(0.1, 0.2), 0.0
+        while at < 200 + lasts:
+            bad = 60 <= at < 60 + lasts
+            means = means.after(0.9 if bad else 0.05, None, Span(at - interval, at))
+            at += interval
+            if means.numbers().beyond(thresholds(0.1, 1, Policy.BOTH, independent=False)):
+                break
+        assert (at < 200 + lasts) is found
