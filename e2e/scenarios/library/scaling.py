@@ -23,7 +23,7 @@ RESOURCES: Final[Object] = {"cpu": "100m", "memory": "128Mi"}
 # What comes late on the way up is late, and no failure.
 TIMEOUT_SECONDS: Final = 30
 CALM, BUSY = 2.0, 22.0
-# What one pod answers in time, and what it cannot: twice as much from one moment to the next.
+# What one pod answers in time, and twice as much, which it cannot.
 NORMAL, SHOCK = 7.0, 14.0
 RISE_SECONDS: Final = 60.0
 # Ticks, a scrape and a cold start each take some seconds; a busy machine takes more.
@@ -45,7 +45,7 @@ class Scaled:
         speed: Mapping[str, float] = SPEED,
         **spec: Any,
     ) -> None:
-        self.scene, self.name = scene, name
+        self.scene, self.name, self._speed = scene, name, speed
         spec = {
             "resources": RESOURCES,
             "scaling": {"min": least, "max": most},
@@ -63,6 +63,11 @@ class Scaled:
             rate, timeout_seconds=TIMEOUT_SECONDS, within_seconds=TARGET_SECONDS, **how
         ) as load:
             yield load
+
+    def allow(self, most: int) -> None:
+        """Edit the largest number of pods."""
+        self.rollout.spec["scaling"] = {**self.rollout.spec["scaling"], "max": most}
+        self.rollout.change("first", self._speed)
 
     def replicas(self) -> int:
         """As the Deployment of the revision that serves is written."""
