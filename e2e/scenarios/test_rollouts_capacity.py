@@ -69,6 +69,16 @@ def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -
         stays("the wait for room", lambda: _waits(rollout, stable), OVERDUE_SECONDS)
         devices.offer(2 * PODS)
         rollout.promoted(revision)
+        scene.gone("Deployment", stable)
+        devices.offer(PODS)
+        rollout.hand("rollback-to", stable)
+        told = rollout.reaches("Promoting", "RolledBackByHand", revision=stable)["message"]
+        assert "is given up if no further pod gets ready within 20s" in told, told
+        told = rollout.reaches("Promoted", "Unschedulable", revision=revision, within=120)["message"]
+        assert f"the return to {stable} was given up" in told, told
+        assert "Another way out: change the spec" in told, told
+        scene.gone("Deployment", stable)
+        scene.ready("tight")
     load.assert_flawless(at_least=50)
 
 
@@ -124,6 +134,22 @@ def test_one_that_dies_later_makes_way_for_the_one_before(scene: Scene, devices:
     scene.wait("all pods of the one before", lambda: _ready(rollout, stable), 240)
     with rollout.load() as load:
         scene.wait("answers", lambda: _answered(rollout, stable), 120)
+    load.assert_flawless(at_least=20)
+
+
+@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
+def test_a_fix_takes_the_places_of_stable_pods_that_hang(
+    scene: Scene, devices: Devices, capacity: str
+) -> None:
+    rollout = full(scene, devices, quick(capacity=capacity, progressDeadline="20s"))
+    stable = rollout.stable()
+    rollout.afflict(stable, {"NEVER_READY": 1})
+    scene.condition("tight", "Ready", "False", "NotReady")
+    fix = rollout.introduce("second")
+    rollout.promoted(fix)
+    scene.wait("all pods", lambda: _ready(rollout, fix), 240)
+    with rollout.load() as load:
+        scene.wait("answers", lambda: _answered(rollout, fix), 120)
     load.assert_flawless(at_least=20)
 
 

@@ -32,6 +32,14 @@ from tailbound.rollout.weights import weight_of
 
 _OVER: Final = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 _P99: Final = 0.99
+_TIMES: Final = (
+    "step_started_at",
+    "step_asked_at",
+    "progress_at",
+    "still_since",
+    "no_room_since",
+    "moving_since",
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def _short(names: Iterable[str]) -> frozenset[str]:
 
 def _situation(world: World, known: Known, now: datetime) -> Situation:
     service, spec = world.service, world.service.spec
-    stored = service.status.rollout
+    stored = _not_ahead(service.status.rollout, now)
     holding = ending.holding(world.observation.pods, now)
     names = {*world.deployments, *world.stored_revisions, *world.ready_endpoints, *holding}
     names |= {known.desired} if known.desired is not None else set()
@@ -117,6 +125,14 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         now=now,
         marks_refused=any(refused.kind == "ControllerRevision" for refused in world.observation.obstacles),
     )
+
+
+def _not_ahead(stored: RolloutStatus | None, now: datetime) -> RolloutStatus | None:
+    """With no time later than now, as after the clock was set back: no limit lasts longer for that."""
+    if stored is None:
+        return None
+    times = {name: value for name in _TIMES if (value := getattr(stored, name)) is not None and value > now}
+    return stored.model_copy(update=dict.fromkeys(times, now)) if times else stored
 
 
 def _lag(analysis: Analysis) -> timedelta:

@@ -318,12 +318,12 @@ class Cluster:
     def check_capacity(self, status: Object) -> None:
         """What never served, or was rejected, has its step, and more only if stable cannot carry that."""
         wanted, rollout = self.service["spec"], status.get("rollout") or {}
-        pods, before = wanted.get("scaling", {}).get("min", 1), weights_in(self.service.get("status") or {})
+        before = weights_in(self.service.get("status") or {})
         stable = next(iter(self.marked("stable")), None)
         recreates = wanted.get("rollout", {}).get("strategy") == "recreate"
         if stable not in self.ready_revisions() or wanted.get("stopped") or recreates:
             return
-        lacking = max(100 - 100 * self.ready_pods(stable) // pods, 0)
+        lacking = max(100 - 100 * self.ready_pods(stable) // self.needed(str(stable)), 0)
         served = self.marked("promoted-at") - self.marked("rejected-at")
         for name, weight in weights_in(status).items():
             under_way = rollout.get("revision") == name and rollout["state"] != "RolledBack"
@@ -342,7 +342,7 @@ class Cluster:
         beside = not rollout.get("inPlace") and spec.get("strategy") != "recreate"
         takes_over = rollout.get("revision") == name and rollout.get("reason") in TAKES_OVER
         waiting = [pod for pod in self.pods if pod.startswith(name) and pod not in self.placed]
-        few = self.ready_pods(name) < wanted.get("scaling", {}).get("min", 1)
+        few = self.ready_pods(name) < self.needed(name)
         if newly and beside and takes_over and rollout.get("from") and few and not waiting:
             raise UnsafeError(f"{name} takes over with {self.ready_pods(name)} ready pods")
 
@@ -353,7 +353,7 @@ class Cluster:
         Those that are not ready it gives up with any capacity.
         """
         wanted = self.service["spec"]
-        rollout, least = wanted.get("rollout", {}), wanted.get("scaling", {}).get("min", 1)
+        rollout, least = wanted.get("rollout", {}), self.needed(name)
         gives_up = wanted.get("stopped") or rollout.get("strategy") == "recreate"
         if name not in self.marked("stable") or replicas >= least or gives_up:
             return
@@ -361,6 +361,10 @@ class Cluster:
         gone = max(min(before, self.ready_pods(name)) - replicas, 0)
         if gone and (not in_place or replicas == 0 or gone > 1 or self.ready_pods() - gone < least - 1):
             raise UnsafeError(f"stable {name} is to have {replicas} pods")
+
+    def needed(self, revision: str) -> int:
+        """Pods of a revision with all requests."""
+        return int(self.service["spec"].get("scaling", {}).get("min", 1))
 
     def ready_pods(self, revision: str | None = None) -> int:
         """Ready pods of a revision, or of all."""

@@ -40,6 +40,8 @@ class Past:
     """Objects of which a write was refused."""
     proofs: dict[str, set[int]] = field(default_factory=dict)
     """Weights at which the candidate passed in the rollout that runs."""
+    bounds: frozenset[str] = frozenset()
+    """What the candidate was judged by at the last decision."""
     begun: tuple[Any, ...] = ()
     """Candidate, base and begin of the rollout that runs."""
 
@@ -144,9 +146,20 @@ def learn(seen: Seen) -> None:
     begun = (after.get("revision"), after.get("from"), after.get("startedAt"))
     if past.begun != begun:
         past.begun, past.proofs = begun, {}
-    same = begun == (before.get("revision"), before.get("from"), before.get("startedAt"))
+    bounds = _bounds(seen)
+    if not bounds <= past.bounds:
+        past.proofs = {}
+    changed, past.bounds = bounds != past.bounds, bounds
+    same = not changed and begun == (before.get("revision"), before.get("from"), before.get("startedAt"))
     if same and before.get("stepStartedAt") and _passes(seen, before, after):
         past.proofs.setdefault(str(begun[0]), set()).add(before.get("weight", 0))
+
+
+def _bounds(seen: Seen) -> frozenset[str]:
+    """What the spec asks of a candidate."""
+    sla, analysis = seen.spec.sla, seen.spec.rollout.analysis
+    metrics = (f"{each.name} {each.query} {each.min}" for each in analysis.metrics)
+    return frozenset((*(str(each) for each in (sla.latency, sla.error_rate) if each), *metrics))
 
 
 def _passes(seen: Seen, before: Object, after: Object) -> bool:

@@ -1,4 +1,4 @@
-"""A step that cannot begin ends too, as the pods of the stable revision come and go at every look."""
+"""A step ends in time, whether it can begin or not, and whatever clocks do meanwhile."""
 
 import pytest
 
@@ -55,3 +55,14 @@ def test_a_gateway_that_never_applies_the_weight_ends_the_step() -> None:
     assert (trial.rollout["state"], trial.rollout["reason"]) == ("Paused", "Inconclusive")
     assert "TrafficApplied" in trial.rollout["message"]
     assert "gateway-a" in trial.message("TrafficApplied")
+
+
+def test_a_clock_that_is_set_back_makes_no_step_longer() -> None:
+    trial = flapping("pause")
+    trial.flapping.clear()
+    trial.requests = 0
+    trial.go(10)
+    assert trial.rollout["state"] == "Analysing"
+    trial.go(1, seconds=-3600)
+    trial.go(60)
+    assert (trial.rollout["state"], trial.rollout["reason"]) == ("Paused", "Inconclusive")

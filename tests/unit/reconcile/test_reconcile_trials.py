@@ -7,11 +7,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tailbound.api.conditions import Reason
+from tailbound.reconcile.model import Sized
 
 from tests.unit.reconcile.objects import model, runtime, service
+from tests.unit.reconcile.sizes import decision
 from tests.unit.reconcile.trials import Trial
 
-SLAS: tuple[dict[str, Any], ...] = ({"latency": {"p99": "100ms"}, "errorRate": "1%"}, {})
+SLAS: tuple[dict[str, Any], ...] = (
+    {"latency": {"p99": "100ms"}, "errorRate": "1%"},
+    {},
+    {"latency": {"p99": "50ms"}, "errorRate": "1%"},
+    {"latency": {"p99": "100ms"}, "errorRate": "0.5%"},
+)
 SHORT: dict[str, Any] = {
     "minStepTime": "2s",
     "maxStepTime": "1m",
@@ -30,6 +37,25 @@ WAYS: tuple[dict[str, Any], ...] = (
 PROMOTIONS: tuple[dict[str, Any], ...] = ({}, {"promotion": "manual"})
 CAPACITIES: tuple[dict[str, Any], ...] = ({}, {"capacity": "inPlace"}, {"capacity": "auto"})
 INCONCLUSIVE: tuple[dict[str, Any], ...] = ({}, {"onInconclusive": "promote"}, {"onInconclusive": "rollback"})
+METRIC: dict[str, Any] = {
+    "name": "accuracy",
+    "query": "accuracy{r='$revision'}",
+    "min": 0.9,
+    "interval": "2s",
+}
+ANALYSES: tuple[dict[str, Any], ...] = (
+    {},
+    {"analysis": {"dataTimeout": "10s", "policy": "relative", "warmupRequests": 0}},
+    {"analysis": {"dataTimeout": "10s", "policy": "absolute", "minErrorRate": "5%"}},
+    {"analysis": {"dataTimeout": "10s", "metrics": [METRIC]}},
+    {"analysis": {"dataTimeout": "10s", "metrics": [METRIC | {"min": 0.5}]}},
+)
+ANSWERS = ("good", "bad", "none")
+REFUSED = tuple(
+    f"{kind}{number}"
+    for kind in ("Deployment", "Service", "PodDisruptionBudget", "ControllerRevision")
+    for number in ("", " r1", " r2", " r3")
+)
 HANDS = ("promote", "abort", "retry", "rollback_to", "pause")
 NUMBERS = st.sampled_from(("r1", "r2", "r3"))
 GATEWAYS = st.sampled_from(("gateway-a", "gateway-b"))
@@ -39,6 +65,8 @@ SCALINGS: tuple[dict[str, Any], ...] = (
     *({"min": pods} for pods in (1, 2, 4, 5)),
     {"min": 1, "max": 5, "mode": "external", "replicas": 3},
     {"min": 1, "max": 2, "mode": "external", "replicas": 3},
+    {"min": 1, "max": 6},
+    {"min": 2, "max": 4},
 )
 
 
@@ -56,6 +84,7 @@ PLANS = st.builds(
     st.sampled_from(PROMOTIONS),
     st.sampled_from(CAPACITIES),
     st.sampled_from(INCONCLUSIVE),
+    st.sampled_from(ANALYSES),
 )
 
 
@@ -89,6 +118,21 @@ class Trials(RuleBasedStateMachine):
     @rule(scaling=st.sampled_from(SCALINGS), then=ROUNDS)
     def edit_scaling(self, scaling: dict[str, Any], then: int) -> None:
         self.trial.edit(scaling=scaling)
+        self.trial.go(then)
+
+    @rule(number=NUMBERS, pods=st.integers(1, 6), share=st.sampled_from((100, 50)), then=ROUNDS)
+    def the_autoscaler_decides(self, number: str, pods: int, share: int, then: int) -> None:
+        self.trial.sized[number] = Sized(share, decision(pods))
+        self.trial.go(then)
+
+    @rule(then=ROUNDS)
+    def the_autoscaler_is_silent(self, then: int) -> None:
+        self.trial.sized.clear()
+        self.trial.go(then)
+
+    @rule(answer=st.sampled_from(ANSWERS), then=ROUNDS)
+    def metrics_come_and_go(self, answer: str, then: int) -> None:
+        self.trial.answer = answer
         self.trial.go(then)
 
     @rule(stopped=st.booleans(), then=ROUNDS)
@@ -149,6 +193,14 @@ class Trials(RuleBasedStateMachine):
             del self.trial.pods[pods[index % len(pods)]]
         self.trial.go(then)
 
+    @rule(index=st.integers(0, 5), then=ROUNDS)
+    def a_node_is_lost(self, index: int, then: int) -> None:
+        pods = [pod for pod in self.trial.pods if pod in self.trial.placed]
+        if pods:
+            self.trial.cut_off_node(pods[index % len(pods)])
+            self.trial.end(pods[index % len(pods)])
+        self.trial.go(then)
+
     @rule(
         number=NUMBERS,
         kind=st.sampled_from(("failing", "slow")),
@@ -172,12 +224,14 @@ class Trials(RuleBasedStateMachine):
         self.trial.go(then)
 
     @rule(
-        kind=st.sampled_from(("Deployment", "Service", "PodDisruptionBudget", "ControllerRevision")),
+        child=st.sampled_from(REFUSED),
         reason=st.sampled_from((Reason.RUNTIME_INVALID, Reason.QUOTA_EXCEEDED)),
+        dry_runs_pass=st.booleans(),
         then=ROUNDS,
     )
-    def writes_are_refused(self, kind: str, reason: Reason, then: int) -> None:
-        self.trial.refuses = {kind: reason}
+    def writes_are_refused(self, child: str, reason: Reason, dry_runs_pass: bool, then: int) -> None:
+        self.trial.refuses = {child: reason}
+        self.trial.dry_runs_pass = dry_runs_pass
         self.trial.go(then)
 
     @rule(then=ROUNDS)
@@ -245,6 +299,14 @@ class Trials(RuleBasedStateMachine):
             others = [each for each in traffic["backends"] if each["revision"] != name]
             traffic["backends"] = [*others, {"revision": name, "weight": weight}]
             self.trial.touch(self.trial.service)
+        self.trial.go(then)
+
+    @rule(index=st.integers(0, 11), then=ROUNDS)
+    def owners_are_stripped(self, index: int, then: int) -> None:
+        children = list(self.trial.objects.values())
+        if children:
+            children[index % len(children)]["metadata"].pop("ownerReferences", None)
+            self.trial.touch(children[index % len(children)])
         self.trial.go(then)
 
     @rule(index=st.integers(0, 7), deleted=st.booleans(), then=ROUNDS)

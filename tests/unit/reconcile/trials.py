@@ -7,8 +7,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tailbound.api.conditions import Reason
+from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.names import PAUSE_ANNOTATION
-from tailbound.reconcile.model import Delete, DryRun, Obstacle, Plan, Write
+from tailbound.api.parsing import parse
+from tailbound.reconcile.model import (
+    Delete,
+    DryRun,
+    Observation,
+    Obstacle,
+    Plan,
+    Sized,
+    Sizes,
+    Write,
+)
+from tailbound.reconcile.scaling import sizing_of
+from tailbound.reconcile.world import World
+from tailbound.rollout.sizing import ALL
+from tailbound.telemetry.prometheus import Series, Value
 
 from tests.unit.reconcile.objects import runtime
 from tests.unit.reconcile.promises import PROMISES, Past, Seen, learn
@@ -56,6 +71,12 @@ class Trial(Simulator):
     held: dict[tuple[str, str], tuple[Obstacle, datetime]] = field(default_factory=dict)
     """Refused writes, and until when they are not tried again."""
     restarts: dict[str, int] = field(default_factory=dict)
+    sized: dict[str, Sized] = field(default_factory=dict)
+    """What the autoscaler decided last, by the number of the revision."""
+    answer: str = "good"
+    """What Prometheus says of a revision's metric: good, bad, or none."""
+    answered_at: float = 0.0
+    """Time of the newest value that Prometheus has."""
     requests: int = 1000
     """That each gateway gets in a round."""
     promises: tuple[Any, ...] = PROMISES
@@ -113,6 +134,38 @@ class Trial(Simulator):
         passes = isinstance(write, Delete) or (isinstance(write, DryRun) and self.dry_runs_pass)
         number = "".join(name.split("-")[1:2])
         return None if passes else self.refuses.get(kind, self.refuses.get(f"{kind} {number}"))
+
+    def observation(self) -> Observation:
+        """With what the autoscaler decided, where it does."""
+        by_name = {name: each for name in self.names("ControllerRevision") if (each := self._sized(name))}
+        self.sizes = Sizes(by_name, None) if by_name else None
+        self.prometheus = self._answered
+        return super().observation()
+
+    def _sized(self, name: str) -> Sized | None:
+        return self.sized.get(name.split("-")[1])
+
+    def _answered(self, query: str) -> tuple[Series, ...]:
+        # Prometheus has a clock of its own; without requests it has nothing new to tell.
+        self.answered_at = 2.0 * self.rounds if self.requests else self.answered_at
+        at = self.answered_at
+        good = self.answer == "good" or "-r1-" in query
+        return () if self.answer == "none" else (Series({}, (Value(at, 0.99 if good else 0.2),)),)
+
+    def needed(self, revision: str) -> int:
+        """As the operator sizes it."""
+        service = parse(InferenceService, self.service)
+        assert isinstance(service, InferenceService), service
+        return sizing_of(World(self.observation(), service)).pods(revision, ALL)
+
+    def edit(self, **fields: Any) -> None:
+        """The user edits the spec; the API server takes no `max` above `min` without a latency target."""
+        spec = self.service["spec"] | fields
+        scaling = spec.get("scaling", {})
+        follows = scaling.get("max", scaling.get("min", 1)) > scaling.get("min", 1) and "mode" not in scaling
+        if follows and "latency" not in spec.get("sla", {}):
+            fields["sla"] = {**spec.get("sla", {}), "latency": {"p99": "100ms"}}
+        super().edit(**fields)
 
     def annotate(self, **values: str) -> None:
         """Somebody sets an annotation."""
@@ -194,7 +247,8 @@ class Trial(Simulator):
                 rollout.get("noRoomSince") is not None and "are missing" in words,
                 any(name in words for name in self.behind | silent),
                 "is refused: no luck today" in words,
-                not self.cluster_runtimes and "runtime" in words,
+                "kubectl delete pod" in words,
+                not self.cluster_runtimes and "runtime" in words.lower(),
             )
         )
 
@@ -224,8 +278,10 @@ class Trial(Simulator):
 
     def mend(self) -> None:
         """Nothing is wrong any more."""
-        for faults in (self.dead, self.hung, self.flapping, self.out, self.behind):
+        for faults in (self.dead, self.hung, self.flapping, self.out, self.behind, self.cut_off):
             faults.clear()
+        for pod in [pod for pod, body in self.pods.items() if "deletionTimestamp" in body["metadata"]]:
+            self.end(pod)
         for by_name in (self.failing, self.slow, self.refuses, self.held):
             by_name.clear()
 
