@@ -20,7 +20,7 @@ Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Verdicts:
-    """By rollout, the first poll of each verdict, or `NEVER`, however long it was watched."""
+    """By rollout, the first poll of each verdict, or `NEVER`, until it is rolled back under every policy."""
 
     rolled_back: Counts
     held: Counts
@@ -66,6 +66,8 @@ def _run(
             outcome = judge(objective, account, policy, objectives, stable_serves=True).outcome
             if found.get((policy, outcome)) == NEVER:
                 found[policy, outcome] = number
+        if all(found[policy, Outcome.ROLL_BACK] != NEVER for policy in Policy):
+            break
     return found
 
 

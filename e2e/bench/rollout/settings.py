@@ -168,7 +168,7 @@ def _relative(setting: Setting) -> Setting:
 
 
 _MINUTELY: Final = Load(1 / 60, 30_000)
-_SECONDLY: Final = Load(1, 3600)
+_SECONDLY: Final = Load(1, 1800)
 _BUSY: Final = 500.0
 _AT_5: Final = (Step(0, 5),)
 _SWITCH: Final = (Step(0, 0), Step(60, 100))
