@@ -13,6 +13,7 @@ from tailbound.api.parsing import parse
 from tailbound.reconcile.model import (
     Delete,
     DryRun,
+    Object,
     Observation,
     Obstacle,
     Plan,
@@ -75,6 +76,8 @@ class Trial(Simulator):
     """What the autoscaler decided last, by the number of the revision."""
     answer: str = "good"
     """What Prometheus says of a revision's metric: good, bad, or none."""
+    seen_ready: set[str] = field(default_factory=set)
+    """Revisions with ready endpoints when the last decision was made."""
     answered_at: float = 0.0
     """Time of the newest value that Prometheus has."""
     requests: int = 1000
@@ -84,6 +87,7 @@ class Trial(Simulator):
     def plan(self) -> Plan:
         """The decision, checked."""
         observation = self.observation()
+        self.seen_ready = self.ready_revisions()
         plan = self.decided(observation)
         seen = Seen(observation, plan, self.past, self.now)
         self.past.had_pods |= {
@@ -151,6 +155,11 @@ class Trial(Simulator):
         at = self.answered_at
         good = self.answer == "good" or "-r1-" in query
         return () if self.answer == "none" else (Series({}, (Value(at, 0.99 if good else 0.2),)),)
+
+    def check_capacity(self, status: Object) -> None:
+        """Only of what was seen: the decision may bring back the Service of the stable revision itself."""
+        if self.marked("stable") <= self.seen_ready:
+            super().check_capacity(status)
 
     def needed(self, revision: str) -> int:
         """As the operator sizes it."""
@@ -260,7 +269,9 @@ class Trial(Simulator):
         }
         self.service["metadata"]["annotations"] = {PAUSE_ANNOTATION: ""}
         self.cluster_runtimes = self.cluster_runtimes or {"onnxruntime": runtime()}
-        self.edit(sla={}, rollout=kept)
+        scaling = wanted.get("scaling", {})
+        fixed = scaling if "mode" in scaling else {"min": scaling.get("min", 1)}
+        self.edit(sla={}, rollout=kept, scaling=fixed)
         self.devices = self.quota = 1000
         self.settle(100)
         plan = self.reconcile()
