@@ -115,7 +115,7 @@ class Analysis(Model):
     may fill three, and is taken for the revision's own. One that fails nine of ten requests from its first
     one on is rejected at once. Beside stable the same is asked for where one pod may be the cause: a revision
     whose pods are slow for ten seconds now and then stays, unless its only pod is so at its first requests.
-    Moments of 30 seconds rejected it in 3 of 100 simulations. Policy relative asks for no windows beside
+    Moments of 30 seconds rejected it in 12 of 120 simulations. Policy relative asks for no windows beside
     stable. With source prometheus requests are timed by the scrape that shows them, so that what is bad for
     less than the time between two scrapes may be seen in three windows."""
 
