@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Final
 
 from tailbound.autoscale.arithmetic import ALL_DIGITS, Figure, Lowest, Product, Sum, Term, exact
-from tailbound.autoscale.model import Known, Observation, Rate, Unknown
+from tailbound.autoscale.model import TICK, Known, Observation, Rate, Unknown
 from tailbound.autoscale.need import Sizing
 from tailbound.autoscale.panic import DRAIN, backlog
 from tailbound.autoscale.shortage import short
@@ -56,7 +56,8 @@ def demanded(now: float, state: State, seen: Observation, sizing: Sizing | None)
     parts = [needed]
     if state.panic_until is not None and isinstance(this_moment, Known):
         parts.append(sizing.term(_largest([*expected, Figure(this_moment.value, "this moment")])))
-    queue = short(now, seen, sizing, this_moment, state.cold_start(seen))
+    waited_out = sizing.objective.p99 >= TICK
+    queue = short(now, seen, sizing, present if waited_out else this_moment, state.cold_start(seen))
     at_once = _largest(parts if queue is None else [*parts, queue])
     spares = min(seen.replicas.stuck, exact(at_once))
     term = Sum((at_once, Figure(spares, "stuck"))) if spares else at_once

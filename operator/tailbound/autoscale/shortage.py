@@ -6,7 +6,7 @@ from typing import Final
 
 from tailbound.autoscale.arithmetic import Ceiling, Figure, Quotient, Sum, Term
 from tailbound.autoscale.model import TICK, Known, Observation, Rate
-from tailbound.autoscale.need import Sizing
+from tailbound.autoscale.need import MARGIN, Sizing
 from tailbound.autoscale.panic import backlog
 
 DRAIN: Final = 20.0
@@ -27,10 +27,17 @@ def short(now: float, seen: Observation, sizing: Sizing, rate: Rate, cold_start:
     age = now - seen.in_flight.at
     coming = [age + max(TICK, cold_start - waited) for waited in seen.replicas.waited]
     queue = foreseen(waiting, lasting, speed, seen.replicas.ready, coming, age + cold_start + TICK)
+    queue -= seen.replicas.ready * speed * _patience(sizing)
     if queue <= 0:
         return None
     drained = Quotient(Figure(queue, "queue foreseen"), Figure(DRAIN, "drained in"))
     return Ceiling(Quotient(Sum((Figure(rate.value, "this moment"), drained)), Figure(speed, "speed")))
+
+
+def _patience(sizing: Sizing) -> float:
+    """Seconds that a request may wait in the queue without being late."""
+    objective = sizing.objective
+    return max(0.0, MARGIN * objective.p99 - sizing.curve.seconds(objective.max_batch))
 
 
 def foreseen(

@@ -24,7 +24,7 @@ from tailbound.autoscale.model import (
 from tailbound.autoscale.moves import LEAST_HOLD, PAUSE, Patience, grown, shrunk
 from tailbound.autoscale.need import USAGE, Sizing
 from tailbound.autoscale.panic import MOST_CAUTION, backlog, caution_after, overloaded
-from tailbound.autoscale.shortage import foreseen
+from tailbound.autoscale.shortage import foreseen, short
 
 CURVE = Curve(0.2, 0.05)
 OBJECTIVE = Objective(2.0, 16, 0.05)
@@ -257,6 +257,26 @@ def test_the_highest_need_of_a_cold_start_is_kept_and_steps_are_apart(cold_start
 )
 def test_the_queue_that_is_foreseen(waiting: float, rate: float, coming: list[float], queue: float) -> None:
     assert foreseen(waiting, rate, 10.0, 4, coming, 60.0) == pytest.approx(queue)
+
+
+@pytest.mark.parametrize(
+    ("target", "in_flight", "is_short"),
+    [(2.0, 64.0, False), (2.0, 400.0, True), (20.0, 400.0, False), (20.0, 4000.0, True)],
+    ids=["busy", "late soon", "waited out", "late soon as well"],
+)
+def test_a_queue_that_is_no_longer_than_requests_may_wait_is_no_shortage(
+    target: float, in_flight: float, is_short: bool
+) -> None:
+    seen = Observation(
+        Arrivals(NOT_READ, NOT_READ, NOT_READ, NOT_READ),
+        NOT_READ,
+        Known(in_flight, 0.0),
+        NOT_READ,
+        Replicas(4, 4, 0),
+        NOT_READ,
+    )
+    sizing = Sizing(CURVE, Objective(target, 16, 0.05), 1.0, 1.0)
+    assert (short(0.0, seen, sizing, Known(66.0, 0.0), 60.0) is not None) is is_short
 
 
 @pytest.mark.parametrize(
