@@ -150,9 +150,10 @@ class Rollout:
         *,
         revision: str = "",
         weight: int | None = None,
+        says: str = "",
         within: float = VERDICT_SECONDS,
     ) -> Object:
-        """Wait for a state of the rollout; status.rollout."""
+        """Wait for a state of the rollout, whose message contains `says`; status.rollout."""
 
         def probe() -> Object | Unmet:
             service = self.service()
@@ -162,10 +163,13 @@ class Rollout:
                 and reason in ("", found.get("reason"))
                 and revision in ("", found.get("revision"))
                 and weight in (None, found.get("weight", 0))
+                and says in found.get("message", "")
             )
             return found if fits else self._unmet(service)
 
-        wanted = " ".join(str(part) for part in (state, reason, revision, weight) if part not in ("", None))
+        wanted = " ".join(
+            str(part) for part in (state, reason, revision, weight, says) if part not in ("", None)
+        )
         return self.scene.wait(f"rollout {wanted} of {self.name}", probe, within)
 
     def analysed(self, revision: str, weight: int | None = None) -> Object:
