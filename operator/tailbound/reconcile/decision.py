@@ -14,7 +14,7 @@ from tailbound.reconcile import children, conditions, ending, scaling, status
 from tailbound.reconcile.desired import Desired, Intent
 from tailbound.reconcile.events import given_up, rollout_transition, transitions
 from tailbound.reconcile.facts import Facts
-from tailbound.reconcile.gateways import Applied, Wanted, applied, routing
+from tailbound.reconcile.gateways import Applied, Wanted, applied, latest, routing
 from tailbound.reconcile.model import Event, Object, Plan
 from tailbound.reconcile.pods import PodsReport, report
 from tailbound.reconcile.rollouts import Known, roll
@@ -46,13 +46,15 @@ class Decision:
         self._service = world.service
         self._name = desired.revision.name if desired.revision is not None else None
         self._preview = _preview(world.service)
+        self._key = f"{world.service.metadata.namespace}/{world.service.metadata.name}"
         self._routing = routing(world.service)
         self._writer = Writer(world, now)
         self._probe()
         self._applied = self._look_at_gateways(world.traffic)
         acknowledged = self._applied is not None and self._applied.acknowledged
         followed = self._applied is not None and self._applied.reason is Reason.ACKNOWLEDGED
-        known = Known(*self._reachable(), acknowledged, followed, self._first_generation())
+        reported = latest(world.observation.gateways, self._key)
+        known = Known(*self._reachable(), acknowledged, followed, reported)
         self._step = roll(world, known, now)
 
     def plan(self) -> Plan:
@@ -103,24 +105,24 @@ class Decision:
     def _look_at_gateways(self, traffic: TrafficStatus | None) -> Applied | None:
         """What the gateways do with this traffic; None while there is none.
 
-        Once every gateway has acknowledged it the fact is kept in the status: later gateways become Ready
-        only with the newest routes, and an idle service must not write because one is replaced.
+        Once every gateway has acknowledged it the fact is kept in the status. Of a service with one revision
+        it stands for gateways that say nothing: later ones become Ready only with the newest routes, and an
+        idle service must not write because one is replaced. What a gateway says itself goes before it, and
+        nothing is taken away by it: the status may be from a backup.
         """
         if traffic is None:
             return None
-        metadata, gateways = self._service.metadata, self._world.observation.gateways
+        world, gateways = self._world, self._world.observation.gateways
+        wanted = Wanted(self._key, self._routing.generation, traffic.generation)
         known = self._service.status.condition(ConditionType.TRAFFIC_APPLIED)
-        if (
-            gateways
-            and traffic == self._world.traffic
+        kept = (
+            len(world.deployments) < 2
+            and traffic == world.traffic
             and known is not None
             and known.status is ConditionStatus.TRUE
             and known.observed_generation >= self._routing.generation
-        ):
-            return Applied(Reason.ACKNOWLEDGED, known.message, acknowledged=True)
-        service = f"{metadata.namespace}/{metadata.name}"
-        wanted = Wanted(service, self._routing.generation, traffic.generation)
-        return applied(gateways, wanted)
+        )
+        return applied(gateways, wanted, kept=kept)
 
     def _reachable(self) -> tuple[str | None, Trouble | None]:
         """The desired revision, and what keeps it from having a pod.
@@ -135,10 +137,6 @@ class Decision:
         if name is None or problem is None or world.stable in (None, name):
             return None, None
         return name, Trouble(problem.reason, problem.message)
-
-    def _first_generation(self) -> int:
-        """1, unless a status was lost: gateways may know any count, but none as high as the time."""
-        return int(self._now.timestamp()) if self._world.deployments else 1
 
     # What shall be.
 

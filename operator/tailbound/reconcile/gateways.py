@@ -41,8 +41,11 @@ class Applied:
     """Every Ready gateway applied this traffic generation, and there is at least one."""
 
 
-def applied(gateways: Mapping[str, Observed | Unread], wanted: Wanted) -> Applied:
-    """Judge what every gateway reports. One that could not be read counts as behind."""
+def applied(gateways: Mapping[str, Observed | Unread], wanted: Wanted, *, kept: bool = False) -> Applied:
+    """Judge what every gateway reports. One that could not be read counts as behind.
+
+    `kept`: every gateway was seen to have applied it before, which stands for those that say nothing now.
+    """
     if not gateways:
         return Applied(
             Reason.NO_GATEWAY,
@@ -50,12 +53,26 @@ def applied(gateways: Mapping[str, Observed | Unread], wanted: Wanted) -> Applie
             "app.kubernetes.io/component=gateway in Tailbound's own namespace",
             acknowledged=False,
         )
-    acknowledged = all(_routed(observed, wanted) for observed in gateways.values())
-    findings = sorted(_findings(gateways, wanted), key=lambda finding: _ORDER.index(finding[0]))
+    telling = {pod: each for pod, each in gateways.items() if not kept or _speaks(each, wanted)}
+    acknowledged = all(_routed(observed, wanted) for observed in telling.values())
+    findings = sorted(_findings(telling, wanted), key=lambda finding: _ORDER.index(finding[0]))
     if findings:
         reason, message = findings[0]
         return Applied(reason, message, acknowledged)
     return Applied(Reason.ACKNOWLEDGED, "every gateway pod has applied the routes", acknowledged)
+
+
+def latest(gateways: Mapping[str, Observed | Unread], service: str) -> int:
+    """The highest generation of status.traffic that a gateway has applied; 0 if none has one."""
+    reports = (each.services.get(service) for each in gateways.values() if isinstance(each, Observed))
+    states = (report.applied for report in reports if report is not None)
+    return max((state.traffic_generation for state in states if state is not None), default=0)
+
+
+def _speaks(observed: Observed | Unread, wanted: Wanted) -> bool:
+    """It could be read, and knows of the service."""
+    state = _of(observed, wanted)
+    return state.applied is not None or state.rejected is not None
 
 
 _ORDER = (Reason.ROUTE_REJECTED, Reason.WAITING_FOR_GATEWAY, Reason.HOST_CONFLICT)

@@ -54,8 +54,8 @@ class Known:
     """Every Ready gateway has applied status.traffic."""
     followed: bool
     """Every Ready gateway follows the spec as it is as well."""
-    first_generation: int
-    """Generation of a traffic that is written where none is stored."""
+    reported: int
+    """The latest status.traffic that a gateway has applied, by its generation; 0 if none has one."""
 
 
 def roll(world: World, known: Known, now: datetime) -> Step:
@@ -110,7 +110,8 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         refused=known.refused,
         traffic=world.traffic,
         acknowledged=known.acknowledged,
-        first_generation=known.first_generation,
+        first_generation=_first_generation(world, known, now),
+        overtaken=world.traffic is not None and known.reported > world.traffic.generation,
         spec=spec.rollout,
         stored=stored,
         hands=read_hands(
@@ -125,6 +126,11 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         now=now,
         marks_refused=any(refused.kind == "ControllerRevision" for refused in world.observation.obstacles),
     )
+
+
+def _first_generation(world: World, known: Known, now: datetime) -> int:
+    """1, unless a status was lost or restored: then one that no gateway can know."""
+    return max(int(now.timestamp()) if world.deployments else 1, known.reported + 1)
 
 
 def _not_ahead(stored: RolloutStatus | None, now: datetime) -> RolloutStatus | None:

@@ -112,7 +112,7 @@ class Situation:
     acknowledged: bool
     """Every Ready gateway has applied `traffic`, and there is at least one."""
     first_generation: int
-    """Generation of a `traffic` that is written where none is stored."""
+    """Generation of a `traffic` that is written where none is stored, or where that is overtaken."""
     spec: RolloutSpec
     stored: RolloutStatus | None
     hands: Hands
@@ -125,6 +125,9 @@ class Situation:
     timeout: timedelta
     """The longest that a request can take, until it has been counted and read."""
     now: datetime
+    overtaken: bool = False
+    """A gateway has applied a later `traffic`: the stored one is from a backup, and gets a generation that no
+    gateway knows."""
     marks_refused: bool = False
     """The API server refuses to write what is to be remembered of a revision."""
 

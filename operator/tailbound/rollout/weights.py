@@ -147,7 +147,7 @@ def _cannot_wait(now: Situation, base: str) -> bool:
 
 
 def _traffic(now: Situation, backends: tuple[Backend, ...]) -> TrafficStatus:
-    if now.traffic is None:
+    if now.traffic is None or now.overtaken:
         return TrafficStatus(generation=now.first_generation, backends=backends)
     if now.traffic.backends == backends:
         return now.traffic

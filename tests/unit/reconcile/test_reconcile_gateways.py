@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import AppliedRoute, Observed, RejectedRoute, ServiceObservation
-from tailbound.reconcile.gateways import Wanted, applied
+from tailbound.reconcile.gateways import Wanted, applied, latest
 from tailbound.reconcile.model import Unread
 
 from tests.unit.reconcile.gateways import START
@@ -89,6 +89,44 @@ def test_applied(
     found = applied(gateways, WANTED)
     assert (found.reason, found.acknowledged) == (reason, acknowledged)
     assert words in found.message
+
+
+UNREAD = Unread("timed out")
+ACKNOWLEDGED, WAITING = Reason.ACKNOWLEDGED, Reason.WAITING_FOR_GATEWAY
+KEPT: dict[str, tuple[dict[str, Observed | Unread], Reason, bool]] = {
+    "all done": ({"a": DONE, "b": DONE}, ACKNOWLEDGED, True),
+    "one unread": ({"a": DONE, "b": UNREAD}, ACKNOWLEDGED, True),
+    "all unread": ({"a": UNREAD, "b": UNREAD}, ACKNOWLEDGED, True),
+    "one without the service": ({"a": DONE, "b": ELSEWHERE}, ACKNOWLEDGED, True),
+    "one says another": ({"a": DONE, "b": BEHIND}, WAITING, False),
+    "one says another, one unread": ({"a": UNREAD, "b": says((3, 8))}, WAITING, False),
+    "one refuses it": ({"a": says((3, 6), (3, 7))}, Reason.ROUTE_REJECTED, False),
+    "none": ({}, Reason.NO_GATEWAY, False),
+}
+
+
+@pytest.mark.parametrize(("gateways", "reason", "acknowledged"), KEPT.values(), ids=KEPT)
+def test_a_kept_acknowledgement_stands_for_gateways_that_say_nothing(
+    gateways: dict[str, Observed | Unread], reason: Reason, acknowledged: bool
+) -> None:
+    found = applied(gateways, WANTED, kept=True)
+    assert (found.reason, found.acknowledged) == (reason, acknowledged)
+
+
+LATEST: dict[str, tuple[dict[str, Observed | Unread], int]] = {
+    "none": ({}, 0),
+    "unread": ({"a": UNREAD}, 0),
+    "without-the-service": ({"a": ELSEWHERE}, 0),
+    "nothing-applied": ({"a": says(None)}, 0),
+    "the-highest-of-all": ({"a": BEHIND, "b": DONE, "c": UNREAD}, 7),
+}
+
+
+@pytest.mark.parametrize(("gateways", "generation"), LATEST.values(), ids=LATEST)
+def test_latest_generation_that_a_gateway_applies(
+    gateways: dict[str, Observed | Unread], generation: int
+) -> None:
+    assert latest(gateways, "risk/churn") == generation
 
 
 EDITS: dict[str, tuple[dict[str, Any], bool]] = {

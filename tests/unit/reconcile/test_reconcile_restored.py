@@ -1,0 +1,83 @@
+"""A status from a backup: what the gateways and the cluster say themselves goes before it."""
+
+import copy
+from typing import Any
+
+import pytest
+from tailbound.reconcile.model import Plan
+
+from tests.unit.reconcile.objects import model
+from tests.unit.reconcile.rollouts import around, begun, state, until
+from tests.unit.reconcile.simulator import Simulator
+
+SILENT = {
+    "both-lag": ({"gateway-a", "gateway-b"}, set()),
+    "one-lags": ({"gateway-b"}, set()),
+    "one-lags-and-is-unread": ({"gateway-b"}, {"gateway-b"}),
+    "one-is-unread": (set(), {"gateway-b"}),
+}
+
+
+def restored() -> tuple[Simulator, str]:
+    """The status of before the canary, while the gateways send requests to that; and the canary's name."""
+    simulator = begun()
+    saved = copy.deepcopy(simulator.service["status"])
+    until(simulator, lambda rollout: rollout["weight"] == 10)
+    around(simulator)
+    simulator.service["status"] = saved
+    simulator.touch(simulator.service)
+    return simulator, simulator.names("ControllerRevision")[1]
+
+
+def look(simulator: Simulator, behind: set[str]) -> Any:
+    """Two seconds in which some gateways apply nothing."""
+    simulator.run_controllers()
+    for pod in list(simulator.pods):
+        simulator.make_ready(pod)
+    for name in simulator.gateways.keys() - behind:
+        simulator.sync(name)
+    return simulator.reconcile()
+
+
+@pytest.mark.parametrize(("behind", "unread"), SILENT.values(), ids=SILENT)
+def test_what_a_gateway_sends_requests_to_outlives_a_restored_status(
+    behind: set[str], unread: set[str]
+) -> None:
+    simulator, canary = restored()
+    simulator.edit(model=model("a"))
+    for name in unread:
+        simulator.gateways[name].readable = False
+    for _ in range(6):
+        plan = look(simulator, behind)
+    assert canary in simulator.names("Deployment")
+    assert simulator.condition("TrafficApplied") == ("False", "WaitingForGateway")
+    assert plan.watch_gateways
+    assert (plan.writes, plan.status) == ((), None)
+    simulator.settle()
+    assert canary not in simulator.names("Deployment")
+    assert simulator.condition("Ready") == ("True", "Serving")
+
+
+def test_the_traffic_of_a_restored_status_gets_a_generation_that_no_gateway_knows() -> None:
+    simulator, _ = restored()
+    known = {gateway.route["generation"] for gateway in simulator.gateways.values() if gateway.route}
+    simulator.edit(model=model("a"))
+    look(simulator, {"gateway-a", "gateway-b"})
+    traffic = simulator.service["status"]["traffic"]
+    assert traffic["generation"] > max(known) + 1_000_000
+    look(simulator, {"gateway-b"})
+    assert simulator.service["status"]["traffic"] == traffic
+
+
+def test_a_rollout_goes_on_from_a_restored_status() -> None:
+    simulator, canary = restored()
+    until(simulator, state("Promoted"), rounds=400)
+    assert simulator.serving() == [canary]
+
+
+def test_an_unread_gateway_changes_nothing_of_a_service_with_one_revision() -> None:
+    simulator = begun()
+    simulator.edit(model=model("a"))
+    simulator.settle()
+    simulator.gateways["gateway-b"].readable = False
+    assert simulator.reconcile() == Plan()
