@@ -36,6 +36,7 @@ REJECTED_MESSAGE_ANNOTATION: Final = f"{GROUP}/rejected-message"  # the decision
 REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user whose hand it was; absent after a verdict
 PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user whose hand it was; absent after a verdict
 FORMERLY_REJECTED_ANNOTATION: Final = f"{GROUP}/formerly-rejected"  # as JSON; it was tried again after each
+RETURN_GIVEN_UP_ANNOTATION: Final = f"{GROUP}/return-given-up"  # as JSON; of the last return to it
 SUPERSEDED_AT_ANNOTATION: Final = f"{GROUP}/superseded-at"  # RFC 3339; a later spec came before a verdict
 SUPERSEDED_BY_ANNOTATION: Final = f"{GROUP}/superseded-by"  # the revision of that spec
 CAPACITY_ANNOTATION: Final = f"{GROUP}/capacity"  # how fast a pod of it was found to be, as JSON

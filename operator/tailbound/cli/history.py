@@ -34,7 +34,7 @@ def history(subject: Subject) -> str:
 
 
 def _why(subject: Subject, entry: Entry) -> str:
-    """What it was rejected for, or given up for, and what it was tried again after."""
+    """What it was rejected or given up for, what it was tried again after, and how a return to it ended."""
     marks, under_way = entry.marks, subject.under_way
     on_its_way = under_way is not None and under_way.revision == entry.name
     reasons = []
@@ -48,6 +48,9 @@ def _why(subject: Subject, entry: Entry) -> str:
         f"tried again after it was rejected at {each.at} ({each.reason}: {each.message})"
         for each in reversed(marks.former)
     ]
+    vain = marks.not_returned
+    if vain is not None:
+        reasons.append(f"a return to it was given up at {vain.at} ({vain.reason}: {vain.message})")
     return "; ".join(reasons) or _NONE
 
 

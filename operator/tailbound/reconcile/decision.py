@@ -105,14 +105,13 @@ class Decision:
     def _look_at_gateways(self, traffic: TrafficStatus | None) -> Applied | None:
         """What the gateways do with this traffic; None while there is none.
 
-        Once every gateway has acknowledged it the fact is kept in the status. Of a service with one revision
-        it stands for gateways that say nothing: later ones become Ready only with the newest routes, and an
-        idle service must not write because one is replaced. What a gateway says itself goes before it, and
-        nothing is taken away by it: the status may be from a backup.
+        That all acknowledged it is kept in the status. Of a service with one revision it speaks for those
+        that are silent: later ones get Ready only with the newest routes, and an idle service must not write
+        because one is replaced. What a gateway says itself goes before: the status may be a backup's.
         """
         if traffic is None:
             return None
-        world, gateways = self._world, self._world.observation.gateways
+        world = self._world
         wanted = Wanted(self._key, self._routing.generation, traffic.generation)
         known = self._service.status.condition(ConditionType.TRAFFIC_APPLIED)
         kept = (
@@ -122,7 +121,7 @@ class Decision:
             and known.status is ConditionStatus.TRUE
             and known.observed_generation >= self._routing.generation
         )
-        return applied(gateways, wanted, kept=kept)
+        return applied(world.observation.gateways, wanted, kept=kept)
 
     def _reachable(self) -> tuple[str | None, Trouble | None]:
         """The desired revision, and what keeps it from having a pod.
@@ -175,13 +174,14 @@ class Decision:
             marks = marks.remembering(known, under_way)
         if RETRY_ANNOTATION in done or name == marking.forgiven:
             marks = marks.forgiven()
-        superseded, rejection = marking.superseded, marking.rejection
+        superseded, rejection, at = marking.superseded, marking.rejection, utc_seconds(self._now)
+        if (vain := marking.not_returned) is not None and vain.revision == name:
+            marks = replace(marks, not_returned=Rejected(at, vain.reason, vain.message, vain.by))
         known_by = marks.superseded.by if marks.superseded is not None else None
         if superseded is not None and superseded.revision == name and superseded.by != known_by:
-            marks = marks.given_up(Superseded(utc_seconds(self._now), superseded.by))
+            marks = marks.given_up(Superseded(at, superseded.by))
         if rejection is None or rejection.revision != name:
             return marks
-        at = utc_seconds(self._now)
         return marks.condemned(Rejected(at, rejection.reason, rejection.message, rejection.by))
 
     def _mark(self, name: str, marks: Marks, changed: Marks) -> None:

@@ -22,6 +22,7 @@ from tailbound.api.names import (
     REJECTED_BY_ANNOTATION,
     REJECTED_MESSAGE_ANNOTATION,
     REJECTED_REASON_ANNOTATION,
+    RETURN_GIVEN_UP_ANNOTATION,
     REVISION_LABEL,
     SERVICE_LABEL,
     SPEC_HASH_ANNOTATION,
@@ -111,6 +112,8 @@ class Marks:
     """Rejections after which it was tried again, the newest last."""
     superseded: Superseded | None = None
     """That it was given up, until it is decided on."""
+    not_returned: Rejected | None = None
+    """Why the last return to it was given up, until it serves again."""
     handled: Mapping[str, str] = field(default_factory=dict)
     """By annotation of the service, the last value that named this revision and was acted on."""
     under_way: Mapping[str, str] = field(default_factory=dict)
@@ -123,7 +126,7 @@ class Marks:
         if self.stable and self.rejected is None:
             return self
         promoted_at = self.promoted_at or utc_seconds(now)
-        again = replace(self.forgiven(), superseded=None)
+        again = replace(self.forgiven(), superseded=None, not_returned=None)
         return replace(again, stable=True, promoted_at=promoted_at, promoted_by=by)
 
     def retired(self) -> "Marks":
@@ -159,7 +162,8 @@ class Marks:
             REJECTED_REASON_ANNOTATION: rejected.reason if rejected else None,
             REJECTED_MESSAGE_ANNOTATION: rejected.message if rejected else None,
             REJECTED_BY_ANNOTATION: rejected.by if rejected else None,
-            FORMERLY_REJECTED_ANNOTATION: _former_text(self.former) if self.former else None,
+            FORMERLY_REJECTED_ANNOTATION: _rejections_text(self.former) if self.former else None,
+            RETURN_GIVEN_UP_ANNOTATION: _rejections_text((self.not_returned,)) if self.not_returned else None,
             SUPERSEDED_AT_ANNOTATION: self.superseded.at if self.superseded else None,
             SUPERSEDED_BY_ANNOTATION: self.superseded.by if self.superseded else None,
             **{HANDLED_ANNOTATIONS[hand]: value for hand, value in self.handled.items()},
@@ -169,11 +173,11 @@ class Marks:
         return {name: value for name, value in stored.items() if value is not None}
 
 
-def _former_text(former: tuple[Rejected, ...]) -> str:
-    return json.dumps([vars(each) for each in former], sort_keys=True)
+def _rejections_text(rejections: tuple[Rejected, ...]) -> str:
+    return json.dumps([vars(each) for each in rejections], sort_keys=True)
 
 
-def _former_of(text: str | None) -> tuple[Rejected, ...]:
+def _rejections_of(text: str | None) -> tuple[Rejected, ...]:
     """The rejections in an annotation; none where it cannot be read."""
     try:
         return tuple(Rejected(**each) for each in json.loads(text or "[]"))
@@ -197,7 +201,8 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
         promoted_at=annotations.get(PROMOTED_AT_ANNOTATION),
         promoted_by=annotations.get(PROMOTED_BY_ANNOTATION),
         rejected=rejected if rejected_at is not None else None,
-        former=_former_of(annotations.get(FORMERLY_REJECTED_ANNOTATION)),
+        former=_rejections_of(annotations.get(FORMERLY_REJECTED_ANNOTATION)),
+        not_returned=next(iter(_rejections_of(annotations.get(RETURN_GIVEN_UP_ANNOTATION))), None),
         superseded=(
             Superseded(str(superseded_at), str(annotations.get(SUPERSEDED_BY_ANNOTATION, "a later spec")))
             if superseded_at is not None

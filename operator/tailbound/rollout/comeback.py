@@ -120,7 +120,11 @@ def _given_up(now: Situation, back: Return, failure: Rejection) -> Step:
     return replace(
         step,
         rollout=words.told(after, after.state, failure.reason, message),
-        marking=Marking(rejection=failure if by_itself else None, handled=handled),
+        marking=Marking(
+            rejection=failure if by_itself else None,
+            not_returned=None if by_itself else failure,
+            handled=handled,
+        ),
     )
 
 

@@ -91,10 +91,18 @@ def _complete(now: Situation, who: Roles, step: Step) -> Step:
     step = _remembered(now, step)
     serves = now.ready(target) > 0 or not any(state.ready for state in now.revisions.values())
     shrink = step.flow.settled and now.desired is not None and (serves or now.stopped or target is None)
-    marking = replace(step.marking, superseded=superseded(now), under_way=_under_way(now, who, step.marking))
+    marking = replace(_with_first(now, who, step), superseded=superseded(now))
+    marking = replace(marking, under_way=_under_way(now, who, marking))
     moves = _with_time_to_move(now, step)
     refused = refusal(now, step)
     return replace(moves, fleet=fleet, carries=carries, shrink=shrink, marking=marking, refusal=refused)
+
+
+def _with_first(now: Situation, who: Roles, step: Step) -> Marking:
+    """A base that serves is the stable revision, where none was before: the spec may be newer than it."""
+    marking, base = step.marking, who.base
+    first = now.stable is None and marking.stable is None and rest.has_all(now, step, base)
+    return replace(marking, stable=base) if first and now.of(base).restorable else marking
 
 
 def _remembered(now: Situation, step: Step) -> Step:

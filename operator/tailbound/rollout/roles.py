@@ -7,6 +7,7 @@ The base (first row that fits):
 | a return to an older revision is asked for, or the promoted one is lost | that one |
 | a revision marked stable, and not rejected | that one, but for the next row |
 | it has no ready endpoint, a third one serves that is not rejected, and neither is desired | the third one |
+| a rollout to the desired one is under way, and what it began from has ready endpoints | that one |
 | another than the desired one has the weight, and ready endpoints | that one |
 | no weights are known, and another than the desired one has ready endpoints | the newest of them |
 | revisions that were promoted once, and not rejected since | the one promoted last |
@@ -80,9 +81,9 @@ def _base(now: Situation) -> str | None:
     fit = {name: state for name, state in now.revisions.items() if state.rejection is None}
     if now.stable in fit:
         return stand_in(now) or now.stable
-    present = current(now, None)
     others = {name: state for name, state in fit.items() if name != now.desired and state.ready}
-    if present in others:
+    present = next((name for name in (_begun_from(now), current(now, None)) if name in others), None)
+    if present is not None:
         return present
     if now.traffic is None and others:
         return max(others, key=lambda name: (others[name].number, name))
@@ -92,13 +93,20 @@ def _base(now: Situation) -> str | None:
     return max(promoted)[1] if promoted else None
 
 
+def _begun_from(now: Situation) -> str | None:
+    """The base of the rollout to the desired revision that is under way."""
+    stored, over = now.stored, (RolloutState.PROMOTED, RolloutState.ROLLED_BACK)
+    under_way = stored is not None and stored.revision == now.desired and stored.state not in over
+    return stored.from_revision if stored is not None and under_way else None
+
+
 def stand_in(now: Situation) -> str | None:
     """The revision that serves because the stable one cannot, while a third one is desired.
 
     Beside a stable revision that takes nothing back no rollout would ever begin. It stays the same one for
     as long as a rollout from it lasts.
     """
-    if now.ready(now.stable) or now.stable == now.desired:
+    if now.stable in (None, now.desired) or now.ready(now.stable):
         return None
     stored = now.stored
     able = {

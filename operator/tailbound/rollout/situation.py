@@ -173,6 +173,8 @@ class Marking:
     promoted_by: str | None = None
     rejection: Rejection | None = None
     superseded: Superseded | None = None
+    not_returned: Rejection | None = None
+    """Why a return that was asked for is given up; the revision stays one that can be returned to."""
     forgiven: str | None = None
     """A revision that is not rejected any more, as a return to it was asked for."""
     handled: tuple[str, ...] = ()

@@ -119,6 +119,9 @@ def test_history_remembers_what_a_retry_forgave_and_what_was_given_up() -> None:
     lines = history(subject(None, [revision(R1, left), HISTORY[1], again])).splitlines()
     assert lines[1].endswith("tried again after it was rejected at T1 (Slow: m)")
     assert lines[3].endswith(f"Superseded: given up before a verdict, at T2, for {R3}")
+    vain = {"tailbound.dev/return-given-up": json.dumps([vars(Rejected("T3", "CrashLoop", "m"))])}
+    lines = history(subject(None, [revision(R1, vain), *HISTORY[1:]])).splitlines()
+    assert lines[-1].endswith("a return to it was given up at T3 (CrashLoop: m)")
     on_its_way = subject(None, [*HISTORY[:2], revision(R3, left)])
     assert history(on_its_way).splitlines()[1].endswith("-")
 

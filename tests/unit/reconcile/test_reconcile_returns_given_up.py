@@ -68,6 +68,7 @@ def test_a_return_that_cannot_happen_is_given_up(restarts: int) -> None:
     assert simulator.condition("Ready") == ("True", "Serving")
     assert simulator.condition("Promoted") == ("True", "Promoted")
     assert not simulator.marked("rejected-at")
+    assert simulator.marked("return-given-up") == {oldest}
     assert replicas(simulator) == {"r3": 2}
     simulator.annotate(rollback_to=older)
     until(simulator, state("RolledBack"))
@@ -123,9 +124,11 @@ def test_a_return_can_be_aborted() -> None:
     simulator.settle()
     assert (simulator.weights(), replicas(simulator)) == ({"r3": 100}, {"r3": 2})
     assert simulator.condition("HandRefused")[0] == "False"
+    assert simulator.marked("return-given-up") == {oldest}
     simulator.annotate(rollback_to=f"{oldest}/again")
     until(simulator, state("RolledBack"))
     assert simulator.weights() == {"r1": 100}
+    assert simulator.marked("return-given-up") == set()
 
 
 @pytest.mark.parametrize("capacity", ["inPlace", "auto"])
@@ -166,6 +169,7 @@ def test_a_lost_revision_gets_the_one_before_the_one_that_cannot_return() -> Non
         simulator.reconcile()
     assert simulator.weights() == {"r1": 100}
     assert simulator.marked("rejected-at") == {older, names(simulator)[2]}
+    assert simulator.marked("return-given-up") == set()
     assert pods_of(simulator, "r2") == []
 
 
