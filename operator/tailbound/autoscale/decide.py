@@ -49,7 +49,7 @@ def decide(
         state = _corrected(state, seen, sizing)
         sizing = _sizing(state, objective)
     demand = demanded(now, state, seen, sizing)
-    state = _patient(state, demand, state.cold_start(seen))
+    state = _patient(state, demand)
     wanted, reason = _wanted(state, seen, objective, limits, demand)
     replicas, limit = _bounded(wanted, demand.with_spares, seen.replicas.requested, limits)
     line = account(demand, sizing, reason, seen.replicas.requested, state.patience.floor, replicas)
@@ -80,12 +80,16 @@ def _alarmed(state: State, seen: Observation, objective: Objective, now: float) 
     While replicas that were asked for still start, lateness says nothing new of how much spare is needed.
     """
     hot = overloaded(seen, objective, state.mix.rows_per_request)
-    nothing_starts = seen.replicas.pending == seen.replicas.stuck
     return replace(
         state,
         panic_until=panic_until(state.panic_until, hot, now),
-        caution=caution_after(state.caution, hot and nothing_starts),
+        caution=caution_after(state.caution, hot and not _starting(seen)),
     )
+
+
+def _starting(seen: Observation) -> bool:
+    """Whether pods that were asked for will be ready soon."""
+    return seen.replicas.pending > seen.replicas.stuck
 
 
 def fresh(observation: Observation, now: float) -> tuple[Observation, tuple[str, ...]]:
@@ -153,10 +157,10 @@ def _corrected(state: State, seen: Observation, sizing: Sizing) -> State:
     return replace(state, learned=LearnedCapacity(learned.base, learned.per_row, factor, learned.cold_start))
 
 
-def _patient(state: State, demand: Demand, cold_start: float) -> State:
+def _patient(state: State, demand: Demand) -> State:
     if isinstance(demand.forecast, Unknown):
         return replace(state, patience=Patience())
-    return replace(state, patience=state.patience.with_need(demand.with_spares, cold_start))
+    return replace(state, patience=state.patience.with_need(demand.with_spares))
 
 
 def _wanted(
@@ -216,8 +220,13 @@ def _why_grown(replicas: int, demand: Demand) -> Reason:
 
 
 def _judged(state: State, seen: Observation) -> bool:
-    """Whether anything may be given up: not in panic, nor on forecasts whose errors are not known yet."""
-    return state.panic_until is None and isinstance(seen.in_flight, Known) and state.forecasts.proven
+    """Whether anything may be given up: not in panic, nor on forecasts whose errors are not known yet.
+
+    Nor while a pod starts, which would be the first to go: so none is deleted before it was of any use, and
+    a fleet that grew keeps for one cold start what it grew to.
+    """
+    known = isinstance(seen.in_flight, Known) and state.forecasts.proven
+    return known and state.panic_until is None and not _starting(seen)
 
 
 def _relaxed(seen: Observation, objective: Objective) -> bool:

@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Final
 
 from tailbound.autoscale.arithmetic import ALL_DIGITS, Figure, Lowest, Product, Sum, Term, exact
-from tailbound.autoscale.model import TICK, Known, Observation, Rate, Unknown
+from tailbound.autoscale.model import TICK, Arrivals, Known, Observation, Rate, Unknown
 from tailbound.autoscale.need import Sizing
 from tailbound.autoscale.panic import DRAIN, backlog
 from tailbound.autoscale.shortage import short
@@ -16,6 +16,10 @@ _COUNTED: Final = 30.0
 """Seconds in which the present rate is counted."""
 _CHANCE: Final = 2.0
 """Standard errors of that count that are no reason to grow."""
+_MOVED: Final = 2.5
+"""Standard errors that the present rate is over the one of two minutes only where traffic has risen."""
+_LONGER: Final = 120.0
+"""Seconds of the count that the present one is compared with. The present one is part of it."""
 _NONE: Final = Figure(0)
 
 
@@ -50,7 +54,8 @@ def demanded(now: float, state: State, seen: Observation, sizing: Sizing | None)
     )
     expected: list[Term] = [cautious, Figure(present.value, "arriving")]
     rate = max(part.value(ALL_DIGITS) for part in expected)
-    surely = max(0.0, rate - _CHANCE * sqrt(present.value / _COUNTED))
+    by_chance = 0.0 if _risen(arrivals) else _CHANCE * sqrt(present.value / _COUNTED)
+    surely = max(0.0, rate - by_chance)
     needed = _beyond_chance(sizing, expected, surely, seen.replicas.requested)
     this_moment = _first(arrivals.over_10s, present)
     parts = [needed]
@@ -82,11 +87,21 @@ def _beyond_chance(sizing: Sizing, expected: Sequence[Term], surely: float, repl
     """Replicas for what is expected; as many as there are where chance explains why more are needed.
 
     A change costs a start. Under a steady load the count of half a minute scatters, and now and then asks for
-    one replica more: that is no reason that lasts.
+    one replica more: that is no reason that lasts. Once the rate has risen by more than chance, a small
+    excess is the beginning of a large one, and starts a replica at once.
     """
     term = sizing.term(_largest(expected))
     by_chance = exact(term) > replicas >= sizing.needed(surely)
     return Lowest((term, Figure(replicas, "by chance no more than"))) if by_chance else term
+
+
+def _risen(arrivals: Arrivals) -> bool:
+    """Whether the last half minute brought more than chance explains beside the last two minutes."""
+    present, longer = arrivals.over_30s, arrivals.over_120s
+    if isinstance(present, Unknown) or isinstance(longer, Unknown):
+        return False
+    error = sqrt(longer.value * (1 / _COUNTED - 1 / _LONGER))
+    return present.value > longer.value + _MOVED * error
 
 
 def _largest(parts: Sequence[Term]) -> Term:

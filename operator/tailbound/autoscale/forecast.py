@@ -39,7 +39,7 @@ _FARTHEST: Final = log(2)
 """A forecast is at most twice the present rate, and at least half of it."""
 _RISES: Final = (5, 12)
 """Ticks that lines are drawn through: a steep rise shows early, a slow one late."""
-_SIGNIFICANT: Final = 4.0
+_SIGNIFICANT: Final = 5.0
 """Standard errors of the slope that are none of chance."""
 _MEDIAN: Final = 1.05
 """Standard deviation of values over the median of what two of them differ by."""

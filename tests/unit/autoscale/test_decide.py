@@ -196,22 +196,32 @@ def test_a_target_that_no_pod_meets_is_named_and_lateness_makes_no_more_of_them(
     assert decide(0, seen(0, 80, ready(6)), OBJECTIVE, LIMITS, state).unreachable is None
 
 
-@pytest.mark.parametrize(("cold_start", "least"), [(30.0, 3), (60.0, 6), (300.0, 30)])
-def test_a_pod_goes_only_after_it_was_not_needed_for_one_cold_start(cold_start: float, least: int) -> None:
+@pytest.mark.parametrize(("starting", "goes"), [(0, True), (1, False), (4, False)])
+def test_no_pod_goes_while_one_starts(starting: int, goes: bool) -> None:
     before = steady(160, 60)
-    state, count, needed = before.state, before.replicas, 0.0
-    for tick in range(60, 160):
+    state, count = before.state, before.replicas
+    pods = Replicas(count, count - starting, starting, 0, (30.0,) * starting)
+    least = count
+    for tick in range(60, 100):
         at = tick * 10.0
-        rate = 160.0 if tick < 100 else 80.0
-        known = replace(seen(at, rate, ready(count)), cold_start=Known(cold_start, at))
-        decision = decide(at, known, OBJECTIVE, LIMITS, state)
-        if tick < 100:
-            assert isinstance(decision.explanation.needed, Known)
-            needed = decision.explanation.needed.value
-        elif decision.replicas < needed:
-            break
-        state, count = decision.state, decision.replicas
-    assert tick - 100 >= least - 1
+        decision = decide(at, seen(at, 80, pods), OBJECTIVE, LIMITS, state)
+        state, least = decision.state, min(least, decision.replicas)
+    assert (least < count) == goes
+
+
+def counted(state: State, rate: float, longer: float) -> Decision:
+    """Eight pods whose last half minute brought `rate` a second and whose last two minutes `longer`."""
+    observation = seen(1200, rate, ready(8))
+    arrivals = replace(observation.arrivals, over_120s=Known(longer, 1200.0))
+    return decide(1200, replace(observation, arrivals=arrivals), OBJECTIVE, LIMITS, state)
+
+
+def test_a_small_excess_starts_a_pod_only_where_the_rate_has_risen() -> None:
+    """The count of half a minute scatters by 1.7/s about the one of two minutes."""
+    state = steady(100, 120).state
+    rates = (100.0 + tick for tick in range(20))
+    rate = next(rate for rate in rates if "by chance" in counted(state, rate, rate).explanation.line)
+    assert [counted(state, rate, rate - less).replicas for less in (0, 3, 6)] == [8, 8, 9]
 
 
 def test_chance_in_the_count_of_a_steady_rate_starts_no_pod() -> None:
