@@ -231,6 +231,9 @@ def test_monitors_exist_only_when_asked_for() -> None:
     )
     assert {each["metadata"]["name"] for each in monitors} == {"tailbound-operator", "tailbound-gateway"}
     assert all(each["metadata"]["labels"]["release"] == "prometheus" for each in monitors)
+    gateway = next(each for each in monitors if each["metadata"]["name"] == "tailbound-gateway")
+    (endpoint,) = gateway["spec"]["podMetricsEndpoints"]
+    assert endpoint["interval"] == "2s", "the queries look back 10 s; the default of 30 s finds nothing"
 
 
 def test_the_charts_definitions_are_the_generated_ones() -> None:

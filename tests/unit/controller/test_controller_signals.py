@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tailbound.autoscale.model import BatchSums, GatewayLoad, Known, Unknown
+from tailbound.autoscale.model import BATCH_WINDOW, BatchSums, GatewayLoad, Known, Unknown
 from tailbound.controller.signals import QUERIES, SIGNALS, Snapshot, history, take
 from tailbound.reconcile.signals import Signals
 from tailbound.telemetry.prometheus import Fleet, RevisionName, Series, Unavailable, Value
@@ -81,7 +81,8 @@ def test_the_latency_lies_on_the_side_of_the_target_that_was_counted(
 def test_batches_of_the_runtime_are_what_is_learned_from() -> None:
     batches = {name: fleet(r1=number) for name, number in BATCHES.items()}
     seen = signals(snapshot(**batches))
-    assert seen.revisions["r1"].service == Known(BatchSums(60, 20.0, 10.0, 40.0, 200.0, 4.0, 18.0), AT)
+    sums = BatchSums(BATCH_WINDOW, 20.0, 10.0, 40.0, 200.0, 4.0, 18.0)
+    assert seen.revisions["r1"].service == Known(sums, AT)
     assert isinstance(seen.revisions["r2"].service, Unknown)
 
 
