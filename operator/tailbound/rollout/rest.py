@@ -7,7 +7,7 @@
 | the desired revision is the first | Starting; Promoted once it has all requests, observed |
 | the desired revision is the base | Promoting until it has all requests; Promoted |
 | the desired revision was rejected | RolledBack |
-| there is no desired revision | as it was, without weight |
+| there is no desired revision | as it was, without weight; it says what it waits for |
 """
 
 from collections.abc import Collection
@@ -76,9 +76,7 @@ def serving(now: Situation, who: Roles) -> Step:
     if base is None:
         return _first(now)
     if desired is None:
-        stored = now.stored
-        idle = stored.model_copy(update={"weight": 0}) if stored and stored.state not in _OVER else stored
-        return replace(without(now, base), rollout=idle)
+        return replace(without(now, base), rollout=_idle(now.stored, base))
     if desired == base:
         return _promoted(now, without(now, base), desired)
     rejection = now.of(desired).rejection
@@ -87,6 +85,14 @@ def serving(now: Situation, who: Roles) -> Step:
     over = ended(now, rejection, base)
     left = weight_of(step.flow.traffic, desired)
     return replace(step, rollout=over.model_copy(update={"weight": left}), rejection=rejection)
+
+
+def _idle(stored: RolloutStatus | None, base: str) -> RolloutStatus | None:
+    """The rollout while the newest spec has no revision that can be deployed: it goes no further."""
+    if stored is None or stored.state in _OVER:
+        return stored
+    held = words.told(stored, stored.state, stored.reason, words.no_newest(stored.revision, base))
+    return held.model_copy(update={"weight": 0})
 
 
 def _first(now: Situation) -> Step:

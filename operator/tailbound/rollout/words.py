@@ -218,6 +218,11 @@ def superseded(found: Superseded) -> str:
     return f"{found.revision} was given up before a verdict, as the spec is now that of {found.by}"
 
 
+def no_newest(name: str, base: str) -> str:
+    """It is not known whether this revision is still wanted; the conditions say what is wrong."""
+    return f"{name} goes no further, and {base} has the requests, until the newest spec can be acted upon"
+
+
 def took_over(name: str) -> str:
     """At rest; whether it serves now is not said here, as its pods come and go."""
     return f"{name} has taken over"

@@ -1,10 +1,13 @@
 """What is left before a verdict is told by an event and remembered, and why something was rejected stays."""
 
+from typing import Any
+
+import pytest
 from tailbound.api.rollout import RolloutState
 from tailbound.reconcile.model import Event
 
 from tests.unit.reconcile.objects import model, spec
-from tests.unit.reconcile.rollouts import around, begun, state, until
+from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
 
 
@@ -93,3 +96,25 @@ def test_a_return_to_what_serves_keeps_why_the_newest_was_rejected() -> None:
     after = marks(simulator, "r2")
     assert {key: after[key] for key in before} == before
     assert simulator.condition("Promoted") == ("False", "RolledBack")
+
+
+@pytest.mark.parametrize("rollout", [CANARY, {"strategy": "recreate"}], ids=["canary", "recreate"])
+def test_what_is_under_way_says_that_it_waits_for_the_newest_spec(
+    rollout: dict[str, Any],
+) -> None:
+    simulator = begun(rollout)
+    around(simulator)
+    around(simulator)
+    runtimes, simulator.cluster_runtimes = simulator.cluster_runtimes, {}
+    simulator.edit(model=model("c"))
+    for _ in range(6):
+        around(simulator)
+    stable, canary = simulator.names("ControllerRevision")
+    assert simulator.rollout["message"] == (
+        f"{canary} goes no further, and {stable} has the requests, until the newest spec can be acted upon"
+    )
+    assert simulator.serving() == [stable]
+    assert simulator.condition("Ready") == ("False", "RuntimeNotFound")
+    simulator.cluster_runtimes = runtimes
+    until(simulator, state("Promoted"))
+    assert simulator.serving() == [simulator.names("ControllerRevision")[2]]
