@@ -49,7 +49,7 @@ def decide(
         state = _corrected(state, seen, sizing)
         sizing = _sizing(state, objective)
     demand = demanded(now, state, seen, sizing)
-    state = _patient(state, demand)
+    state = _patient(state, demand, state.cold_start(seen))
     wanted, reason = _wanted(state, seen, objective, limits, demand)
     replicas, limit = _bounded(wanted, demand.with_spares, seen.replicas.requested, limits)
     line = account(demand, sizing, reason, seen.replicas.requested, state.patience.floor, replicas)
@@ -157,10 +157,10 @@ def _corrected(state: State, seen: Observation, sizing: Sizing) -> State:
     return replace(state, learned=LearnedCapacity(learned.base, learned.per_row, factor, learned.cold_start))
 
 
-def _patient(state: State, demand: Demand) -> State:
+def _patient(state: State, demand: Demand, cold_start: float) -> State:
     if isinstance(demand.forecast, Unknown):
         return replace(state, patience=Patience())
-    return replace(state, patience=state.patience.with_need(demand.with_spares))
+    return replace(state, patience=state.patience.with_need(demand.with_spares, cold_start))
 
 
 def _wanted(

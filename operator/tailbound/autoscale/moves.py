@@ -1,10 +1,15 @@
 """How far the replicas move in one tick: up at once, down with patience and in small steps."""
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final
 
-HOLD: Final = 2
-"""Ticks of which the highest need counts before anything is given up."""
+from tailbound.autoscale.model import TICK
+
+LEAST_HOLD: Final = 2
+"""Ticks of which the highest need counts at least before anything is given up."""
+_LONGEST_HOLD: Final = 60.0
+"""Seconds after which a need counts no more, however long a start takes."""
 PAUSE: Final = 3
 """Ticks between two steps down."""
 _SHARE: Final = 5
@@ -19,10 +24,18 @@ class Patience:
 
     needs: tuple[int, ...] = ()
     pause: int = 0
+    hold: int = LEAST_HOLD
+    """Ticks for which a replica must not have been needed before it is given up."""
 
-    def with_need(self, needed: int) -> "Patience":
-        """After one more tick."""
-        return Patience((*self.needs, needed)[-HOLD:], max(0, self.pause - 1))
+    def with_need(self, needed: int, cold_start: float) -> "Patience":
+        """After one more tick.
+
+        To keep a replica for as long as another takes to start costs what starting one again would. A rule
+        that keeps it that long, and no longer, pays at most twice what foresight would have. Where a start
+        takes minutes, the spare of the forecast is larger for that already.
+        """
+        hold = max(LEAST_HOLD, ceil(min(cold_start, _LONGEST_HOLD) / TICK))
+        return Patience((*self.needs, needed)[-hold:], max(0, self.pause - 1), hold)
 
     def stepped(self) -> "Patience":
         """After a step down."""
@@ -36,7 +49,7 @@ class Patience:
     @property
     def full(self) -> bool:
         """Whether enough ticks were seen to give anything up."""
-        return len(self.needs) == HOLD and not self.pause
+        return len(self.needs) == self.hold and not self.pause
 
 
 def grown(replicas: int, needed: int) -> int:

@@ -196,6 +196,26 @@ def test_a_target_that_no_pod_meets_is_named_and_lateness_makes_no_more_of_them(
     assert decide(0, seen(0, 80, ready(6)), OBJECTIVE, LIMITS, state).unreachable is None
 
 
+@pytest.mark.parametrize(("cold_start", "least"), [(30.0, 3), (60.0, 6), (300.0, 6)])
+def test_a_pod_goes_only_after_it_was_not_needed_for_one_cold_start_or_a_minute(
+    cold_start: float, least: int
+) -> None:
+    before = steady(160, 60)
+    state, count, needed = before.state, before.replicas, 0.0
+    for tick in range(60, 160):
+        at = tick * 10.0
+        rate = 160.0 if tick < 100 else 80.0
+        known = replace(seen(at, rate, ready(count)), cold_start=Known(cold_start, at))
+        decision = decide(at, known, OBJECTIVE, LIMITS, state)
+        if tick < 100:
+            assert isinstance(decision.explanation.needed, Known)
+            needed = decision.explanation.needed.value
+        elif decision.replicas < needed:
+            break
+        state, count = decision.state, decision.replicas
+    assert tick - 100 >= least - 1
+
+
 @pytest.mark.parametrize(("starting", "goes"), [(0, True), (1, False), (4, False)])
 def test_no_pod_goes_while_one_starts(starting: int, goes: bool) -> None:
     before = steady(160, 60)

@@ -21,7 +21,7 @@ from tailbound.autoscale.model import (
     Replicas,
     Unknown,
 )
-from tailbound.autoscale.moves import HOLD, PAUSE, Patience, grown, shrunk
+from tailbound.autoscale.moves import LEAST_HOLD, PAUSE, Patience, grown, shrunk
 from tailbound.autoscale.need import USAGE, Sizing
 from tailbound.autoscale.panic import MOST_CAUTION, backlog, caution_after, overloaded
 from tailbound.autoscale.shortage import foreseen, short
@@ -228,16 +228,19 @@ def test_the_way_down_is_bounded(replicas: int, floor: int, result: int) -> None
     assert shrunk(replicas, floor) == result
 
 
-def test_the_highest_need_of_the_last_ticks_is_kept_and_steps_are_apart() -> None:
+@pytest.mark.parametrize(
+    ("cold_start", "hold"), [(0.0, LEAST_HOLD), (20.0, LEAST_HOLD), (31.0, 4), (60.0, 6), (300.0, 6)]
+)
+def test_the_highest_need_of_a_cold_start_is_kept_and_steps_are_apart(cold_start: float, hold: int) -> None:
     patience = Patience()
-    for needed in (9, *[4] * (HOLD - 1)):
+    for needed in (9, *[4] * (hold - 1)):
         assert not patience.full
-        patience = patience.with_need(needed)
+        patience = patience.with_need(needed, cold_start)
     assert (patience.floor, patience.full) == (9, True)
     stepped = patience.stepped()
     for _ in range(PAUSE):
         assert not stepped.full
-        stepped = stepped.with_need(4)
+        stepped = stepped.with_need(4, cold_start)
     assert (stepped.floor, stepped.full) == (4, True)
 
 
