@@ -143,6 +143,7 @@ def test_a_fix_takes_the_places_of_stable_pods_that_hang(
 ) -> None:
     rollout = full(scene, devices, quick(capacity=capacity, progressDeadline="20s"))
     stable = rollout.stable()
+    scene.wait("all pods of stable", lambda: _ready(rollout, stable), 240)
     rollout.afflict(stable, {"NEVER_READY": 1})
     scene.condition("tight", "Ready", "False", "NotReady")
     fix = rollout.introduce("second")

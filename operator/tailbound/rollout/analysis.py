@@ -69,6 +69,14 @@ class Verdict:
         passed = self.outcome is Outcome.PASS and self.passed_at is not None and self.unread_since is None
         return passed and self.passed_at is not None and now >= self.passed_at + timeout
 
+    @property
+    def suspects(self) -> bool:
+        """What speaks against the candidate is not enough yet, and may be with the next windows."""
+        findings: tuple[Finding | MetricFinding, ...] = (*self.findings, *self.metrics)
+        return any(
+            each.outcome is Outcome.WAIT and each.numbers.nearly_beyond(each.limits) for each in findings
+        )
+
     def counted(self, measure: Measure) -> Tally:
         """What was counted of the candidate."""
         return (self.tallies or {}).get(measure, Tally())

@@ -8,7 +8,7 @@ candidate:
 | Pending | 0 | no other canary is left | Starting |
 | Starting | 0 | its first pods are ready, and its requests will be counted | Analysing, or Promoting |
 | Analysing | that of the step | the step has passed (`steps.py`) | the next step; behind the last Promoting |
-| Promoting | 100, or what its ready pods carry | `scaleDownDelay` with all its pods ready | Promoted |
+| Promoting | 100, or what its ready pods carry | `scaleDownDelay` is over, no breach suspected | Promoted |
 | Paused | as it was | the pause ends, or the hand `promote` is there | what it was |
 | any of these | what the base cannot carry (`weights.py`) | a rule of `rejections.py` holds | RolledBack |
 

@@ -250,7 +250,7 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
     if rollout.weight < ALL and _without_data(now, verdict) and not plan.by_hand(rollout):
         return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict.unread_why))
     if plan.is_last(rollout):
-        return _promoting(now, step, rollout)
+        return _promoting(now, step, rollout, verdict)
     return _at_a_step(now, step, rollout, verdict)
 
 
@@ -315,7 +315,7 @@ def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
     return replace(step, rollout=words.told(following, state, reason, message), next_step=True)
 
 
-def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
+def _promoting(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
     """All requests, with all pods ready; promoted when the old ones have been kept long enough since then."""
     reason = plan.unless_by_hand(rollout, Reason.ROLLING_OUT)
     if rollout.weight < ALL:
@@ -327,14 +327,9 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
         recreated = now.spec.strategy is Strategy.RECREATE
         message = room.starting(now, rollout) if recreated else words.short_of_pods(rollout)
         return _told(step, RolloutState.PROMOTING, reason, message)
-    if rollout.step_started_at is None:
-        applying = words.applying(rollout, ALL)
-        return _told(step, RolloutState.PROMOTING, reason, applying)
-    delay = now.spec.scale_down_delay
-    if now.now < rollout.step_started_at + delay.timedelta or not step.flow.settled:
-        return _told(step, RolloutState.PROMOTING, reason, words.promoting(rollout, delay))
-    if now.marks_refused:
-        return _told(step, RolloutState.PROMOTING, reason, words.unmarked(rollout))
+    waits = _keeps_old_pods(now, step, rollout, verdict)
+    if waits is not None:
+        return _told(step, RolloutState.PROMOTING, reason, waits)
     done = words.told(
         rollout, RolloutState.PROMOTED, plan.unless_by_hand(rollout, Reason.PROMOTED), words.promoted(rollout)
     )
@@ -349,6 +344,24 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
         promoted=True,
         poll=False,
     )
+
+
+def _keeps_old_pods(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> str | None:
+    """Why a candidate that has all requests has not taken over yet; None if it has.
+
+    It takes several windows to reject what is bad, which may be longer than `scaleDownDelay`.
+    """
+    since, delay, most = rollout.step_started_at, now.spec.scale_down_delay, now.spec.max_step_time
+    if since is None:
+        return words.applying(rollout, ALL)
+    early = now.now < since + delay.timedelta or not step.flow.settled
+    undecided = now.now < since + most.timedelta and verdict.suspects and not plan.by_hand(rollout)
+    rules = (
+        (early, words.promoting(rollout, delay)),
+        (undecided, words.undecided(rollout, most)),
+        (now.marks_refused, words.unmarked(rollout)),
+    )
+    return next((message for holds, message in rules if holds), None)
 
 
 def _told(step: Step, state: RolloutState, reason: Reason, message: str) -> Step:

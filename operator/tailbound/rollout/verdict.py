@@ -209,6 +209,10 @@ class Numbers:
         """Whether the bound is proven to be breached."""
         return self.enough and (self.absolute >= limits.absolute or self.late >= limits.late)
 
+    def nearly_beyond(self, limits: Thresholds) -> bool:
+        """Whether a third of what proves a breach is there: that much, bad requests of one window bring."""
+        return self.enough and (self.absolute >= limits.absolute / 3 or self.late >= limits.late / 3)
+
 
 def decide(numbers: Numbers, policy: Policy, limits: Thresholds, *, comparable: bool) -> Outcome:
     """One bound at one poll; the first row that matches decides.

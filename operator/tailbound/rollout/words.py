@@ -195,6 +195,14 @@ def promoting(rollout: RolloutStatus, delay: Duration) -> str:
     )
 
 
+def undecided(rollout: RolloutStatus, most: Duration) -> str:
+    """It has all requests for long enough, and some of them were bad."""
+    return (
+        f"{rollout.revision} gets all requests, and some of what it answered was bad: it takes over from "
+        f"{rollout.from_revision} once that is found to be no breach, or after {most}"
+    )
+
+
 def unmarked(rollout: RolloutStatus) -> str:
     """It has all requests for long enough, and its record cannot be written."""
     return (

@@ -64,6 +64,7 @@ def test_defaults_of_a_service_are_stored(create: Create) -> None:
                 "dataTimeout": "1m",
             },
         },
+        "overload": "queue",
         "stopped": False,
     }
 
@@ -79,6 +80,7 @@ def test_defaults_of_a_runtime_are_stored(create: Create) -> None:
         "formats": [{"name": "onnx"}],
         "priority": 0,
         "drain": "10s",
+        "sheds": False,
         "server": {
             "image": "server:1",
             "imagePullPolicy": "IfNotPresent",
