@@ -210,8 +210,8 @@ class Numbers:
         return self.enough and (self.absolute >= limits.absolute or self.late >= limits.late)
 
     def nearly_beyond(self, limits: Thresholds) -> bool:
-        """Whether a third of what proves a breach is there: that much, bad requests of one window bring."""
-        return self.enough and (self.absolute >= limits.absolute / 3 or self.late >= limits.late / 3)
+        """Whether a tenth of what proves a breach is there, which bad requests bring within a few polls."""
+        return self.enough and (self.absolute >= limits.absolute / 10 or self.late >= limits.late / 10)
 
 
 def decide(numbers: Numbers, policy: Policy, limits: Thresholds, *, comparable: bool) -> Outcome:
