@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Final
 
 from tailbound_runtime.batch import Batching, join, split
@@ -92,14 +93,22 @@ class InferenceThread:
             job = Job(request, now, future, self._shedding.late_at(request, bound, now))
             self._queue.put(job)
             self._changed.notify()
-        timer = self._loop.call_at(deadline, _expire, future)
+        timers = [self._loop.call_at(deadline, _expire, future)]
+        if job.late_at < inf:  # also while the run before it does not end
+            timers.append(self._loop.call_later(max(0.0, job.late_at - now), self._give_up, job))
         try:
             return await future
         except (TimeoutError, asyncio.CancelledError):
             self._leave(job)
             raise
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
+
+    def _give_up(self, job: Job) -> None:
+        with self._changed:
+            if self._queue.remove(job):
+                _fail(job, WouldBeLateError())
 
     def _depth(self) -> int:
         return len(self._queue)

@@ -250,6 +250,7 @@ def test_what_would_be_late_is_a_503_that_says_so_and_is_counted(slow_model: Pat
         eventually(lambda: server.metric("tailbound_runtime_requests_in_flight") == 1)
         response = pool.submit(server.infer, QUICK, headers=bound).result()
         assert response.status_code == 503
+        assert not running.done(), "the run before it goes on; it is refused when its own time is over"
         assert (response.headers["retry-after"], response.headers["x-tailbound-shed"]) == ("1", "true")
         assert "overloaded" in response.json()["error"]
         assert running.result().status_code == 504
