@@ -18,7 +18,9 @@ from e2e.cluster.processes import wait_for
 
 CRDS = Path(__file__).parents[3] / "crds"
 TIMEOUT_SECONDS = 20
-_PLURALS = {resource.kind: resource.plural for resource in RESOURCES}
+OLD_KIND, OLD_PLURAL = "OldInferenceService", "oldinferenceservices"
+"""Names of the kind whose objects are older than the rules of its CRD."""
+_PLURALS = {resource.kind: resource.plural for resource in RESOURCES} | {OLD_KIND: OLD_PLURAL}
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from tailbound.api.schema import VALIDATIONS
 from e2e.cluster import ControlPlane
 from e2e.cluster.processes import wait_for
 from tests.api_cases.objects import CLUSTER_RUNTIME, HARDWARE_CLASS, RUNTIME, SERVICE, changed
-from tests.integration.api.conftest import Api, all_crds, path_of
+from tests.integration.api.conftest import OLD_KIND, OLD_PLURAL, Api, all_crds, path_of
 
 Create = Callable[[Mapping[str, Any]], Any]
+OLD_GROUP = "older.tailbound.test"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 READY = {
     "type": "Ready",
@@ -293,11 +294,17 @@ def test_canonical_quantity_is_stored_unchanged_and_as_the_server_spells_it(api:
     assert Quantity.parse(stored(text)) == Quantity.parse(text)
 
 
-def renamed(crd: dict[str, Any], group: str) -> dict[str, Any]:
-    """The same CRD in a group of its own, so that loosening it disturbs nobody."""
+def renamed(crd: dict[str, Any]) -> dict[str, Any]:
+    """The same CRD under another group, kind and plural, so that no other test's kubectl resolves to it."""
     result = copy.deepcopy(crd)
-    result["metadata"]["name"] = f"{crd['spec']['names']['plural']}.{group}"
-    result["spec"]["group"] = group
+    result["metadata"]["name"] = f"{OLD_PLURAL}.{OLD_GROUP}"
+    result["spec"]["group"] = OLD_GROUP
+    result["spec"]["names"] = {
+        "kind": OLD_KIND,
+        "listKind": f"{OLD_KIND}List",
+        "plural": OLD_PLURAL,
+        "singular": OLD_KIND.lower(),
+    }
     return result
 
 
@@ -307,16 +314,13 @@ def without_rules(schema: Any) -> Any:
     return [without_rules(child) for child in schema] if isinstance(schema, list) else schema
 
 
-OLD_GROUP = "older.tailbound.test"
-OLD = {**SERVICE, "apiVersion": f"{OLD_GROUP}/v1alpha1"}
+OLD = {**SERVICE, "apiVersion": f"{OLD_GROUP}/v1alpha1", "kind": OLD_KIND}
 
 
 @pytest.fixture
 def older(api: Api) -> Mapping[str, Any]:
     """A service stored before there was any rule; its CRD has all of them now."""
-    crd = next(
-        renamed(crd, OLD_GROUP) for crd in all_crds() if crd["spec"]["names"]["kind"] == "InferenceService"
-    )
+    crd = next(renamed(crd) for crd in all_crds() if crd["spec"]["names"]["kind"] == "InferenceService")
     api.install(without_rules(crd))
     bad = changed(changed(OLD, "metadata.name", "9.lives"), "spec.timeout", "fast")
     bad = changed(changed(bad, "spec.model.sha256", None), "spec.labels", {"tailbound.dev/service": "x"})
