@@ -147,10 +147,10 @@ def learn(seen: Seen) -> None:
     if past.begun != begun:
         past.begun, past.proofs = begun, {}
     bounds = _bounds(seen)
-    if not bounds <= past.bounds:
+    more, past.bounds = not bounds <= past.bounds, bounds
+    if more:
         past.proofs = {}
-    changed, past.bounds = bounds != past.bounds, bounds
-    same = not changed and begun == (before.get("revision"), before.get("from"), before.get("startedAt"))
+    same = not more and begun == (before.get("revision"), before.get("from"), before.get("startedAt"))
     if same and before.get("stepStartedAt") and _passes(seen, before, after):
         past.proofs.setdefault(str(begun[0]), set()).add(before.get("weight", 0))
 

@@ -8,8 +8,9 @@ from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import Obstacle, Plan
 
 from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, verbs
-from tests.unit.reconcile.objects import NAME, model
+from tests.unit.reconcile.objects import NAME, model, service
 from tests.unit.reconcile.simulator import Simulator
+from tests.unit.reconcile.trials import Trial
 
 
 def test_restart_annotation_and_foreign_fields_stay() -> None:
@@ -182,3 +183,17 @@ def test_what_lacks_our_labels_is_not_adopted() -> None:
     plan = simulator.reconcile()
     assert ("Apply", "Deployment") not in verbs(plan)
     assert simulator.condition("Ready") == ("False", "NameConflict")
+
+
+def test_a_service_that_lost_owner_and_labels_is_in_the_way_until_it_is_deleted() -> None:
+    trial = Trial(service=service(rollout={"progressDeadline": "30s"}))
+    trial.go(6)
+    stored = trial.objects["Service", NAME]
+    stored["metadata"].pop("ownerReferences")
+    stored["metadata"]["labels"].pop("app.kubernetes.io/managed-by")
+    trial.touch(stored)
+    trial.edit(model=model("b"))
+    trial.ends()
+    assert f"Service {NAME} exists and belongs to no controller" in trial.message("Stalled")
+    trial.mend()
+    trial.heals()

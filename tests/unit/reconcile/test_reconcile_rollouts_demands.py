@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import around, begun, judged, until
 from tests.unit.reconcile.simulator import Simulator
+from tests.unit.reconcile.trials import Trial
 
 STEPS = [{"weight": 5}, {"weight": 50}]
 CANARY: dict[str, Any] = {"strategy": "canary", "steps": STEPS}
@@ -86,3 +88,15 @@ def test_what_condemns_by_one_bound_condemns_by_no_other() -> None:
         around(simulator, r1=0.5, r2=0.5)
     simulator.edit(sla={"errorRate": "1%", "latency": {"p99": "100ms"}})
     until(simulator, lambda rollout: rollout["state"] == "Promoted")
+
+
+def test_what_no_bound_holds_up_any_more_goes_on_at_once() -> None:
+    trial = Trial(service=service(rollout={**CANARY, "minStepTime": "2s"}, sla=FAST))
+    trial.go(6)
+    trial.requests = 0
+    trial.edit(model=model("b"))
+    trial.go(20)
+    assert (trial.rollout["state"], trial.weights()) == ("Analysing", {"r1": 95, "r2": 5})
+    trial.edit(sla={})
+    trial.go(2)
+    assert (trial.rollout["passed"], trial.weights()) == (5, {"r1": 50, "r2": 50})

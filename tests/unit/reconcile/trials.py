@@ -22,7 +22,7 @@ from tailbound.reconcile.model import (
     Write,
 )
 from tailbound.reconcile.scaling import sizing_of
-from tailbound.reconcile.world import World
+from tailbound.reconcile.world import Ownership, World, ownership
 from tailbound.rollout.sizing import ALL
 from tailbound.telemetry.prometheus import Series, Value
 
@@ -295,6 +295,15 @@ class Trial(Simulator):
             self.end(pod)
         for by_name in (self.failing, self.slow, self.refuses, self.held):
             by_name.clear()
+        service = parse(InferenceService, self.service)
+        assert isinstance(service, InferenceService), service
+        for key in [key for key, stored in self.objects.items() if is_foreign(stored, service)]:
+            del self.objects[key]
+
+
+def is_foreign(stored: Object, service: InferenceService) -> bool:
+    """It has the name of a child of this service, and says of itself that it is none."""
+    return ownership(stored, service) is Ownership.FOREIGN
 
 
 def _key(write: Write) -> tuple[str, str]:
