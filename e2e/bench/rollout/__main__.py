@@ -24,9 +24,8 @@ from collections.abc import Callable
 from math import inf, log
 
 import numpy as np
-from tailbound.rollout.evidence import OVERSHOOT_CREDIT
-from tailbound.rollout.forecast import Traffic as Arrivals
-from tailbound.rollout.verdict import (
+from tailbound.judge.evidence import OVERSHOOT_CREDIT
+from tailbound.judge.verdict import (
     ALPHA,
     LATE_SHARE,
     Objective,
@@ -34,6 +33,7 @@ from tailbound.rollout.verdict import (
     error_objective,
     latency_objective,
 )
+from tailbound.rollout.forecast import Traffic as Arrivals
 
 from e2e.bench.rollout import cluster, gauges, peers, rule
 from e2e.bench.rollout.exact import Boundary, floor, stopping

@@ -5,7 +5,7 @@ from math import exp, inf, log
 
 import numpy as np
 import numpy.typing as npt
-from tailbound.rollout.evidence import AT_LEAST_BAD, Tally, absolute
+from tailbound.judge.evidence import AT_LEAST_BAD, Tally, absolute
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 from tailbound.api.analysis_metric import AnalysisMetric
-from tailbound.rollout.metrics import Metric, metric_of
-from tailbound.rollout.verdict import Outcome, Policy
-from tailbound.rollout.watches import Watch, judge, taken_in
+from tailbound.judge.metric_evidence import Watch, judge, taken_in
+from tailbound.judge.metrics import Metric, metric_of
+from tailbound.judge.verdict import Outcome, Policy
 from tailbound.telemetry.prometheus import Series, Value
 
 from e2e.bench.rollout.scenarios import SEED, Floats

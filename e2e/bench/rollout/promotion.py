@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Final
 
 from tailbound.api.rollout import RolloutSpec
-from tailbound.rollout.analysis import Terms
+from tailbound.judge.analysis import Terms
+from tailbound.judge.verdict import Objective, Outcome, Policy
 from tailbound.rollout.forecast import Traffic, forecast
-from tailbound.rollout.verdict import Objective, Outcome, Policy
 
 from e2e.bench.rollout.scenarios import SEED
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from tailbound.rollout.account import account_about, judge
-from tailbound.rollout.evidence import Tally
-from tailbound.rollout.verdict import Objective, Outcome, Policy
-from tailbound.rollout.windows import Span
+from tailbound.judge.account import account_about, judge
+from tailbound.judge.evidence import Tally
+from tailbound.judge.verdict import Objective, Outcome, Policy
+from tailbound.judge.windows import Span
 
 from e2e.bench.rollout.scenarios import Counts, Traffic
 

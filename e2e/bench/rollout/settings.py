@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 import numpy as np
-from tailbound.rollout.verdict import Policy
+from tailbound.judge.verdict import Policy
 
 from e2e.bench.rollout.scenarios import Counts, Floats
 from e2e.bench.rollout.trials import POLL_SECONDS, Drawn, Step, Trial

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from tailbound.rollout.account import Account, account_about, judge
-from tailbound.rollout.evidence import Tally
-from tailbound.rollout.verdict import Objective, Outcome, Policy, latency_objective
-from tailbound.rollout.windows import Span
+from tailbound.judge.account import Account, account_about, judge
+from tailbound.judge.evidence import Tally
+from tailbound.judge.verdict import Objective, Outcome, Policy, latency_objective
+from tailbound.judge.windows import Span
 
 from e2e.bench.rollout.scenarios import SEED, Counts
 

@@ -12,10 +12,10 @@ from typing import Final, NoReturn
 from tailbound.api.names import REFRESH_ANNOTATION
 from tailbound.api.quantities import Duration
 from tailbound.api.traffic import utc_seconds
-from tailbound.cli import hands, outcome
+from tailbound.cli import actions, outcome
+from tailbound.cli.actions import Hand
 from tailbound.cli.cluster import Cluster, ConflictError
 from tailbound.cli.dryrun import applied
-from tailbound.cli.hands import Hand
 from tailbound.cli.history import diff, history
 from tailbound.cli.measure import counted, measured
 from tailbound.cli.plan import Requests, assumed, plan, rolls
@@ -24,8 +24,8 @@ from tailbound.cli.refresh import Fleet, outdated
 from tailbound.cli.status import overview, status
 from tailbound.cli.subject import CommandError, Entry, Subject
 from tailbound.cli.why import why
+from tailbound.judge.counters import Classes
 from tailbound.reconcile.rollouts import terms_of
-from tailbound.rollout.counters import Classes
 
 _POLL_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 15.0
@@ -104,7 +104,7 @@ class Session:
         hand, first = Hand(self._options.command), None
         for _ in range(_TRIES):
             subject = self._cluster.subject(self._namespace, self._options.name)
-            revision = hands.target(hand, subject, getattr(self._options, "to", None))
+            revision = actions.target(hand, subject, getattr(self._options, "to", None))
             if first is not None and revision != first:
                 raise CommandError(
                     f"{subject.title} went from {first} to {revision} meanwhile: see kubectl tailbound "
@@ -112,10 +112,10 @@ class Session:
                 )
             first = revision
             try:
-                self._cluster.annotate(subject.service, hands.changes(hand, revision, datetime.now(UTC)))
+                self._cluster.annotate(subject.service, actions.changes(hand, revision, datetime.now(UTC)))
             except ConflictError:
                 continue
-            _print(hands.said(hand, subject, revision))
+            _print(actions.said(hand, subject, revision))
             return 0
         raise CommandError(f"{self._options.name} is being written all the time: try again")
 

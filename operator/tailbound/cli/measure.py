@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.cli.subject import CommandError
-from tailbound.rollout.counters import Classes
+from tailbound.judge.counters import Classes
 from tailbound.rollout.forecast import Traffic
 
 _METRIC: Final = "tailbound_requests_total"

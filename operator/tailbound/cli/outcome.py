@@ -32,7 +32,7 @@ from tailbound.api.names import (
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.subject import Subject, gave_up_return
 from tailbound.revisions.record import Origin, spec_origin
-from tailbound.rollout.hands import Hands, named
+from tailbound.rollout.actions import Actions, named
 
 PROMOTED: Final = 0
 FAILED: Final = 1
@@ -87,7 +87,7 @@ def _never(subject: Subject, promoted: Condition | None) -> str | None:
     return "it is stopped, and nothing takes over before spec.stopped is false"
 
 
-def _given_up(hands: Hands, rollout: RolloutStatus) -> bool:
+def _given_up(hands: Actions, rollout: RolloutStatus) -> bool:
     """The return that is asked for was given up: what served before still does."""
     asked = named(hands.values.get(ROLLBACK_ANNOTATION, ""))
     return rollout.from_revision == asked and gave_up_return(rollout)
@@ -105,7 +105,7 @@ def _impossible(subject: Subject, to: str | None) -> str | None:
     return None
 
 
-def _to_come(subject: Subject, hands: Hands, rollout: RolloutStatus) -> bool:
+def _to_come(subject: Subject, hands: Actions, rollout: RolloutStatus) -> bool:
     """The operator has yet to begin or to end what was asked for."""
     rejected = rollout.state is RolloutState.ROLLED_BACK
     retried = rejected and hands.revision(RETRY_ANNOTATION) == rollout.revision
@@ -132,7 +132,7 @@ def _stale(subject: Subject, promoted: Condition) -> bool:
     return rejected != (promoted.status is ConditionStatus.FALSE) or (taken_over and not entry.marks.stable)
 
 
-def _to_go_on(hands: Hands, rollout: RolloutStatus) -> bool:
+def _to_go_on(hands: Actions, rollout: RolloutStatus) -> bool:
     """The operator has yet to act on what ends the pause."""
     asked = {hands.revision(PROMOTE_ANNOTATION), hands.revision(ABORT_ANNOTATION)}
     resumed = rollout.reason == Reason.PAUSED and not hands.pauses(rollout.revision)

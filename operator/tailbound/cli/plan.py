@@ -20,13 +20,13 @@ from tailbound.cli.history import diff
 from tailbound.cli.proposal import Proposal
 from tailbound.cli.subject import Entry
 from tailbound.cli.table import indented, table
+from tailbound.judge.analysis import Terms
+from tailbound.judge.verdict import Measure, Outcome
 from tailbound.reconcile.rollouts import terms_of
 from tailbound.revisions.record import Marks, Revision
 from tailbound.revisions.relevant import beside
-from tailbound.rollout.analysis import Terms
 from tailbound.rollout.fitting import LONGEST_KEPT, MOST, Grounds, fits, fitting, last_step
 from tailbound.rollout.forecast import Forecast, Traffic, forecast
-from tailbound.rollout.verdict import Measure, Outcome
 
 _SEED: Final = 1
 _BAD_SHARES: Final = (0.02, 0.05, 0.10)

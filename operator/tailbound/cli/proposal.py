@@ -10,7 +10,7 @@ from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.cli.subject import service_of
 from tailbound.reconcile.desired import Desired, find_or_make, intend
 from tailbound.reconcile.model import Object, Observation, Settings
-from tailbound.reconcile.world import World
+from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.record import CorruptRevisionError, Revision, from_object
 from tailbound.revisions.template import expand
 
@@ -46,7 +46,7 @@ class Proposal:
 def propose(live: Object | None, wanted: Object, around: Surroundings) -> Proposal:
     """What the operator would make of `wanted`. Raises CommandError for a service that cannot be read."""
     seen = _observation(wanted, around)
-    world = World(seen, service_of(wanted))
+    world = OwnedState(seen, service_of(wanted))
     stable = _revision(around, world.stable)
     world = replace(world, observation=replace(seen, settings=_settings(stable)))
     intent = intend(world)
@@ -55,7 +55,7 @@ def propose(live: Object | None, wanted: Object, around: Surroundings) -> Propos
     name = desired.revision.name if desired.revision is not None else None
     marks = world.marks.get(name or "")
     rejection = marks.rejected if marks is not None else None
-    before = World(replace(seen, service=live), service_of(live)) if live is not None else None
+    before = OwnedState(replace(seen, service=live), service_of(live)) if live is not None else None
     return Proposal(
         live=before.service if before is not None else None,
         wanted=world.service,

@@ -8,8 +8,8 @@ from tailbound.api.inferenceservice import InferenceService, RevisionStatus
 from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
 from tailbound.cli.subject import OVER, Subject, gave_up_return, judged_now, returns
 from tailbound.cli.table import indented, table
+from tailbound.judge.verdict import Outcome
 from tailbound.rollout.figures import count, proof
-from tailbound.rollout.verdict import Outcome
 
 _NONE = "-"
 _BAR = 8

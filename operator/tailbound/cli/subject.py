@@ -17,7 +17,7 @@ from tailbound.revisions.record import (
     marks_of,
     spec_origin,
 )
-from tailbound.rollout.hands import Hands, read_hands
+from tailbound.rollout.actions import Actions, read_hands
 
 _RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
 OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
@@ -114,7 +114,7 @@ class Subject:
         return f"{title}: {', '.join(parts)}."
 
     @property
-    def hands(self) -> Hands:
+    def hands(self) -> Actions:
         """What people ask of its rollout."""
         return read_hands(
             self.service.metadata.annotations,

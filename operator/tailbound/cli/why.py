@@ -7,8 +7,8 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
 from tailbound.cli.scaling import scaling_lines
 from tailbound.cli.subject import Subject, gave_up_return, judged_now
+from tailbound.judge.verdict import Outcome
 from tailbound.rollout.figures import count, proof
-from tailbound.rollout.verdict import Outcome
 
 _BAD: Final = {"latency": "slower than the P99 target", "errors": "failures"}
 _STATES: Final = {

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tailbound.controller.defaults import load_defaults
-from tailbound.controller.operator import Operator, Seams
+from tailbound.controller.operator import Dependencies, Operator
 from tailbound.controller.settings import InvalidSetting, read_settings
 from tailbound.kube.connection import load_configuration
 from tailbound.reconcile import decide
@@ -44,7 +44,7 @@ async def _run(environ: Mapping[str, str]) -> int:
         lambda: load_configuration(environ),
         decide,
         defaults,
-        Seams(started=take_signals),
+        Dependencies(started=take_signals),
     )
     try:
         await operator.run(stop)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tailbound.api.traffic import Observed, RequestClasses
+from tailbound.judge import scrapes
+from tailbound.judge.counters import Classes, Reading, Unknown
+from tailbound.judge.polls import PollResults
 from tailbound.kube.objects import Key, uid_of
 from tailbound.kube.protocol import Object
 from tailbound.reconcile.model import Unread
-from tailbound.rollout import scrapes
-from tailbound.rollout.counters import Classes, Reading, Unknown
-from tailbound.rollout.polls import Answers
 from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable
 
 PERIOD_SECONDS = 2.0
@@ -38,7 +38,7 @@ class Pods(Protocol):
 
 
 @dataclass
-class Counters:
+class CounterPoller:
     """The newest round for each service that is judged; an idle fleet is not asked.
 
     A round is taken over as a whole. `changed(key)` is called for every service after each round, be it
@@ -52,10 +52,10 @@ class Counters:
     prometheus: Prometheus | None
     judged: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     """By service, what is to be asked of Prometheus besides."""
-    _rounds: dict[Key, Answers] = field(default_factory=dict)
+    _rounds: dict[Key, PollResults] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def view(self, key: Key) -> Answers | None:
+    def view(self, key: Key) -> PollResults | None:
         """The newest round for one service; None before the first."""
         return self._rounds.get(key)
 
@@ -94,7 +94,7 @@ class Counters:
                 self._rounds[key] = replace(answers, metrics=found)
                 self.changed(key)
 
-    async def _ask(self, keys: tuple[Key, ...]) -> dict[Key, Answers]:
+    async def _ask(self, keys: tuple[Key, ...]) -> dict[Key, PollResults]:
         """What the pods themselves say."""
         if not keys:
             return {}
@@ -107,7 +107,7 @@ class Counters:
             for key in keys
         }
 
-    async def _scraped(self, keys: tuple[Key, ...]) -> dict[Key, Answers]:
+    async def _scraped(self, keys: tuple[Key, ...]) -> dict[Key, PollResults]:
         """What Prometheus has of them."""
         if not keys:
             return {}
@@ -136,9 +136,9 @@ class Counters:
         """UIDs of the pods that must be read, by name, as they are before anything is read."""
         return {name: uid_of(pod) for name, pod in self.pods.ready_pods().items()}
 
-    def _answers(self, by_pod: Mapping[str, Reading | Unknown], unread: str = "") -> Answers:
+    def _answers(self, by_pod: Mapping[str, Reading | Unknown], unread: str = "") -> PollResults:
         existing = frozenset(uid_of(pod) for pod in self.pods.all_pods())
-        return Answers(by_pod, existing | by_pod.keys(), unread)
+        return PollResults(by_pod, existing | by_pod.keys(), unread)
 
 
 def _reading(report: Observed | Unread | None, service: str) -> Reading | Unknown:

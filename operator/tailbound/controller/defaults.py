@@ -29,7 +29,7 @@ from tailbound.controller.settings import InvalidSetting
 from tailbound.controller.stores import Stores
 from tailbound.kube.errors import KubeError
 from tailbound.kube.objects import key_of, metadata
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES, resource_of
 from tailbound.telemetry.logs import logger
 
@@ -99,7 +99,7 @@ def _without_defaults(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AdmissionAnswer:
     """What to do about one default, and why."""
 
     write: Object | None
@@ -114,21 +114,21 @@ class Verdict:
 # differs from its own digest             | left: it was edited by hand
 # equals its own digest and the default   | left: up to date
 # equals its own digest, not the default  | updated: the chart has changed
-def judge(default: Object, stored: Object | None) -> Verdict:
+def judge(default: Object, stored: Object | None) -> AdmissionAnswer:
     """What to do about one default object, by the table above."""
     wanted = digest(default)
     body = _body(default, str(wanted))
     if stored is None:
-        return Verdict(body, create=True, why="absent")
+        return AdmissionAnswer(body, create=True, why="absent")
     written = (metadata(stored).get("annotations") or {}).get(DEFAULTS_HASH_ANNOTATION)
     if written is None:
-        return Verdict(None, create=False, why="made by another manager")
+        return AdmissionAnswer(None, create=False, why="made by another manager")
     if digest(stored) != written:
-        return Verdict(None, create=False, why="edited by hand")
+        return AdmissionAnswer(None, create=False, why="edited by hand")
     if written == wanted:
-        return Verdict(None, create=False, why="up to date")
+        return AdmissionAnswer(None, create=False, why="up to date")
     guards = {key: metadata(stored)[key] for key in ("uid", "resourceVersion")}
-    return Verdict(
+    return AdmissionAnswer(
         {**body, "metadata": {**body["metadata"], **guards}}, create=False, why="the chart changed"
     )
 
@@ -148,7 +148,7 @@ def _body(default: Object, wanted: str) -> Object:
 
 
 async def ensure_defaults(
-    cluster: Cluster, stores: Stores, defaults: tuple[Object, ...], holds: Callable[[], bool]
+    cluster: KubeClient, stores: Stores, defaults: tuple[Object, ...], holds: Callable[[], bool]
 ) -> None:
     """Bring the defaults into the cluster. Refusals are logged: services say themselves what they miss."""
     for default in defaults:

@@ -8,29 +8,31 @@ from tailbound.controller.restraint import rivalry
 from tailbound.controller.stores import Stores
 from tailbound.kube.errors import Conflict, KubeError, NameConflict, QuotaExceeded, Terminal
 from tailbound.kube.objects import key_of, uid_of
-from tailbound.kube.protocol import Cluster, Object, Propagation
+from tailbound.kube.protocol import KubeClient, Object, Propagation
 from tailbound.kube.resources import DEPLOYMENTS, INFERENCE_SERVICES, Resource, resource_of
-from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Obstacle, Write
+from tailbound.reconcile.model import Apply, Create, Delete, DryRun, RefusedWrite, Write
 from tailbound.telemetry.metrics import Metrics
 
 _T = TypeVar("_T")
 _VERBS: Final = {Create: "create", Apply: "apply", DryRun: "dry-run", Delete: "delete"}
 
 
-class Fenced(Exception):  # noqa: N818 - an outcome, not a fault
+class NotLeader(Exception):  # noqa: N818 - an outcome, not a fault
     """This process does not lead any more: nothing may be written."""
 
 
 class Executor:
     """Writes for one leader. `holds` is the fence: asked before every request that writes."""
 
-    def __init__(self, cluster: Cluster, stores: Stores, metrics: Metrics, holds: Callable[[], bool]) -> None:
+    def __init__(
+        self, cluster: KubeClient, stores: Stores, metrics: Metrics, holds: Callable[[], bool]
+    ) -> None:
         self._cluster = cluster
         self._stores = stores
         self._metrics = metrics
         self._holds = holds
 
-    async def write(self, write: Write) -> Obstacle | None:
+    async def write(self, write: Write) -> RefusedWrite | None:
         """Do one write. An Obstacle if the API server refuses it for good.
 
         Raises Fenced, Transient, and Conflict after the newest state of the object has entered the stores.
@@ -43,10 +45,10 @@ class Executor:
             await self._look_again(resource, namespace, name)
             raise
         except Terminal as error:
-            return Obstacle(resource.kind, name, _reason(error, write, resource), str(error))
+            return RefusedWrite(resource.kind, name, _reason(error, write, resource), str(error))
         return None
 
-    async def rival(self, write: Write) -> Obstacle:
+    async def rival(self, write: Write) -> RefusedWrite:
         """Who undoes this write each time. Raises Transient."""
         resource, namespace, name = target_of(write)
         return rivalry(resource.kind, name, await self._cluster.get(resource, namespace, name))
@@ -92,7 +94,7 @@ class Executor:
 
     async def _counted(self, verb: str, resource: Resource, request: Callable[[], Awaitable[_T]]) -> _T:
         if not self._holds():
-            raise Fenced
+            raise NotLeader
         outcome = "error"
         try:
             answer = await request()

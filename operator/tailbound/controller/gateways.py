@@ -46,7 +46,7 @@ class Awaiting:
 
 
 @dataclass
-class Gateways:
+class GatewayReports:
     """The newest report of every Ready gateway pod.
 
     `changed(key)` is called when what gateways say about a service has changed, `changed_all` when a gateway

@@ -19,7 +19,7 @@ from typing import Any
 
 from tailbound.kube.errors import Conflict, KubeError
 from tailbound.kube.objects import metadata
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import LEASES
 from tailbound.telemetry.logs import logger
 
@@ -44,7 +44,7 @@ class Elector:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KubeClient,
         namespace: str,
         name: str,
         identity: str,

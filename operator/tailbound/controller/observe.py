@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 
 from tailbound.api.traffic import Observed
 from tailbound.controller.stores import Stores
+from tailbound.judge.polls import PollResults
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES
-from tailbound.reconcile.model import Observation, Obstacle, Settings, Sizes, Unread
-from tailbound.rollout.polls import Answers
+from tailbound.reconcile.model import Observation, RefusedWrite, Settings, Sizes, Unread
 
 
 def observe(
@@ -17,8 +17,8 @@ def observe(
     service: Object,
     gateways: Mapping[str, Observed | Unread],
     settings: Settings,
-    obstacles: Iterable[Obstacle] = (),
-    readings: Answers | None = None,
+    obstacles: Iterable[RefusedWrite] = (),
+    readings: PollResults | None = None,
     sizes: Sizes | None = None,
 ) -> Observation:
     """The service and what surrounds it, as the stores hold it now."""

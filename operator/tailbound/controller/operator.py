@@ -18,13 +18,11 @@ from tailbound.autoscale.decide import decide as size
 from tailbound.autoscale.model import TICK
 from tailbound.controller import targets
 from tailbound.controller.autoscaler import Autoscaler
-from tailbound.controller.counters import Counters
+from tailbound.controller.counters import CounterPoller
 from tailbound.controller.defaults import ensure_defaults
 from tailbound.controller.execute import Executor
-from tailbound.controller.following import Following
-from tailbound.controller.gateways import Gateways
+from tailbound.controller.gateways import GatewayReports
 from tailbound.controller.health import serve_health, serve_metrics
-from tailbound.controller.laggards import Replacer
 from tailbound.controller.lease import Elector, LeaseTimes
 from tailbound.controller.observed_client import ObservedClient
 from tailbound.controller.pump import Pump
@@ -32,12 +30,14 @@ from tailbound.controller.reconciler import Decider, Outcome, Reconciler
 from tailbound.controller.renderer import Renderer
 from tailbound.controller.resync import Resync
 from tailbound.controller.settings import OperatorSettings
+from tailbound.controller.stale_gateways import StaleGatewayReplacer
 from tailbound.controller.stores import GATEWAY_SELECTOR, Stores
+from tailbound.controller.subscriptions import Following
 from tailbound.controller.workers import Workers
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.informer import Informer
 from tailbound.kube.objects import Key
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import INFERENCE_SERVICES, PODS, Resource
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
@@ -57,10 +57,10 @@ REPLACE_PERIOD_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Seams:
+class Dependencies:
     """What tests put in place of the real thing."""
 
-    wrap: Callable[[Cluster], Cluster] = field(default=lambda cluster: cluster)
+    wrap: Callable[[KubeClient], KubeClient] = field(default=lambda cluster: cluster)
     lease_times: LeaseTimes = field(default_factory=LeaseTimes)
     observed_port: int = GATEWAY_OBSERVED_PORT
     scaling_period_seconds: float = TICK
@@ -78,14 +78,14 @@ class Operator:
         connect: Callable[[], Awaitable[Configuration]],
         decider: Decider,
         defaults: tuple[Object, ...] = (),
-        seams: Seams | None = None,
+        seams: Dependencies | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self._connect = connect
         self._decider = decider
         self._defaults = defaults
-        self._seams = seams or Seams()
+        self._seams = seams or Dependencies()
         self._clock = self._seams.clock
         self._heard: dict[Resource, float] = {}
 
@@ -131,7 +131,7 @@ class Operator:
         self._events = EventWriter(self._cluster, settings.pod_name, _now, lambda: uuid.uuid4().hex[:16])
         client = ObservedClient(settings.observed_token_file, seams.observed_port)
         stack.push_async_callback(client.close)
-        self._gateways = Gateways(
+        self._gateways = GatewayReports(
             self.stores.gateway_pods,
             client,
             self._clock,
@@ -140,7 +140,9 @@ class Operator:
             self.stores.enqueue_all,
         )
         prometheus = self._open_prometheus(stack)
-        self._counters = Counters(self._gateways, self._workers.add, self._through_prometheus, prometheus)
+        self._counters = CounterPoller(
+            self._gateways, self._workers.add, self._through_prometheus, prometheus
+        )
         self._autoscaler = self._autoscaling(prometheus)
         renderer = Renderer()
         stack.push_async_callback(renderer.close)
@@ -205,7 +207,7 @@ class Operator:
         )
         stack.push_async_callback(metrics.cleanup)
 
-    async def _open(self, stack: AsyncExitStack, timeout_seconds: float) -> Cluster:
+    async def _open(self, stack: AsyncExitStack, timeout_seconds: float) -> KubeClient:
         cluster = AioCluster(
             await self._connect(), timeout_seconds=timeout_seconds, user_agent="tailbound-operator"
         )
@@ -246,7 +248,7 @@ class Operator:
                 task.cancel()
 
     async def _replace_laggards(self) -> None:
-        replacer = Replacer(
+        replacer = StaleGatewayReplacer(
             self._cluster,
             self._gateways,
             self.stores.service,

@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Protocol
 
 from tailbound.controller.execute import Executor, target_of
-from tailbound.controller.following import Following
 from tailbound.controller.observe import observe
 from tailbound.controller.restraint import Restraint, Target
 from tailbound.controller.stores import Stores
+from tailbound.controller.subscriptions import Following
 from tailbound.kube.errors import Conflict
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Object
@@ -17,8 +17,8 @@ from tailbound.reconcile.model import (
     Create,
     DryRun,
     Observation,
-    Obstacle,
     Plan,
+    RefusedWrite,
     Rendering,
     RenderRequest,
     Settings,
@@ -114,7 +114,7 @@ class Reconciler:
         self._restraint.forget(key)
         return Outcome(gone=True)
 
-    async def _decide(self, key: Key, service: Object, obstacles: dict[Target, Obstacle]) -> Plan:
+    async def _decide(self, key: Key, service: Object, obstacles: dict[Target, RefusedWrite]) -> Plan:
         gateways = self._following.gateways.view()
         observation = observe(
             self._stores,
@@ -130,7 +130,9 @@ class Reconciler:
         rendering = None if request is None else await self._renderer.render(request)
         return self._decider.decide(observation, rendering, self._now())
 
-    async def _write(self, key: Key, service: Object, plan: Plan, obstacles: dict[Target, Obstacle]) -> bool:
+    async def _write(
+        self, key: Key, service: Object, plan: Plan, obstacles: dict[Target, RefusedWrite]
+    ) -> bool:
         """Do the plan's writes in order. True if one was refused, or is undone each time: decide again."""
         generation = _generation(service)
         for write in plan.writes:
@@ -176,7 +178,7 @@ class Reconciler:
         self,
         key: Key,
         plan: Plan,
-        obstacles: dict[Target, Obstacle],
+        obstacles: dict[Target, RefusedWrite],
         told_after: float | None,
         wrote: bool,
     ) -> Outcome:

@@ -22,7 +22,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.names import FIELD_MANAGER
 from tailbound.kube.objects import Key, metadata
 from tailbound.kube.protocol import Object
-from tailbound.reconcile.model import Delete, Obstacle, Write
+from tailbound.reconcile.model import Delete, RefusedWrite, Write
 
 FIRST_SECONDS: Final = 1.0
 LONGEST_UNDONE_SECONDS: Final = 300.0
@@ -43,7 +43,7 @@ class _Attempt:
     """How often in a row: the same content, or refused."""
     at: float
     generation: int
-    obstacle: Obstacle | None = None
+    obstacle: RefusedWrite | None = None
     """Why it was refused, or who undoes it."""
 
     @property
@@ -85,7 +85,7 @@ class Restraint:
         self._children.pop(key, None)
         self._statuses.pop(key, None)
 
-    def held(self, key: Key, generation: int, now: float) -> dict[Target, Obstacle]:
+    def held(self, key: Key, generation: int, now: float) -> dict[Target, RefusedWrite]:
         """The children that are not to be written now, and why. A new spec is always tried."""
         attempts = self._children.get(key, {})
         return {
@@ -103,7 +103,9 @@ class Restraint:
             return 0.0
         return last.left(now)
 
-    def written(self, key: Key, target: Target, write: Write, generation: int, now: float) -> Obstacle | None:
+    def written(
+        self, key: Key, target: Target, write: Write, generation: int, now: float
+    ) -> RefusedWrite | None:
         """The API server took this write; returns who has undone it so far, if it is undone."""
         content, last = _content(write), self._children.get(key, {}).get(target)
         made = _Attempt(content, 1, now, generation)
@@ -112,19 +114,19 @@ class Restraint:
         self._children.setdefault(key, {})[target] = made
         return made.obstacle
 
-    def refused(self, key: Key, obstacle: Obstacle, generation: int, now: float) -> None:
+    def refused(self, key: Key, obstacle: RefusedWrite, generation: int, now: float) -> None:
         """The API server refused a write of this child."""
         target = (obstacle.kind, obstacle.name)
         last = self._children.get(key, {}).get(target)
         times = last.times + 1 if last is not None and last.refused and last.generation == generation else 1
         self._children.setdefault(key, {})[target] = _Attempt(None, times, now, generation, obstacle)
 
-    def contested(self, key: Key, obstacle: Obstacle) -> None:
+    def contested(self, key: Key, obstacle: RefusedWrite) -> None:
         """Another client undoes what is written of this child."""
         attempts, target = self._children[key], (obstacle.kind, obstacle.name)
         attempts[target] = replace(attempts[target], obstacle=obstacle)
 
-    def next(self, key: Key, targets: Mapping[Target, Obstacle], now: float) -> float | None:
+    def next(self, key: Key, targets: Mapping[Target, RefusedWrite], now: float) -> float | None:
         """Seconds until the first of these children may be written again; None if there is none."""
         attempts = self._children.get(key, {})
         return min((attempts[target].left(now) for target in targets if target in attempts), default=None)
@@ -143,12 +145,12 @@ class Restraint:
         self._statuses[key] = _Status(wanted, stored, last.undone + 1 if last and undone else 0, now)
 
 
-def rivalry(kind: str, name: str, live: Object | None) -> Obstacle:
+def rivalry(kind: str, name: str, live: Object | None) -> RefusedWrite:
     """Who undoes what is written of a child, by the newest of the foreign entries of its managedFields."""
     entries = sorted(_rivals(live), key=lambda entry: str(entry.get("time")))
     if live is None or not entries:
         words = "another client removes it" if live is None else "another client undoes Tailbound's writes"
-        return Obstacle(
+        return RefusedWrite(
             kind, name, Reason.CONTESTED, f"{kind} {name}: {words} each time: leave it to Tailbound"
         )
     manager = entries[-1].get("manager")
@@ -159,7 +161,7 @@ def rivalry(kind: str, name: str, live: Object | None) -> Obstacle:
         )
     else:
         words = f"{manager} undoes what Tailbound writes each time: leave it to Tailbound"
-    return Obstacle(kind, name, Reason.CONTESTED, f"{kind} {name}: {words}")
+    return RefusedWrite(kind, name, Reason.CONTESTED, f"{kind} {name}: {words}")
 
 
 def _rivals(live: Object | None) -> Iterator[Object]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tailbound.controller.stores import WATCHED, Stores, selector_of
 from tailbound.kube.errors import KubeError
-from tailbound.kube.protocol import Cluster
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import Resource
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.metrics import Metrics
@@ -23,7 +23,7 @@ class Resync:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KubeClient,
         stores: Stores,
         namespaces: Sequence[str],
         metrics: Metrics,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tailbound.controller.execute import Fenced
+from tailbound.controller.execute import NotLeader
 from tailbound.controller.queue import KeyQueue
 from tailbound.controller.reconciler import Outcome
 from tailbound.kube.errors import Conflict, Terminal, Transient
@@ -88,7 +88,7 @@ class Workers:
         names = {"namespace": key[0], "service": key[1]}
         try:
             outcome = await self._reconcile(key)
-        except Fenced:
+        except NotLeader:
             raise
         except Conflict as error:
             delay = self.queue.retry(key, self._clock())

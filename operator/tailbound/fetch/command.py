@@ -11,7 +11,7 @@ from typing import Final
 
 from tailbound.api.runtime_contract import Termination, TerminationReason
 from tailbound.fetch.addresses import AddressPolicy, PolicyError
-from tailbound.fetch.download import Order, World, fetch
+from tailbound.fetch.download import Dependencies, FetchRequest, fetch
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.progress import emit
 from tailbound.fetch.source import shown
@@ -23,9 +23,9 @@ def main(argv: Sequence[str]) -> int:
     """0: the file is there, verified. 1: it is not to be had, and the message says why. 2: wrong usage."""
     _end_at_sigterm()
     arguments = _arguments(argv)
-    order = Order(arguments.uri, arguments.sha256, arguments.output)
+    order = FetchRequest(arguments.uri, arguments.sha256, arguments.output)
     try:
-        world = World(AddressPolicy.from_env(os.environ))
+        world = Dependencies(AddressPolicy.from_env(os.environ))
         emit("starting", uri=shown(order.uri), path=str(order.output))
         message = fetch(order, world)
     except FetchFailedError as error:

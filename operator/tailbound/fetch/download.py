@@ -34,7 +34,7 @@ USER_AGENT: Final = "tailbound-fetch"
 
 
 @dataclass(frozen=True)
-class Order:
+class FetchRequest:
     """What to fetch. sha256: 64 lower-case hex digits."""
 
     uri: str
@@ -60,7 +60,7 @@ class Retries:
 
 
 @dataclass(frozen=True)
-class World:
+class Dependencies:
     """Everything that is not the order, so that tests can choose it."""
 
     policy: AddressPolicy
@@ -72,7 +72,7 @@ class World:
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
 
 
-def fetch(order: Order, world: World) -> str:
+def fetch(order: FetchRequest, world: Dependencies) -> str:
     """Fetch, and say in one sentence what was done. Raises FetchFailedError."""
     if order.output.exists():
         if sha256_of(order.output) == order.sha256:
@@ -89,7 +89,7 @@ def fetch(order: Order, world: World) -> str:
     return f"fetched {human_bytes(size_bytes)} from {shown(order.uri)}, with the right sha256"
 
 
-def _download(order: Order, partial: Partial, world: World) -> None:
+def _download(order: FetchRequest, partial: Partial, world: Dependencies) -> None:
     source = Source(world.policy, world.time_outs)
     failed = 0
     started_over = False
@@ -113,7 +113,7 @@ def _download(order: Order, partial: Partial, world: World) -> None:
         world.emit("wrong sha256 after resuming, starting over")
 
 
-def _pause_seconds(failed: int, error: TransientError, world: World) -> float:
+def _pause_seconds(failed: int, error: TransientError, world: Dependencies) -> float:
     """The pause before the next attempt. Raises FetchFailedError if there should be none."""
     if failed >= world.retries.attempts:
         raise FetchFailedError(
@@ -124,7 +124,7 @@ def _pause_seconds(failed: int, error: TransientError, world: World) -> float:
     return pause
 
 
-def _attempt(order: Order, partial: Partial, source: Source, world: World) -> bool:
+def _attempt(order: FetchRequest, partial: Partial, source: Source, world: Dependencies) -> bool:
     """Download to the end. True if a part of the file is from an earlier attempt. Raises TransientError."""
     headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
     if partial.size_bytes and partial.validator is not None:
@@ -141,7 +141,7 @@ def _attempt(order: Order, partial: Partial, source: Source, world: World) -> bo
     return resumed
 
 
-def _mismatch(order: Order, partial: Partial) -> FetchFailedError:
+def _mismatch(order: FetchRequest, partial: Partial) -> FetchFailedError:
     return FetchFailedError(
         TerminationReason.DIGEST_MISMATCH,
         f"{shown(order.uri)} has sha256 {partial.hexdigest()}, but spec.model.sha256 is {order.sha256}: "
@@ -149,7 +149,9 @@ def _mismatch(order: Order, partial: Partial) -> FetchFailedError:
     )
 
 
-def _copy(order: Order, response: http.client.HTTPResponse, partial: Partial, world: World) -> None:
+def _copy(
+    order: FetchRequest, response: http.client.HTTPResponse, partial: Partial, world: Dependencies
+) -> None:
     total = None if response.length is None else partial.size_bytes + response.length
     _check_space(order, partial, total, world)
     progress = Progress(partial.size_bytes, total, world.emit)
@@ -172,12 +174,14 @@ def _copy(order: Order, response: http.client.HTTPResponse, partial: Partial, wo
         raise TransientError(f"{shown(order.uri)} broke off after {partial.size_bytes} of {total} bytes")
 
 
-def _check_space(order: Order, partial: Partial, total: int | None, world: World) -> None:
+def _check_space(order: FetchRequest, partial: Partial, total: int | None, world: Dependencies) -> None:
     if total is not None and total - partial.size_bytes > world.free_bytes(partial.directory):
         raise _no_space(order, partial, total, world)
 
 
-def _no_space(order: Order, partial: Partial, total: int | None, world: World) -> FetchFailedError:
+def _no_space(
+    order: FetchRequest, partial: Partial, total: int | None, world: Dependencies
+) -> FetchFailedError:
     """The arithmetic, and the space given back: other pods of the node may need it."""
     have, free = partial.size_bytes, world.free_bytes(partial.directory)
     partial.discard()

@@ -49,7 +49,7 @@ class _Kind:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Nack:
     """Envoy refused this resource of this service."""
 
     service: ServiceKey | None
@@ -80,7 +80,7 @@ class DeltaSession:
             self._kinds[type_].pending.add(name)
         self._settle(services)
 
-    def receive(self, request: DeltaDiscoveryRequest) -> list[Refusal]:
+    def receive(self, request: DeltaDiscoveryRequest) -> list[Nack]:
         """Take in a request of Envoy; returns what it refused for good."""
         type_ = _TYPES.get(request.type_url)
         if type_ is None:
@@ -141,7 +141,7 @@ class DeltaSession:
                 kind.known[name] = resource.version
         self._settle(self._owners(type_, sent.upserts))
 
-    def _refused(self, type_: ResourceType, sent: _Sent, message: str) -> list[Refusal]:
+    def _refused(self, type_: ResourceType, sent: _Sent, message: str) -> list[Nack]:
         """Halve, or blame. Envoy may have taken the good parts, so that nothing of it is certain."""
         kind = self._kinds[type_]
         kind.known.update(dict.fromkeys(sent.upserts, _UNCERTAIN))
@@ -157,7 +157,7 @@ class DeltaSession:
         owner = self._configuration.owner(type_, resource.name)
         changed = self._configuration.refuse(resource, message)
         self.configured(changed, () if owner is None else (owner,))
-        return [Refusal(owner, resource, message)]
+        return [Nack(owner, resource, message)]
 
     # Responses.
 

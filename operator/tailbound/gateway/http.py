@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tailbound.api.names import ENVOY_START_METRIC
 from tailbound.gateway.envoy import EnvoyProcess
 from tailbound.gateway.observed import GatewayMetrics, Observer
-from tailbound.gateway.tokens import Gatekeeper, Verdict
+from tailbound.gateway.tokens import Gatekeeper, TokenVerdict
 from tailbound.kube.errors import KubeError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -52,9 +52,9 @@ def _observed(observer: Observer, gatekeeper: Gatekeeper) -> Handler:
             verdict = await gatekeeper.check(request.headers.get("Authorization"))
         except (KubeError, TimeoutError) as error:
             return _error(503, f"the token cannot be checked now: {error or type(error).__name__}")
-        if verdict is Verdict.UNAUTHENTICATED:
+        if verdict is TokenVerdict.UNAUTHENTICATED:
             return _error(401, _UNAUTHENTICATED, {"WWW-Authenticate": "Bearer"})
-        if verdict is Verdict.FORBIDDEN:
+        if verdict is TokenVerdict.FORBIDDEN:
             return _error(403, _FORBIDDEN)
         document = await observer.observed(request.query.getall("service", []))
         body = document.model_dump_json(by_alias=True)

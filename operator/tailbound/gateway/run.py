@@ -21,7 +21,7 @@ from tailbound.gateway.snapshot import read_snapshot
 from tailbound.gateway.tokens import Gatekeeper
 from tailbound.kube.errors import KubeError
 from tailbound.kube.informer import Informer
-from tailbound.kube.protocol import Cluster
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
 from tailbound.kube.store import ObjectStore
 from tailbound.telemetry.logs import logger
@@ -29,7 +29,9 @@ from tailbound.telemetry.logs import logger
 _log = logger(__name__)
 
 
-async def run_gateway(settings: GatewaySettings, cluster: Cluster, port: int = GATEWAY_OBSERVED_PORT) -> None:
+async def run_gateway(
+    settings: GatewaySettings, cluster: KubeClient, port: int = GATEWAY_OBSERVED_PORT
+) -> None:
     """Serve Envoy and the operator until cancelled. Any part that fails ends all, and the process with it."""
     run = settings.run
     informers = _informers(settings.watch_namespaces, cluster)
@@ -60,7 +62,7 @@ async def run_gateway(settings: GatewaySettings, cluster: Cluster, port: int = G
             await ads.stop()
 
 
-def _informers(namespaces: Sequence[str], cluster: Cluster) -> tuple[list[Informer], list[Informer]]:
+def _informers(namespaces: Sequence[str], cluster: KubeClient) -> tuple[list[Informer], list[Informer]]:
     """Informers of InferenceServices and of EndpointSlices: one each, or one each per namespace."""
     watched: Sequence[str | None] = namespaces or [None]
     return (

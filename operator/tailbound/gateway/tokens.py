@@ -16,7 +16,7 @@ MOST_REMEMBERED = 256
 REVIEW_TIMEOUT_SECONDS = 5.0
 
 
-class Verdict(Enum):
+class TokenVerdict(Enum):
     """Outcome for one request."""
 
     ALLOWED = auto()
@@ -34,7 +34,7 @@ class TokenReviewer(Protocol):
 
 @dataclass(frozen=True)
 class _Remembered:
-    verdict: Verdict
+    verdict: TokenVerdict
     until: float
 
 
@@ -51,11 +51,11 @@ class Gatekeeper:
         self._remembered: dict[bytes, _Remembered] = {}
         self._one_at_a_time = asyncio.Lock()
 
-    async def check(self, authorization: str | None) -> Verdict:
+    async def check(self, authorization: str | None) -> TokenVerdict:
         """The verdict over an Authorization header."""
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            return Verdict.UNAUTHENTICATED
+            return TokenVerdict.UNAUTHENTICATED
         digest = sha256(token.strip().encode()).digest()
         if (known := self._known(digest)) is not None:
             return known
@@ -69,19 +69,19 @@ class Gatekeeper:
             self._remember(digest, verdict)
             return verdict
 
-    def _known(self, digest: bytes) -> Verdict | None:
+    def _known(self, digest: bytes) -> TokenVerdict | None:
         remembered = self._remembered.get(digest)
         return remembered.verdict if remembered is not None and self._clock() < remembered.until else None
 
-    def _remember(self, digest: bytes, verdict: Verdict) -> None:
-        seconds = ALLOWED_SECONDS if verdict is Verdict.ALLOWED else DENIED_SECONDS
+    def _remember(self, digest: bytes, verdict: TokenVerdict) -> None:
+        seconds = ALLOWED_SECONDS if verdict is TokenVerdict.ALLOWED else DENIED_SECONDS
         self._remembered.pop(digest, None)
         if len(self._remembered) >= MOST_REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[digest] = _Remembered(verdict, self._clock() + seconds)
 
 
-def judge(status: Mapping[str, Any], account: str) -> Verdict:
+def judge(status: Mapping[str, Any], account: str) -> TokenVerdict:
     """The verdict over the status of a TokenReview.
 
     | authenticated | audience is ours | user is the operator | verdict         |
@@ -92,5 +92,9 @@ def judge(status: Mapping[str, Any], account: str) -> Verdict:
     | yes           | yes              | yes                  | ALLOWED         |
     """
     if not status.get("authenticated") or OBSERVED_AUDIENCE not in (status.get("audiences") or ()):
-        return Verdict.UNAUTHENTICATED
-    return Verdict.ALLOWED if (status.get("user") or {}).get("username") == account else Verdict.FORBIDDEN
+        return TokenVerdict.UNAUTHENTICATED
+    return (
+        TokenVerdict.ALLOWED
+        if (status.get("user") or {}).get("username") == account
+        else TokenVerdict.FORBIDDEN
+    )

@@ -55,7 +55,7 @@ class NameConflict(Terminal):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedRequest:
     """What an unsuccessful response said."""
 
     status: int
@@ -65,12 +65,12 @@ class Refusal:
     retry_after_seconds: float | None = None
 
 
-def refusal(status: int, body: Any, retry_after: str | None) -> Refusal:
+def refusal(status: int, body: Any, retry_after: str | None) -> RefusedRequest:
     """Read a Status object, or whatever else came as the body of an unsuccessful response."""
     document: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     details = document.get("details") or {}
     seconds = retry_after if retry_after is not None else details.get("retryAfterSeconds")
-    return Refusal(
+    return RefusedRequest(
         status=status,
         reason=str(document.get("reason") or ""),
         message=str(document.get("message") or body or f"HTTP status {status}")[:2000],
@@ -98,7 +98,7 @@ def _seconds(value: Any) -> float | None:
 # 403 else                                                    | QuotaExceeded: an admission rule refuses it
 # 400, 405, 406, 413, 415, 422                                | Terminal
 # everything else: 401, 408, 429, 5xx                         | Transient
-_RULES: tuple[tuple[Callable[[Refusal], bool], Callable[[Refusal], KubeError]], ...] = (
+_RULES: tuple[tuple[Callable[[RefusedRequest], bool], Callable[[RefusedRequest], KubeError]], ...] = (
     (lambda r: r.status == 410 or r.reason == "Expired", lambda r: Expired(r.message)),
     (lambda r: r.status in (404, 409), lambda r: Conflict(r.message)),
     (lambda r: r.status == 422 and "metadata.uid" in r.message, lambda r: Conflict(r.message)),
@@ -110,7 +110,7 @@ _RULES: tuple[tuple[Callable[[Refusal], bool], Callable[[Refusal], KubeError]], 
 )
 
 
-def error_for(answer: Refusal) -> KubeError:
+def error_for(answer: RefusedRequest) -> KubeError:
     """The error that an unsuccessful response stands for, by the table above."""
     for matches, make in _RULES:
         if matches(answer):

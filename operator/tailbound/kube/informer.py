@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tailbound.kube.errors import Expired, KubeError, Transient
 from tailbound.kube.objects import metadata
-from tailbound.kube.protocol import Cluster
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import Resource
 from tailbound.kube.store import ObjectStore
 
@@ -23,7 +23,7 @@ class Informer:
 
     def __init__(  # noqa: PLR0913 - time and chance are parameters
         self,
-        cluster: Cluster,
+        cluster: KubeClient,
         resource: Resource,
         store: ObjectStore,
         *,

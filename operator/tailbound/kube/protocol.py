@@ -32,7 +32,7 @@ class WatchEvent:
     object: Object
 
 
-class Cluster(Protocol):
+class KubeClient(Protocol):
     """A Kubernetes API server."""
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:

@@ -6,7 +6,7 @@ from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.names import MANAGED_BY_LABEL, MANAGED_BY_VALUE, REVISION_LABEL, SERVICE_LABEL
 from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME, SERVER_CONTAINER
 from tailbound.reconcile.model import Settings
-from tailbound.reconcile.world import owner_reference
+from tailbound.reconcile.owned_state import owner_reference
 from tailbound.revisions.record import Revision
 
 # Kubernetes' own default, written out: after this time a Deployment says that it makes no progress.

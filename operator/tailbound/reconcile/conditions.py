@@ -50,7 +50,7 @@ _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, Condition
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ConditionVerdict:
     """A condition without its times."""
 
     status: ConditionStatus
@@ -58,7 +58,7 @@ class Verdict:
     message: str
 
 
-def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
+def verdicts(facts: Facts) -> dict[ConditionType, ConditionVerdict]:
     """Every condition of a service whose spec is valid."""
     ready = _ready(facts)
     stalled = _stalled(facts)
@@ -78,17 +78,17 @@ def verdicts(facts: Facts) -> dict[ConditionType, Verdict]:
     return found
 
 
-def invalid(message: str) -> dict[ConditionType, Verdict]:
+def invalid(message: str) -> dict[ConditionType, ConditionVerdict]:
     """The conditions of a stored object that does not validate; nothing else was looked at."""
     return {
-        ConditionType.READY: Verdict(_FALSE, Reason.INVALID_SPEC, message),
-        ConditionType.RECONCILING: Verdict(_FALSE, Reason.INVALID_SPEC, message),
-        ConditionType.STALLED: Verdict(_TRUE, Reason.INVALID_SPEC, message),
+        ConditionType.READY: ConditionVerdict(_FALSE, Reason.INVALID_SPEC, message),
+        ConditionType.RECONCILING: ConditionVerdict(_FALSE, Reason.INVALID_SPEC, message),
+        ConditionType.STALLED: ConditionVerdict(_TRUE, Reason.INVALID_SPEC, message),
     }
 
 
 def merge(
-    old: Sequence[Condition], new: dict[ConditionType, Verdict], generation: int, now: datetime
+    old: Sequence[Condition], new: dict[ConditionType, ConditionVerdict], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
     """The conditions to store, in the order of ConditionType. A time changes only with its status.
 
@@ -115,48 +115,48 @@ def merge(
     return tuple(merged)
 
 
-def _ready(facts: Facts) -> Verdict:
+def _ready(facts: Facts) -> ConditionVerdict:
     return next(_ready_rules(facts))
 
 
-def _ready_rules(facts: Facts) -> Iterator[Verdict]:
+def _ready_rules(facts: Facts) -> Iterator[ConditionVerdict]:
     now, name, problem, rollout = facts.serves_now, facts.name, facts.problem, facts.step.rollout
     if facts.outage is not None:
-        yield Verdict(_FALSE, facts.outage, now + _besides(facts))
+        yield ConditionVerdict(_FALSE, facts.outage, now + _besides(facts))
     if problem is not None:
-        yield Verdict(_FALSE, problem.reason, now + problem.message)
+        yield ConditionVerdict(_FALSE, problem.reason, now + problem.message)
     if facts.waiting is not None:
-        yield Verdict(_UNKNOWN, Reason.PENDING, now + facts.waiting)
+        yield ConditionVerdict(_UNKNOWN, Reason.PENDING, now + facts.waiting)
     if facts.stopped:
         yield _stopped(facts)
     if name is None:
-        yield Verdict(_UNKNOWN, Reason.PENDING, now + _RENDERED)
+        yield ConditionVerdict(_UNKNOWN, Reason.PENDING, now + _RENDERED)
     applied = facts.applied
     if facts.on_target and applied is not None and applied.reason is Reason.ACKNOWLEDGED:
-        yield Verdict(_TRUE, Reason.SERVING, f"{name} serves")
+        yield ConditionVerdict(_TRUE, Reason.SERVING, f"{name} serves")
     if facts.step.rejection is not None:
-        yield Verdict(_FALSE, Reason.ROLLED_BACK, now + _besides(facts))
+        yield ConditionVerdict(_FALSE, Reason.ROLLED_BACK, now + _besides(facts))
     another = facts.serving is not None and facts.serving != name
     shared = (another and facts.share > 0) or (facts.takes_over and not facts.on_target)
     if rollout is not None and shared:
-        yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, rollout.message)
+        yield ConditionVerdict(_UNKNOWN, Reason.ROLLING_OUT, rollout.message)
     obstacle = facts.pods.obstacle
     comes = f"; {facts.coming_back}" if facts.coming_back is not None else ""
     waits = rollout is not None and rollout.no_room_since is not None and rollout.revision == name
     if obstacle is not None and not facts.on_target:
         why = rollout.message if rollout is not None and waits else obstacle.message
         lead = f"no endpoint of {name} is ready{facts.fails}: " if facts.fails else ""
-        yield Verdict(_FALSE, obstacle.reason, (now if another else lead) + why + comes)
+        yield ConditionVerdict(_FALSE, obstacle.reason, (now if another else lead) + why + comes)
     if facts.on_target and applied is not None:
         status = _UNKNOWN if applied.reason is Reason.WAITING_FOR_GATEWAY else _FALSE
-        yield Verdict(status, applied.reason, applied.message)
+        yield ConditionVerdict(status, applied.reason, applied.message)
     if facts.was_stable:
         here = now if another else ""
         why = f": {facts.pods.unready}" if facts.pods.unready else ""
         silent = f"no endpoint of {name} is ready{facts.fails}"
-        yield Verdict(_FALSE, Reason.NOT_READY, f"{here}{silent}{why}{comes}")
+        yield ConditionVerdict(_FALSE, Reason.NOT_READY, f"{here}{silent}{why}{comes}")
     if another:
-        yield Verdict(_UNKNOWN, Reason.ROLLING_OUT, now + _besides(facts))
+        yield ConditionVerdict(_UNKNOWN, Reason.ROLLING_OUT, now + _besides(facts))
     yield _starting(facts)
 
 
@@ -184,36 +184,38 @@ def _besides(facts: Facts) -> str:
     return next((message for holds, message in rules if holds), f"{facts.name} is starting")
 
 
-def _stopped(facts: Facts) -> Verdict:
+def _stopped(facts: Facts) -> ConditionVerdict:
     if not facts.pods_left:
-        return Verdict(_FALSE, Reason.STOPPED, "spec.stopped is true: no pods")
+        return ConditionVerdict(_FALSE, Reason.STOPPED, "spec.stopped is true: no pods")
     if facts.step.flow.settled or facts.applied is None:
-        return Verdict(_FALSE, Reason.STOPPED, f"spec.stopped is true: pods are ending{facts.late}")
+        return ConditionVerdict(_FALSE, Reason.STOPPED, f"spec.stopped is true: pods are ending{facts.late}")
     waits = facts.applied.message
-    return Verdict(
+    return ConditionVerdict(
         _FALSE, Reason.STOPPED, f"spec.stopped is true: pods end when no gateway routes to them: {waits}"
     )
 
 
-def _starting(facts: Facts) -> Verdict:
+def _starting(facts: Facts) -> ConditionVerdict:
     if facts.pods.fetching:
-        return Verdict(_UNKNOWN, Reason.FETCHING, f"pods of {facts.name} are downloading the model")
-    return Verdict(_UNKNOWN, Reason.STARTING, f"{facts.name} is starting")
+        return ConditionVerdict(_UNKNOWN, Reason.FETCHING, f"pods of {facts.name} are downloading the model")
+    return ConditionVerdict(_UNKNOWN, Reason.STARTING, f"{facts.name} is starting")
 
 
-def _stalled(facts: Facts) -> Verdict:
+def _stalled(facts: Facts) -> ConditionVerdict:
     if facts.problem is not None and facts.problem.reason in STALLING:
         outage = facts.serves_now if facts.down is not None else ""
-        return Verdict(_TRUE, facts.problem.reason, outage + facts.problem.message)
+        return ConditionVerdict(_TRUE, facts.problem.reason, outage + facts.problem.message)
     rejection = facts.step.rejection
     if rejection is not None and facts.step.flow.settled and facts.step.flow.whole:
         remedy = "change the spec, or try it again with kubectl tailbound retry"
         message = f"{facts.serves_now}{facts.name} was rejected: {remedy}"
-        return Verdict(_TRUE, Reason.ROLLED_BACK, message)
-    return Verdict(_FALSE, Reason.NOT_STALLED, "nothing is in the way that has to be changed by hand")
+        return ConditionVerdict(_TRUE, Reason.ROLLED_BACK, message)
+    return ConditionVerdict(
+        _FALSE, Reason.NOT_STALLED, "nothing is in the way that has to be changed by hand"
+    )
 
 
-def _reconciling(facts: Facts, ready: Verdict, stalled: Verdict) -> Verdict:
+def _reconciling(facts: Facts, ready: ConditionVerdict, stalled: ConditionVerdict) -> ConditionVerdict:
     """
     | Stalled | Ready | replicas | status | reason |
     |---|---|---|---|---|
@@ -225,35 +227,35 @@ def _reconciling(facts: Facts, ready: Verdict, stalled: Verdict) -> Verdict:
     | False | otherwise | any | True | that of Ready |
     """
     if stalled.status is _TRUE:
-        return Verdict(_FALSE, stalled.reason, stalled.message)
+        return ConditionVerdict(_FALSE, stalled.reason, stalled.message)
     if ready.status is _TRUE and facts.coming_back is not None:
-        return Verdict(_TRUE, Reason.ROLLING_OUT, facts.coming_back)
+        return ConditionVerdict(_TRUE, Reason.ROLLING_OUT, facts.coming_back)
     short_of = facts.ready < facts.replicas
     finished = facts.pods_left is False if facts.stopped else ready.status is _TRUE and not short_of
     if finished:
-        return Verdict(_FALSE, Reason.RECONCILED, "everything is as the spec wants it")
+        return ConditionVerdict(_FALSE, Reason.RECONCILED, "everything is as the spec wants it")
     if ready.status is _TRUE:
         obstacle = facts.pods.obstacle
         why = f": {facts.pods.unready}" if facts.pods.unready else ""
         missing = f"{facts.name} has fewer ready endpoints than it is to have{why}"
         return (
-            Verdict(_TRUE, obstacle.reason, obstacle.message)
+            ConditionVerdict(_TRUE, obstacle.reason, obstacle.message)
             if obstacle is not None
-            else Verdict(_TRUE, Reason.STARTING, missing)
+            else ConditionVerdict(_TRUE, Reason.STARTING, missing)
         )
-    return Verdict(_TRUE, ready.reason, ready.message)
+    return ConditionVerdict(_TRUE, ready.reason, ready.message)
 
 
-def _idle(facts: Facts) -> Verdict | None:
+def _idle(facts: Facts) -> ConditionVerdict | None:
     """What is said of pods while there are none."""
     if facts.pods.count:
         return None
     if facts.stopped:
-        return Verdict(_UNKNOWN, Reason.STOPPED, "spec.stopped is true: no pods")
-    return Verdict(_UNKNOWN, Reason.PENDING, "there are no pods yet")
+        return ConditionVerdict(_UNKNOWN, Reason.STOPPED, "spec.stopped is true: no pods")
+    return ConditionVerdict(_UNKNOWN, Reason.PENDING, "there are no pods yet")
 
 
-def _scheduled(facts: Facts) -> Verdict:
+def _scheduled(facts: Facts) -> ConditionVerdict:
     """
     | a pod is refused or finds no node | pods | all have a node | status | reason |
     |---|---|---|---|---|
@@ -264,16 +266,16 @@ def _scheduled(facts: Facts) -> Verdict:
     """
     refused = facts.pods.first_of(Reason.QUOTA_EXCEEDED, Reason.UNSCHEDULABLE)
     if refused is not None:
-        return Verdict(_FALSE, refused.reason, refused.message)
+        return ConditionVerdict(_FALSE, refused.reason, refused.message)
     idle = _idle(facts)
     if idle is not None:
         return idle
     if facts.pods.scheduled == facts.pods.count:
-        return Verdict(_TRUE, Reason.SCHEDULED, "every pod has a node")
-    return Verdict(_UNKNOWN, Reason.PENDING, "the scheduler has not placed every pod yet")
+        return ConditionVerdict(_TRUE, Reason.SCHEDULED, "every pod has a node")
+    return ConditionVerdict(_UNKNOWN, Reason.PENDING, "the scheduler has not placed every pod yet")
 
 
-def _model_verified(facts: Facts) -> Verdict:
+def _model_verified(facts: Facts) -> ConditionVerdict:
     """
     | a fetch container is stuck | a pod has fetched | one is fetching | status | reason |
     |---|---|---|---|---|
@@ -286,22 +288,24 @@ def _model_verified(facts: Facts) -> Verdict:
     failure = facts.pods.fetch_failure
     if failure is not None:
         status = _FALSE if failure.reason in _FETCH_VERDICTS else _UNKNOWN
-        return Verdict(status, failure.reason, failure.message)
+        return ConditionVerdict(status, failure.reason, failure.message)
     if facts.pods.fetched:
-        return Verdict(_TRUE, Reason.DIGEST_MATCHES, "the model has the SHA-256 digest of the spec")
+        return ConditionVerdict(_TRUE, Reason.DIGEST_MATCHES, "the model has the SHA-256 digest of the spec")
     if facts.pods.fetching:
-        return Verdict(_UNKNOWN, Reason.FETCHING, "the model is being downloaded")
-    return _idle(facts) or Verdict(_UNKNOWN, Reason.PENDING, "no pod has begun to download the model")
+        return ConditionVerdict(_UNKNOWN, Reason.FETCHING, "the model is being downloaded")
+    return _idle(facts) or ConditionVerdict(
+        _UNKNOWN, Reason.PENDING, "no pod has begun to download the model"
+    )
 
 
-def _traffic_applied(facts: Facts) -> Verdict:
+def _traffic_applied(facts: Facts) -> ConditionVerdict:
     if facts.applied is None:
-        return Verdict(_UNKNOWN, Reason.PENDING, "there is nothing to route to yet")
+        return ConditionVerdict(_UNKNOWN, Reason.PENDING, "there is nothing to route to yet")
     status = _TRUE if facts.applied.reason is Reason.ACKNOWLEDGED else _FALSE
-    return Verdict(status, facts.applied.reason, facts.applied.message)
+    return ConditionVerdict(status, facts.applied.reason, facts.applied.message)
 
 
-def promoted(facts: Facts) -> Verdict:
+def promoted(facts: Facts) -> ConditionVerdict:
     """Promoted: whether the newest spec's revision has taken over for good.
 
     | desired revision | status.rollout | status | reason |
@@ -317,40 +321,46 @@ def promoted(facts: Facts) -> Verdict:
     name, step = facts.name, facts.step
     outage = facts.serves_now if facts.down is not None else ""
     if name is None:
-        return Verdict(_UNKNOWN, Reason.PENDING, f"{outage}there is no revision of this spec yet")
+        return ConditionVerdict(_UNKNOWN, Reason.PENDING, f"{outage}there is no revision of this spec yet")
     rollout = step.rollout
     if step.rejection is not None:
-        return Verdict(_FALSE, Reason.ROLLED_BACK, outage + step.rejection.message)
+        return ConditionVerdict(_FALSE, Reason.ROLLED_BACK, outage + step.rejection.message)
     if facts.stopped and name != step.stable:
         waits = f"spec.stopped is true: {name} takes over at the earliest once it is false"
-        return Verdict(_UNKNOWN, Reason.STOPPED, waits)
+        return ConditionVerdict(_UNKNOWN, Reason.STOPPED, waits)
     moves = rollout is not None and (rollout.revision, rollout.state) == (name, RolloutState.PROMOTING)
     has_all = facts.stopped or weight_of(step.flow.traffic, name) == ALL
     if name == step.stable and has_all and not moves:
         by_hand = rollout is not None and rollout.reason == Reason.PROMOTED_BY_HAND
         reason = Reason.PROMOTED_BY_HAND if by_hand else Reason.PROMOTED
-        return Verdict(_TRUE, reason, f"{outage}{name} has taken over")
+        return ConditionVerdict(_TRUE, reason, f"{outage}{name} has taken over")
     if rollout is None or rollout.state in (RolloutState.ROLLED_BACK, RolloutState.PROMOTED):
-        return Verdict(_UNKNOWN, Reason.ROLLING_OUT, f"{outage}{name} does not have all requests")
-    return Verdict(_UNKNOWN, Reason(rollout.reason or Reason.ROLLING_OUT), outage + rollout.message)
+        return ConditionVerdict(_UNKNOWN, Reason.ROLLING_OUT, f"{outage}{name} does not have all requests")
+    return ConditionVerdict(_UNKNOWN, Reason(rollout.reason or Reason.ROLLING_OUT), outage + rollout.message)
 
 
-def _hand_refused(facts: Facts) -> Verdict:
+def _hand_refused(facts: Facts) -> ConditionVerdict:
     refusal = facts.step.refusal
     if refusal is None:
-        return Verdict(_FALSE, Reason.NO_HAND_REFUSED, "no annotation asks a rollout for what it cannot do")
-    return Verdict(_TRUE, Reason.HAND_REFUSED, refusal)
+        return ConditionVerdict(
+            _FALSE, Reason.NO_HAND_REFUSED, "no annotation asks a rollout for what it cannot do"
+        )
+    return ConditionVerdict(_TRUE, Reason.HAND_REFUSED, refusal)
 
 
-def _runtime_outdated(facts: Facts) -> Verdict:
+def _runtime_outdated(facts: Facts) -> ConditionVerdict:
     if facts.name is None:
-        return Verdict(_UNKNOWN, Reason.PENDING, "there is no revision yet")
+        return ConditionVerdict(_UNKNOWN, Reason.PENDING, "there is no revision yet")
     if facts.desired.outdated is None:
-        return Verdict(_FALSE, Reason.UP_TO_DATE, f"the pods of {facts.name} are as they would be made now")
-    return Verdict(_TRUE, facts.desired.outdated.reason, facts.desired.outdated.message)
+        return ConditionVerdict(
+            _FALSE, Reason.UP_TO_DATE, f"the pods of {facts.name} are as they would be made now"
+        )
+    return ConditionVerdict(_TRUE, facts.desired.outdated.reason, facts.desired.outdated.message)
 
 
-def _conflict(facts: Facts) -> Verdict:
+def _conflict(facts: Facts) -> ConditionVerdict:
     if facts.conflict is None:
-        return Verdict(_FALSE, Reason.NO_CONFLICT, "no write of a child is refused or undone")
-    return Verdict(_TRUE, facts.conflict.reason, f"{facts.conflict.message}; the rest goes on without it")
+        return ConditionVerdict(_FALSE, Reason.NO_CONFLICT, "no write of a child is refused or undone")
+    return ConditionVerdict(
+        _TRUE, facts.conflict.reason, f"{facts.conflict.message}; the rest goes on without it"
+    )

@@ -17,7 +17,7 @@ from tailbound.reconcile.decision import Decision
 from tailbound.reconcile.desired import find_or_make, intend
 from tailbound.reconcile.events import transitions
 from tailbound.reconcile.model import Observation, Plan, Rendering, RenderRequest
-from tailbound.reconcile.world import World, terminating
+from tailbound.reconcile.owned_state import OwnedState, terminating
 
 
 def wanted_rendering(observation: Observation) -> RenderRequest | None:
@@ -25,7 +25,7 @@ def wanted_rendering(observation: Observation) -> RenderRequest | None:
     service = parse(InferenceService, observation.service)
     if isinstance(service, InvalidObject) or terminating(observation.service):
         return None
-    world = World(observation, service)
+    world = OwnedState(observation, service)
     return intend(world).request(world)
 
 
@@ -36,7 +36,7 @@ def decide(observation: Observation, rendering: Rendering, now: datetime) -> Pla
     service = parse(InferenceService, observation.service)
     if isinstance(service, InvalidObject):
         return _refuse(observation.service, service, now)
-    world = World(observation, service)
+    world = OwnedState(observation, service)
     intent = intend(world)
     return Decision(world, intent, find_or_make(world, intent, rendering), now).plan()
 

@@ -11,14 +11,14 @@ from tailbound.api.names import HANDLED_ANNOTATIONS, RETRY_ANNOTATION, preview_n
 from tailbound.api.rollout import Strategy, previews
 from tailbound.api.traffic import TrafficStatus, utc_seconds
 from tailbound.reconcile import children, conditions, ending, scaling, status
-from tailbound.reconcile.desired import Desired, Intent
+from tailbound.reconcile.desired import Desired, Intended
 from tailbound.reconcile.events import given_up, rollout_transition, transitions
 from tailbound.reconcile.facts import Facts
 from tailbound.reconcile.gateways import Applied, Wanted, applied, latest, routing
 from tailbound.reconcile.model import Event, Object, Plan
+from tailbound.reconcile.owned_state import OwnedState, controller_of, owner_reference, revision_of
 from tailbound.reconcile.pods import PodsReport, report
-from tailbound.reconcile.rollouts import Known, roll
-from tailbound.reconcile.world import World, controller_of, owner_reference, revision_of
+from tailbound.reconcile.rollouts import TrafficFacts, roll
 from tailbound.reconcile.writes import Writer
 from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import NAME_LIMIT
@@ -31,8 +31,8 @@ from tailbound.revisions.record import (
     from_object,
     to_object,
 )
-from tailbound.rollout.hands import named
-from tailbound.rollout.situation import Trouble
+from tailbound.rollout.actions import named
+from tailbound.rollout.model import PodProblem
 
 RETRY_REFUSED: Final = timedelta(seconds=30)
 AWAIT_RENDERING: Final = timedelta(seconds=1)
@@ -41,7 +41,7 @@ AWAIT_RENDERING: Final = timedelta(seconds=1)
 class Decision:
     """The steps share what is known; each adds its writes in the order in which they must happen."""
 
-    def __init__(self, world: World, intent: Intent, desired: Desired, now: datetime) -> None:
+    def __init__(self, world: OwnedState, intent: Intended, desired: Desired, now: datetime) -> None:
         self._world, self._intent, self._desired, self._now = world, intent, desired, now
         self._service = world.service
         self._name = desired.revision.name if desired.revision is not None else None
@@ -54,7 +54,7 @@ class Decision:
         acknowledged = self._applied is not None and self._applied.acknowledged
         followed = self._applied is not None and self._applied.reason is Reason.ACKNOWLEDGED
         reported = latest(world.observation.gateways, self._key)
-        known = Known(*self._reachable(), acknowledged, followed, reported)
+        known = TrafficFacts(*self._reachable(), acknowledged, followed, reported)
         self._step = roll(world, known, now)
 
     def plan(self) -> Plan:
@@ -123,7 +123,7 @@ class Decision:
         )
         return applied(world.observation.gateways, wanted, kept=kept)
 
-    def _reachable(self) -> tuple[str | None, Trouble | None]:
+    def _reachable(self) -> tuple[str | None, PodProblem | None]:
         """The desired revision, and what keeps it from having a pod.
 
         It is none as long as it cannot be rejected: there is nothing to return to.
@@ -135,7 +135,7 @@ class Decision:
             return name, None
         if name is None or problem is None or world.stable in (None, name):
             return None, None
-        return name, Trouble(problem.reason, problem.message)
+        return name, PodProblem(problem.reason, problem.message)
 
     # What shall be.
 

@@ -18,8 +18,8 @@ from tailbound.api.conditions import Reason
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import ServerContainer
 from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderRequest, Settings
+from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.selection import Choice, Problem, choose
-from tailbound.reconcile.world import World
 from tailbound.revisions.identity import canonical_json, revision_name
 from tailbound.revisions.pod import Fetcher, Ingredients, context, pod_template
 from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision, from_object
@@ -28,7 +28,7 @@ from tailbound.revisions.restricted import violations
 
 
 @dataclass(frozen=True)
-class Intent:
+class Intended:
     """What the spec asks for, before anything is rendered."""
 
     spec_hash: str
@@ -38,7 +38,7 @@ class Intent:
     stored: bool
     choice: Choice | Problem
 
-    def request(self, world: World) -> RenderRequest | None:
+    def request(self, world: OwnedState) -> RenderRequest | None:
         """What to render, or None if there is nothing to render from."""
         if isinstance(self.choice, Problem):
             return None
@@ -63,18 +63,18 @@ class Desired:
     """False while it is not known whether a fresh rendering differs."""
 
 
-def intend(world: World) -> Intent:
+def intend(world: OwnedState) -> Intended:
     """What the spec asks for."""
     spec_hash = digest(world.service.spec, world.refresh)
     stored = world.made_from(digest(world.service.spec, ""), world.refresh)
     if stored is not None:
-        return Intent(spec_hash, stored, world.numbers[stored], stored=True, choice=choose(world))
+        return Intended(spec_hash, stored, world.numbers[stored], stored=True, choice=choose(world))
     number = world.next_number
     name = revision_name(world.service.metadata.name, number, spec_hash)
-    return Intent(spec_hash, name, number, stored=False, choice=choose(world))
+    return Intended(spec_hash, name, number, stored=False, choice=choose(world))
 
 
-def find_or_make(world: World, intent: Intent, rendering: Rendering) -> Desired:
+def find_or_make(world: OwnedState, intent: Intended, rendering: Rendering) -> Desired:
     """The revision that the intent comes to."""
     if not intent.stored:
         made = _make(world, intent, rendering)
@@ -104,7 +104,7 @@ def _outdated(stored: Revision, fresh: Revision | Problem | None) -> Problem | N
     )
 
 
-def _make(world: World, intent: Intent, rendering: Rendering) -> Revision | Problem | None:
+def _make(world: OwnedState, intent: Intended, rendering: Rendering) -> Revision | Problem | None:
     """A revision from a rendering. None: the rendering is still awaited."""
     choice = intent.choice
     if isinstance(choice, Problem):

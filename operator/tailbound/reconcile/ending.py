@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tailbound.reconcile.model import Object
-from tailbound.reconcile.world import FINISHED, revision_of, terminating
+from tailbound.reconcile.owned_state import FINISHED, revision_of, terminating
 
 MARGIN: Final = timedelta(seconds=30)
 """A kubelet that lives needs far less to report the end of a pod."""

@@ -7,8 +7,8 @@ from tailbound.api.conditions import ConditionType, Reason
 from tailbound.api.meta import Condition
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.reconcile.model import Event
-from tailbound.rollout import words
-from tailbound.rollout.situation import Superseded
+from tailbound.rollout import messages
+from tailbound.rollout.model import Superseded
 
 # Reconciling and Stalled repeat what the others say.
 _TOLD: Final = (
@@ -103,7 +103,7 @@ def given_up(superseded: Superseded | None) -> tuple[Event, ...]:
     """The Event of a revision that a later spec came before."""
     if superseded is None:
         return ()
-    return (Event("Normal", Reason.SUPERSEDED, words.superseded(superseded)),)
+    return (Event("Normal", Reason.SUPERSEDED, messages.superseded(superseded)),)
 
 
 def _place(rollout: RolloutStatus | None) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from tailbound.reconcile.desired import Desired
 from tailbound.reconcile.gateways import Applied
 from tailbound.reconcile.pods import PodsReport
 from tailbound.reconcile.selection import Problem
-from tailbound.rollout.situation import Step
+from tailbound.rollout.model import RolloutStep
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Facts:
     waiting: str | None
     """What must be gone before the work can go on."""
     desired: Desired
-    step: Step
+    step: RolloutStep
     applied: Applied | None
     """What the gateways do with status.traffic; None while there is none."""
     replicas: int

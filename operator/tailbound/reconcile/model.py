@@ -2,7 +2,7 @@
 
 The controller fills an `Observation` from its stores (never from the API server), asks `wanted_rendering`
 what to render, hands the outcome to `decide`, executes `Plan.writes` in order, and writes `Plan.status`
-last. A write that the API server refuses for good becomes an `Obstacle` of the next observation, so that
+last. A write that the API server refuses for good becomes an `RefusedWrite` of the next observation, so that
 the status explains it.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import Observed
 from tailbound.autoscale.model import Decision, Objective
+from tailbound.judge.polls import PollResults
 from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
-from tailbound.rollout.polls import Answers
 
 __all__ = [
     "Apply",
@@ -26,8 +26,8 @@ __all__ = [
     "Event",
     "Object",
     "Observation",
-    "Obstacle",
     "Plan",
+    "RefusedWrite",
     "RenderFailed",
     "RenderRequest",
     "Rendered",
@@ -52,7 +52,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Obstacle:
+class RefusedWrite:
     """A write that the API server refused in a way that trying again at once will not mend."""
 
     kind: str
@@ -140,8 +140,8 @@ class Observation:
     endpoint_slices: tuple[Object, ...]
     gateways: Mapping[str, Observed | Unread]
     settings: Settings
-    obstacles: tuple[Obstacle, ...] = ()
-    readings: Answers | None = None
+    obstacles: tuple[RefusedWrite, ...] = ()
+    readings: PollResults | None = None
     """The newest round of counters from every Ready gateway pod; None while none was asked for."""
     sizes: Sizes | None = None
     """None until the autoscaler has decided for the first time, and where it does not decide."""

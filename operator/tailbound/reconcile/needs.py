@@ -1,10 +1,10 @@
 """What a pod of a revision needs of a node, in words: for people who have to make room."""
 
-from tailbound.reconcile.world import World
+from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.record import CorruptRevisionError, from_object
 
 
-def needs(world: World, name: str) -> str:
+def needs(world: OwnedState, name: str) -> str:
     """The devices, or else what it computes with, and the hardware class that asks for them."""
     try:
         revision = from_object(world.stored_revisions[name])

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from tailbound.api.conditions import Reason
 from tailbound.api.runtime_contract import FETCH_CONTAINER, Termination, TerminationReason
 from tailbound.reconcile.model import Object
-from tailbound.reconcile.world import FINISHED
+from tailbound.reconcile.owned_state import FINISHED
 
 _LONGEST_QUOTE: Final = 600
 _IMAGE_REASONS: Final = frozenset(

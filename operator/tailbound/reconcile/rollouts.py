@@ -10,24 +10,24 @@ from tailbound.api.rollout import Analysis, AnalysisSource, RolloutState, Rollou
 from tailbound.api.rollout import Evidence as ApiEvidence
 from tailbound.api.rollout import Finding as ApiFinding
 from tailbound.api.rollout import MetricFinding as ApiMetricFinding
+from tailbound.judge import scrapes
+from tailbound.judge.analysis import Pair, Terms, Verdict, judged, next_step, take_in
+from tailbound.judge.metrics import Metric, MetricFinding, metric_of
+from tailbound.judge.record import EvidenceState, memory_of, to_document
+from tailbound.judge.verdict import Finding, Policy, error_objective, latency_objective
 from tailbound.reconcile import ending
 from tailbound.reconcile.needs import needs
+from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pods import Finding as Obstacle
 from tailbound.reconcile.pods import most_restarts, report, unready_since
 from tailbound.reconcile.scaling import sizing_of
-from tailbound.reconcile.world import World
 from tailbound.reconcile.writes import refusal_of
 from tailbound.revisions.record import CorruptRevisionError, from_object
-from tailbound.rollout import scrapes
-from tailbound.rollout.analysis import Pair, Terms, Verdict, judged, next_step, take_in
+from tailbound.rollout.actions import read_hands
 from tailbound.rollout.demands import demands, without_mixed_counts
 from tailbound.rollout.figures import rounded, short_of
-from tailbound.rollout.hands import read_hands
 from tailbound.rollout.machine import advance, begin
-from tailbound.rollout.metrics import Metric, MetricFinding, metric_of
-from tailbound.rollout.record import Memory, memory_of, to_document
-from tailbound.rollout.situation import Rejection, RevisionState, Situation, Step, Trouble
-from tailbound.rollout.verdict import Finding, Policy, error_objective, latency_objective
+from tailbound.rollout.model import PodProblem, Rejection, RevisionState, RolloutInput, RolloutStep
 from tailbound.rollout.weights import weight_of
 
 _OVER: Final = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
@@ -43,12 +43,12 @@ _TIMES: Final = (
 
 
 @dataclass(frozen=True)
-class Known:
+class TrafficFacts:
     """What the caller knows beside what exists."""
 
     desired: str | None
     """The desired revision, if it can ever have a pod, or can be rejected for having none in time."""
-    refused: Trouble | None
+    refused: PodProblem | None
     """What keeps it from having a Deployment."""
     acknowledged: bool
     """Every Ready gateway has applied status.traffic."""
@@ -58,7 +58,7 @@ class Known:
     """The latest status.traffic that a gateway has applied, by its generation; 0 if none has one."""
 
 
-def roll(world: World, known: Known, now: datetime) -> Step:
+def roll(world: OwnedState, known: TrafficFacts, now: datetime) -> RolloutStep:
     """One step, with findings and evidence in its status."""
     situation = _situation(world, known, now.replace(microsecond=0))
     who, rollout = begin(situation)
@@ -89,7 +89,7 @@ def _short(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.rpartition("-")[2] for name in names)
 
 
-def _situation(world: World, known: Known, now: datetime) -> Situation:
+def _situation(world: OwnedState, known: TrafficFacts, now: datetime) -> RolloutInput:
     service, spec = world.service, world.service.spec
     stored = _not_ahead(service.status.rollout, now)
     holding = ending.holding(world.observation.pods, now)
@@ -101,7 +101,7 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
         for name in sorted(names)
     }
     stable = world.stable
-    return Situation(
+    return RolloutInput(
         desired=known.desired,
         stable=stable if stable is not None and revisions[stable].rejection is None else None,
         revisions=revisions,
@@ -128,7 +128,7 @@ def _situation(world: World, known: Known, now: datetime) -> Situation:
     )
 
 
-def _first_generation(world: World, known: Known, now: datetime) -> int:
+def _first_generation(world: OwnedState, known: TrafficFacts, now: datetime) -> int:
     """1, unless a status was lost or restored: then one that no gateway can know."""
     return max(int(now.timestamp()) if world.deployments else 1, known.reported + 1)
 
@@ -146,7 +146,7 @@ def _lag(analysis: Analysis) -> timedelta:
     return scrapes.FRESH if analysis.source is AnalysisSource.PROMETHEUS else timedelta()
 
 
-def _state(world: World, name: str, desired: str | None, late: str) -> RevisionState:
+def _state(world: OwnedState, name: str, desired: str | None, late: str) -> RevisionState:
     """All but the pods that may hold a device; `late`: which pods do not end, in words."""
     live, pods, marks = world.deployments.get(name), world.live_pods.get(name, ()), world.marks.get(name)
     # Most revisions of a history have nothing left to report on.
@@ -172,7 +172,7 @@ def _state(world: World, name: str, desired: str | None, late: str) -> RevisionS
     )
 
 
-def _rejection(world: World, name: str) -> Rejection | None:
+def _rejection(world: OwnedState, name: str) -> Rejection | None:
     """As its record says; or the status, as long as the API server refuses to write that."""
     marks, stored = world.marks.get(name), world.service.status.rollout
     if marks is not None and marks.rejected is not None:
@@ -183,24 +183,24 @@ def _rejection(world: World, name: str) -> Rejection | None:
     return Rejection(name, stored.reason, stored.message)
 
 
-def _refused(world: World, name: str) -> Trouble | None:
+def _refused(world: OwnedState, name: str) -> PodProblem | None:
     """Why its Deployment, which exists, cannot be changed."""
     obstacles = world.observation.obstacles
     found = next((each for each in obstacles if (each.kind, each.name) == ("Deployment", name)), None)
     if found is None:
         return None
     problem = refusal_of(found)
-    return Trouble(problem.reason, problem.message)
+    return PodProblem(problem.reason, problem.message)
 
 
-def _trouble(world: World, name: str, obstacle: Obstacle, late: str) -> Trouble:
-    trouble = Trouble(obstacle.reason, obstacle.message)
+def _trouble(world: OwnedState, name: str, obstacle: Obstacle, late: str) -> PodProblem:
+    trouble = PodProblem(obstacle.reason, obstacle.message)
     if not trouble.lacks_room:
         return trouble
     return replace(trouble, message=f"{obstacle.message}; a pod needs {needs(world, name)}{late}")
 
 
-def _readable(world: World, name: str) -> bool:
+def _readable(world: OwnedState, name: str) -> bool:
     stored = world.stored_revisions.get(name)
     try:
         return stored is not None and bool(from_object(stored))
@@ -225,7 +225,7 @@ def _demands(spec: InferenceServiceSpec, terms: Terms) -> tuple[str, ...]:
     return demands(terms.objectives, target, terms.metrics)
 
 
-def _metrics(world: World, rollout: RolloutStatus) -> tuple[Metric, ...]:
+def _metrics(world: OwnedState, rollout: RolloutStatus) -> tuple[Metric, ...]:
     service = world.service
     names = {
         "namespace": service.metadata.namespace,
@@ -236,22 +236,22 @@ def _metrics(world: World, rollout: RolloutStatus) -> tuple[Metric, ...]:
     return tuple(metric_of(each, names) for each in service.spec.rollout.analysis.metrics)
 
 
-def _memory(rollout: RolloutStatus) -> Memory:
+def _memory(rollout: RolloutStatus) -> EvidenceState:
     """What the last decision left. What cannot be read begins from nothing: no request counts twice."""
     try:
-        return memory_of(rollout.evidence) if rollout.evidence is not None else Memory()
+        return memory_of(rollout.evidence) if rollout.evidence is not None else EvidenceState()
     except ValueError:
-        return Memory()
+        return EvidenceState()
 
 
-def _with_evidence(step: Step, memory: Memory, verdict: Verdict) -> Step:
+def _with_evidence(step: RolloutStep, memory: EvidenceState, verdict: Verdict) -> RolloutStep:
     if step.rollout is None:
         return step
     over = step.rollout.state in _OVER
     update = {
         "findings": tuple(_told(finding, verdict) for finding in verdict.findings),
         "metrics": tuple(_told_metric(finding) for finding in verdict.metrics),
-        "evidence": None if over or memory == Memory() else to_document(memory),
+        "evidence": None if over or memory == EvidenceState() else to_document(memory),
     }
     return replace(step, rollout=step.rollout.model_copy(update=update))
 

@@ -24,11 +24,11 @@ from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.meta import Condition
 from tailbound.api.scaling import RevisionScaling, Scaling, ScalingMode, ScalingStatus
 from tailbound.autoscale.model import Decision, Known, Limit, Objective, Unknown
-from tailbound.reconcile.conditions import Verdict
+from tailbound.reconcile.conditions import ConditionVerdict
 from tailbound.reconcile.model import Carrier, Scalable, Sized, Sizes
-from tailbound.reconcile.world import World
+from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.record import CorruptRevisionError, from_object
-from tailbound.rollout.situation import Step
+from tailbound.rollout.model import RolloutStep
 from tailbound.rollout.sizing import ALL, Size, Sizing, fixed
 
 ALLOWED_LATE: Final = 0.01
@@ -42,7 +42,7 @@ _MOST_WAITING: Final = 0.9
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
-def sizing_of(world: World) -> Sizing:
+def sizing_of(world: OwnedState) -> Sizing:
     """The pods of every revision."""
     scaling = world.service.spec.scaling
     if not scaling.automatic:
@@ -60,7 +60,7 @@ def _size(sized: Sized) -> Size:
     return Size(max(1, decision.replicas), sized.share, known)
 
 
-def scalable(world: World, step: Step) -> Scalable | None:
+def scalable(world: OwnedState, step: RolloutStep) -> Scalable | None:
     """What the autoscaler is to decide on; None where the traffic does not decide."""
     spec = world.service.spec
     latency = spec.sla.latency
@@ -75,7 +75,7 @@ def scalable(world: World, step: Step) -> Scalable | None:
     return Scalable(spec.scaling.asked, spec.scaling.most, target, carriers)
 
 
-def _objective(world: World, name: str, target: float) -> Objective:
+def _objective(world: OwnedState, name: str, target: float) -> Objective:
     """The target, and how this revision batches: by its own record, as an edit makes another revision."""
     stored = world.stored_revisions.get(name)
     try:
@@ -89,7 +89,7 @@ def _objective(world: World, name: str, target: float) -> Objective:
     return Objective(target, batching.effective_max_batch_size(), min(seconds, _MOST_WAITING * target))
 
 
-def status(world: World, step: Step) -> ScalingStatus | None:
+def status(world: OwnedState, step: RolloutStep) -> ScalingStatus | None:
     """What the pods were sized by; the figures change only with a decision."""
     if not world.service.spec.scaling.automatic:
         return None
@@ -113,7 +113,7 @@ def still_true(service: InferenceService) -> tuple[Condition, ...]:
     return tuple(each for each in stored if each.type not in over)
 
 
-def verdicts(world: World) -> dict[ConditionType, Verdict]:
+def verdicts(world: OwnedState) -> dict[ConditionType, ConditionVerdict]:
     """The conditions of a service whose pods follow the traffic. Of what is not known nothing is said.
 
     Of other services only that the scale subresource asks for what the bounds do not allow.
@@ -133,8 +133,8 @@ def verdicts(world: World) -> dict[ConditionType, Verdict]:
 
 
 def _met(
-    world: World, sizes: Sizes, decisions: Mapping[str, Decision], missing: Sequence[str], stale: Reason
-) -> Verdict | None:
+    world: OwnedState, sizes: Sizes, decisions: Mapping[str, Decision], missing: Sequence[str], stale: Reason
+) -> ConditionVerdict | None:
     """
     | metrics | requests of the last minute | before | status | reason |
     |---|---|---|---|---|
@@ -147,18 +147,24 @@ def _met(
     latency = world.service.spec.sla.latency
     target, late = latency.p99 if latency is not None else "", sizes.late
     if missing:
-        return Verdict(_UNKNOWN, stale, f"it is not known while metrics are missing: {'; '.join(missing)}")
+        return ConditionVerdict(
+            _UNKNOWN, stale, f"it is not known while metrics are missing: {'; '.join(missing)}"
+        )
     if late is None:
         before = world.service.status.condition(ConditionType.SLA_MET)
         kept = before is not None and before.status != _UNKNOWN
-        return None if kept else Verdict(_UNKNOWN, Reason.PENDING, "no request was seen yet")
+        return None if kept else ConditionVerdict(_UNKNOWN, Reason.PENDING, "no request was seen yet")
     if late <= ALLOWED_LATE:
-        return Verdict(_TRUE, Reason.WITHIN_TARGET, f"99 of 100 requests are answered within {target}")
+        return ConditionVerdict(
+            _TRUE, Reason.WITHIN_TARGET, f"99 of 100 requests are answered within {target}"
+        )
     message = f"more than one request in a hundred takes longer than {target}"
     refused = rounded(sizes.shed)
     if refused:
         message = f"{message}, or would: about {100 * refused:g}% are refused for it (spec.overload)"
-    return Verdict(_FALSE, Reason.TARGET_MISSED, "; ".join([message, *_unreachable(decisions, str(target))]))
+    return ConditionVerdict(
+        _FALSE, Reason.TARGET_MISSED, "; ".join([message, *_unreachable(decisions, str(target))])
+    )
 
 
 def _unreachable(decisions: Mapping[str, Decision], target: str) -> Iterator[str]:
@@ -177,7 +183,7 @@ def rounded(share: float) -> float:
     return float(f"{share:.0e}")
 
 
-def _limited(world: World, decisions: Mapping[str, Decision]) -> Verdict:
+def _limited(world: OwnedState, decisions: Mapping[str, Decision]) -> ConditionVerdict:
     """
     | what keeps a revision from having the pods that it needs | status | reason |
     |---|---|---|
@@ -194,11 +200,11 @@ def _limited(world: World, decisions: Mapping[str, Decision]) -> Verdict:
     for limit, (reason, message) in words.items():
         name = next((name for name, each in decisions.items() if each.limited_by is limit), None)
         if name is not None:
-            return Verdict(_TRUE, reason, message.format(name))
-    return Verdict(_FALSE, Reason.NOT_LIMITED, "nothing keeps the pods from following the traffic")
+            return ConditionVerdict(_TRUE, reason, message.format(name))
+    return ConditionVerdict(_FALSE, Reason.NOT_LIMITED, "nothing keeps the pods from following the traffic")
 
 
-def _asked(scaling: Scaling) -> Verdict | None:
+def _asked(scaling: Scaling) -> ConditionVerdict | None:
     """
     | spec.scaling.replicas, as kubectl scale or a HorizontalPodAutoscaler sets it | status | reason |
     |---|---|---|
@@ -209,14 +215,14 @@ def _asked(scaling: Scaling) -> Verdict | None:
     wants = f"spec.scaling.replicas asks for {scaling.replicas} pods, and spec.scaling"
     if scaling.replicas > scaling.most:
         message = f"{wants}.max allows {scaling.most}: raise it, or scale to fewer"
-        return Verdict(_TRUE, Reason.AT_MAXIMUM, message)
+        return ConditionVerdict(_TRUE, Reason.AT_MAXIMUM, message)
     if scaling.mode is ScalingMode.EXTERNAL and scaling.replicas < scaling.min:
         message = f"{wants}.min keeps {scaling.min}: lower it, or scale to more"
-        return Verdict(_TRUE, Reason.AT_MINIMUM, message)
+        return ConditionVerdict(_TRUE, Reason.AT_MINIMUM, message)
     return None
 
 
-def _stale(world: World, missing: Sequence[str], awaited: bool) -> Verdict:
+def _stale(world: OwnedState, missing: Sequence[str], awaited: bool) -> ConditionVerdict:
     """
     | something is missing | it was never there, and is to come | before | status | reason |
     |---|---|---|---|---|
@@ -226,12 +232,12 @@ def _stale(world: World, missing: Sequence[str], awaited: bool) -> Verdict:
     | yes | no | any | True | MetricsMissing |
     """
     if not missing:
-        return Verdict(_FALSE, Reason.METRICS_FRESH, "everything that pods are sized by is known")
+        return ConditionVerdict(_FALSE, Reason.METRICS_FRESH, "everything that pods are sized by is known")
     before = world.service.status.condition(ConditionType.METRICS_STALE)
     if awaited and (before is None or before.status == _UNKNOWN):
-        return Verdict(_UNKNOWN, Reason.PENDING, "the first metrics are still to come")
+        return ConditionVerdict(_UNKNOWN, Reason.PENDING, "the first metrics are still to come")
     message = f"no pod is taken away while it is not known how many are needed: {'; '.join(missing)}"
-    return Verdict(_TRUE, Reason.METRICS_MISSING, message)
+    return ConditionVerdict(_TRUE, Reason.METRICS_MISSING, message)
 
 
 def _told(name: str, sized: Sized, before: RevisionScaling | None) -> RevisionScaling:
@@ -260,17 +266,17 @@ def _figure(value: Known[float] | Unknown) -> float | None:
     return float(f"{value.value:.{_DIGITS}g}") if isinstance(value, Known) else None
 
 
-def _sized(world: World) -> Mapping[str, Sized]:
+def _sized(world: OwnedState) -> Mapping[str, Sized]:
     sizes = world.observation.sizes
     return sizes.revisions if sizes is not None else {}
 
 
-def _deployed(world: World) -> dict[str, int]:
+def _deployed(world: OwnedState) -> dict[str, int]:
     pods = {name: int(each["spec"].get("replicas", 0)) for name, each in world.deployments.items()}
     return {name: count for name, count in pods.items() if count > 0}
 
 
-def _size_told(world: World, name: str, pods: int) -> Size:
+def _size_told(world: OwnedState, name: str, pods: int) -> Size:
     """The pods of a deployed revision, and the decision that they were last made by."""
     told = world.service.status.scaling or ScalingStatus()
     known = next((each for each in told.revisions if each.revision == name), None)

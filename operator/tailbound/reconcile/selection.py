@@ -11,7 +11,7 @@ from tailbound.api.names import DEFAULT_CLASS_ANNOTATION
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import ClusterServingRuntime, ServingRuntime
 from tailbound.reconcile.model import Object
-from tailbound.reconcile.world import World
+from tailbound.reconcile.owned_state import OwnedState
 
 Runtime: TypeAlias = ServingRuntime | ClusterServingRuntime
 
@@ -37,7 +37,7 @@ class Choice:
         return f"{type(self.runtime).__name__} {self.runtime.metadata.name}"
 
 
-def choose(world: World) -> Choice | Problem:
+def choose(world: OwnedState) -> Choice | Problem:
     """Runtime and class of the spec as it is now, or what is in the way."""
     runtime = _runtime(world)
     if isinstance(runtime, Problem):
@@ -55,12 +55,12 @@ def choose(world: World) -> Choice | Problem:
     return Choice(runtime, hardware_class)
 
 
-def _runtime(world: World) -> Runtime | Problem:
+def _runtime(world: OwnedState) -> Runtime | Problem:
     named = world.service.spec.runtime
     return _runtime_by_format(world) if named is None else _runtime_by_name(world, named.name)
 
 
-def _runtime_by_name(world: World, name: str) -> Runtime | Problem:
+def _runtime_by_name(world: OwnedState, name: str) -> Runtime | Problem:
     """A namespaced one goes before a cluster-wide one of the same name, even if it is invalid."""
     seen, namespace = world.observation, world.service.metadata.namespace
     if name in seen.runtimes:
@@ -79,7 +79,7 @@ def _runtime_by_name(world: World, name: str) -> Runtime | Problem:
     return _that_serves(world, found)
 
 
-def _that_serves(world: World, runtime: Runtime) -> Runtime | Problem:
+def _that_serves(world: OwnedState, runtime: Runtime) -> Runtime | Problem:
     model_format = world.service.spec.model.format
     if runtime.spec.serves(model_format):
         return runtime
@@ -91,7 +91,7 @@ def _that_serves(world: World, runtime: Runtime) -> Runtime | Problem:
     )
 
 
-def _runtime_by_format(world: World) -> Runtime | Problem:
+def _runtime_by_format(world: OwnedState) -> Runtime | Problem:
     """Namespaced before cluster-wide, then by priority, then by name. An invalid one serves no format."""
     seen, model_format = world.observation, world.service.spec.model.format
     kinds: tuple[tuple[type[Runtime], Mapping[str, Object]], ...] = (
@@ -116,7 +116,7 @@ def _valid(kind: type[Runtime], stored: Mapping[str, Object]) -> Iterator[Runtim
             yield runtime
 
 
-def _hardware_class(world: World) -> HardwareClass | Problem:
+def _hardware_class(world: OwnedState) -> HardwareClass | Problem:
     classes, named = world.observation.hardware_classes, world.service.spec.hardware.classes
     name = named[0] if named else _default_class(classes)
     if name is None:

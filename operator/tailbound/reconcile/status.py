@@ -7,14 +7,14 @@ from tailbound.api.conditions import ConditionType
 from tailbound.api.inferenceservice import MOST_CONDITIONS, InferenceServiceStatus, RevisionStatus
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.reconcile.model import Object
-from tailbound.reconcile.world import World
-from tailbound.rollout.situation import Step
+from tailbound.reconcile.owned_state import OwnedState
+from tailbound.rollout.model import RolloutStep
 from tailbound.rollout.weights import weight_of
 
 _OUR_CONDITIONS = frozenset(ConditionType)
 
 
-def revision_status(world: World, step: Step, name: str | None) -> RevisionStatus | None:
+def revision_status(world: OwnedState, step: RolloutStep, name: str | None) -> RevisionStatus | None:
     """One revision, its pods and its share; None if there is no such revision."""
     if name is None:
         return None
@@ -23,7 +23,7 @@ def revision_status(world: World, step: Step, name: str | None) -> RevisionStatu
     return RevisionStatus(revision=name, replicas=replicas, ready=ready, weight=weight)
 
 
-def serving_pods(world: World, step: Step) -> str:
+def serving_pods(world: OwnedState, step: RolloutStep) -> str:
     """Ready and wanted pods of all revisions that get requests; empty where none does."""
     backends = step.flow.traffic.backends if step.flow.traffic is not None else ()
     names = [backend.revision for backend in backends if backend.weight]
@@ -31,13 +31,13 @@ def serving_pods(world: World, step: Step) -> str:
     return f"{ready}/{sum(step.fleet.get(name, 0) for name in names)}" if names else ""
 
 
-def url(world: World) -> str:
+def url(world: OwnedState) -> str:
     """Where the service answers inside the cluster."""
     metadata = world.service.metadata
     return f"http://{metadata.name}.{metadata.namespace}.svc.{world.observation.settings.cluster_domain}"
 
 
-def selector(world: World) -> str:
+def selector(world: OwnedState) -> str:
     """Selects the pods of every revision."""
     return f"{SERVICE_LABEL}={world.service.metadata.name}"
 

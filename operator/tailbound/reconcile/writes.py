@@ -24,16 +24,16 @@ from typing import Any
 from tailbound.api.conditions import Reason
 from tailbound.reconcile import ending
 from tailbound.reconcile.difference import differs
-from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Object, Obstacle, Write
+from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Object, RefusedWrite, Write
+from tailbound.reconcile.owned_state import OwnedState, Ownership, controller_of, ownership, terminating
 from tailbound.reconcile.selection import Problem
-from tailbound.reconcile.world import Ownership, World, controller_of, ownership, terminating
 
 
 @dataclass
 class Writer:
     """Collects the writes of one plan, in order."""
 
-    world: World
+    world: OwnedState
     now: datetime
     writes: list[Write] = field(default_factory=list)
     problem: Problem | None = None
@@ -150,7 +150,7 @@ def _guarded(body: Mapping[str, Any], live: Object) -> dict[str, Any]:
     return {**body, "metadata": {**body["metadata"], **guard}}
 
 
-def refusal_of(refused: Obstacle) -> Problem:
+def refusal_of(refused: RefusedWrite) -> Problem:
     """What the API server said, with the object's name."""
     about = "" if refused.name in refused.message else f"{refused.kind} {refused.name}: "
     return Problem(refused.reason, f"{about}{refused.message}")

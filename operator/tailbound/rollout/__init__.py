@@ -1,1 +1,1 @@
-"""The canary verdict: counters in, evidence kept, a decision with its reason out. Pure."""
+"""Rollouts: who is stable and who is the candidate, traffic, replicas and what is said of them. Pure."""

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tailbound.api.rollout import RolloutStatus
+from tailbound.judge.metrics import Metric
+from tailbound.judge.record import EvidenceState
+from tailbound.judge.verdict import Measure, Objective
 from tailbound.rollout import plan
-from tailbound.rollout.metrics import Metric
-from tailbound.rollout.record import Memory
 from tailbound.rollout.sizing import ALL
-from tailbound.rollout.verdict import Measure, Objective
 
 
 def demands(
@@ -43,7 +43,9 @@ def taken_back(rollout: RolloutStatus, asked: Sequence[str], *, followed: bool) 
     return rollout.model_copy(update={**again, "judged_by": judged_by})
 
 
-def without_mixed_counts(memory: Memory, rollout: RolloutStatus, asked: Sequence[str]) -> Memory:
+def without_mixed_counts(
+    memory: EvidenceState, rollout: RolloutStatus, asked: Sequence[str]
+) -> EvidenceState:
     """What is known without latencies, if these were counted by another target than the present one."""
     latency = {item for item in asked if item.startswith("latency ")}
     if rollout.judged_by is None or latency <= set(rollout.judged_by) or memory.record is None:

@@ -17,9 +17,9 @@ from typing import Final
 
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import RolloutSpec, Step, Strategy
-from tailbound.rollout.analysis import Terms
+from tailbound.judge.analysis import Terms
+from tailbound.judge.verdict import Outcome
 from tailbound.rollout.forecast import RUNS, Forecast, Traffic, forecast
-from tailbound.rollout.verdict import Outcome
 
 _STEPS: Final = ((5, 25, 50), (25, 50), (50,))
 _HALF: Final = (50,)

@@ -14,12 +14,12 @@ from typing import Final
 
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import OnInconclusive, RolloutSpec
-from tailbound.rollout.account import Account, account_about, judge
-from tailbound.rollout.analysis import Terms
-from tailbound.rollout.counters import Classes
+from tailbound.judge.account import Account, account_about, judge
+from tailbound.judge.analysis import Terms
+from tailbound.judge.counters import Classes
+from tailbound.judge.verdict import Measure, Outcome, combine
+from tailbound.judge.windows import Span
 from tailbound.rollout.sizing import ALL
-from tailbound.rollout.verdict import Measure, Outcome, combine
-from tailbound.rollout.windows import Span
 
 RUNS: Final = 60
 POLL_SECONDS: Final = 2.0

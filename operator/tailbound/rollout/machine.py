@@ -12,7 +12,7 @@ candidate:
 | Paused | as it was | the pause ends, or the hand `promote` is there | what it was |
 | any of these | what the base cannot carry (`weights.py`) | a rule of `rejections.py` holds | RolledBack |
 
-The base keeps all its pods until Promoted, unless they make room for the candidate's (`places.py`): until
+The base keeps all its pods until Promoted, unless they make room for the candidate's (`in_place.py`): until
 then a return takes no start. What ends a rollout at once: a
 new spec (a new rollout begins, its candidate Pending until the old one has gone), the base's own spec
 (Promoted), `stopped`.
@@ -29,20 +29,20 @@ from tailbound.api.names import (
     ROLLBACK_ANNOTATION,
 )
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import comeback, deadline, hindrance, plan, rest, room, steps, words
-from tailbound.rollout.analysis import Verdict
-from tailbound.rollout.places import needed, places
+from tailbound.judge.analysis import Verdict
+from tailbound.rollout import deadline, messages, plan, refused_writes, rollback, room, steady_state, steps
+from tailbound.rollout.in_place import needed, places
+from tailbound.rollout.model import Marking, PodProblem, Rejection, RolloutInput, RolloutStep, TrafficDecision
 from tailbound.rollout.recreate import Exchange, exchange
 from tailbound.rollout.refusals import refusal
 from tailbound.rollout.rejections import rejection_of
 from tailbound.rollout.roles import Roles, roles
-from tailbound.rollout.situation import Flow, Marking, Rejection, Situation, Step, Trouble
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.superseded import superseded
 from tailbound.rollout.weights import direct, flow, weight_of
 
 
-def begin(now: Situation) -> tuple[Roles, RolloutStatus | None]:
+def begin(now: RolloutInput) -> tuple[Roles, RolloutStatus | None]:
     """Who is who, and the rollout between them: the stored one if it is between the same, else a new one."""
     who = roles(now)
     if who.candidate is None or who.base is None or now.stopped:
@@ -63,20 +63,20 @@ def begin(now: Situation) -> tuple[Roles, RolloutStatus | None]:
     )
 
 
-def advance(now: Situation, who: Roles, rollout: RolloutStatus | None, verdict: Verdict) -> Step:
+def advance(now: RolloutInput, who: Roles, rollout: RolloutStatus | None, verdict: Verdict) -> RolloutStep:
     """The next step; `who` and `rollout` come from `begin`."""
     if now.stopped:
-        step = rest.stopped(now, who)
+        step = steady_state.stopped(now, who)
     elif who.back is not None:
-        step = comeback.returning(now, who.back)
+        step = rollback.returning(now, who.back)
     elif rollout is None or who.base is None or who.candidate is None:
-        step = rest.serving(now, who)
+        step = steady_state.serving(now, who)
     else:
         step = _roll(now, who, rollout, verdict)
     return _complete(now, who, step)
 
 
-def _complete(now: Situation, who: Roles, step: Step) -> Step:
+def _complete(now: RolloutInput, who: Roles, step: RolloutStep) -> RolloutStep:
     """What holds for every step.
 
     What has weight keeps its pods, no request waits for ever, and what was given up is remembered.
@@ -98,14 +98,14 @@ def _complete(now: Situation, who: Roles, step: Step) -> Step:
     return replace(moves, fleet=fleet, carries=carries, shrink=shrink, marking=marking, refusal=refused)
 
 
-def _with_first(now: Situation, who: Roles, step: Step) -> Marking:
+def _with_first(now: RolloutInput, who: Roles, step: RolloutStep) -> Marking:
     """A base that serves is the stable revision, where none was before: the spec may be newer than it."""
     marking, base = step.marking, who.base
-    first = now.stable is None and marking.stable is None and rest.has_all(now, step, base)
+    first = now.stable is None and marking.stable is None and steady_state.has_all(now, step, base)
     return replace(marking, stable=base) if first and now.of(base).restorable else marking
 
 
-def _remembered(now: Situation, step: Step) -> Step:
+def _remembered(now: RolloutInput, step: RolloutStep) -> RolloutStep:
     """A rejection that no record holds yet stays in the status, and is to be written."""
     rollout, stored, rejection = step.rollout, now.stored, step.marking.rejection
     if stored is not None and stored.unrecorded and rejection is None:
@@ -118,7 +118,7 @@ def _remembered(now: Situation, step: Step) -> Step:
     return replace(step, marking=marking, rollout=rollout.model_copy(update={"unrecorded": unrecorded}))
 
 
-def _with_time_to_move(now: Situation, step: Step) -> Step:
+def _with_time_to_move(now: RolloutInput, step: RolloutStep) -> RolloutStep:
     """With the time since which requests wait for pods that take them, and a look when that was too long."""
     if step.rollout is None:
         return step
@@ -130,7 +130,7 @@ def _with_time_to_move(now: Situation, step: Step) -> Step:
     return replace(step, rollout=rollout, wake=min(limits, default=None))
 
 
-def _under_way(now: Situation, who: Roles, marking: Marking) -> tuple[str, ...]:
+def _under_way(now: RolloutInput, who: Roles, marking: Marking) -> tuple[str, ...]:
     """The hands that are being acted on."""
     hands = (
         (ROLLBACK_ANNOTATION, who.back is not None and who.back.annotation is not None),
@@ -140,10 +140,10 @@ def _under_way(now: Situation, who: Roles, marking: Marking) -> tuple[str, ...]:
     return tuple(hand for hand, holds in hands if holds and hand not in marking.handled)
 
 
-def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) -> Step:
+def _roll(now: RolloutInput, who: Roles, rollout: RolloutStatus, verdict: Verdict) -> RolloutStep:
     candidate, hands = rollout.revision, now.hands
     if hands.revision(ABORT_ANNOTATION) == candidate:
-        aborted = Rejection(candidate, Reason.ABORTED_BY_HAND, words.aborted(hands.by), hands.by)
+        aborted = Rejection(candidate, Reason.ABORTED_BY_HAND, messages.aborted(hands.by), hands.by)
         return _roll_back(now, who, rollout, aborted)
     before, rollout = rollout, steps.planned(now, rollout)
     if rollout.progress_at is not None:
@@ -155,7 +155,9 @@ def _roll(now: Situation, who: Roles, rollout: RolloutStatus, verdict: Verdict) 
         rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
     recreates = now.spec.strategy is Strategy.RECREATE and plan.is_last(rollout)
     hindered = steps.hindered(now, rollout)
-    rollout = hindrance.recorded(rollout, hindered or (hindrance.last(rollout) if recreates else None))
+    rollout = refused_writes.recorded(
+        rollout, hindered or (refused_writes.last(rollout) if recreates else None)
+    )
     if hindered is not None and (recreates or now.refused is not None):
         step = _hindered(now, rollout, hindered, recreates=recreates)
         return replace(step, marking=_retried(step.marking, who), wake=steps.wake(now, step, verdict))
@@ -173,16 +175,16 @@ def _retried(marking: Marking, who: Roles) -> Marking:
     return replace(marking, handled=(*marking.handled, RETRY_ANNOTATION))
 
 
-def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
+def _share(now: RolloutInput, rollout: RolloutStatus, *, counting: bool) -> RolloutStep:
     """The candidate's pods and weight beside those of a base that gives up a place only if it is asked to.
 
     It gets its first requests only once they will be counted, unless it is promoted by hand all the same.
     """
     base, candidate = rollout.from_revision, rollout.revision
-    without = rest.without(now, base)
+    without = steady_state.without(now, base)
     if not now.of(candidate).deployed and _others_linger(now, rollout, without.flow):
         waiting = room.pending(now, rollout)
-        return Step(without.flow, waiting, base, candidate, without.fleet, shrink=False)
+        return RolloutStep(without.flow, waiting, base, candidate, without.fleet, shrink=False)
     rollout = steps.pods_counted(now, rollout)
     _, carries = steps.wanted(now, rollout)
     pods = steps.pods_needed(now, rollout)
@@ -195,10 +197,10 @@ def _share(now: Situation, rollout: RolloutStatus, *, counting: bool) -> Step:
     alone = weight_of(where.traffic, candidate) > share
     fleet = places(now, rollout, needed(now, rollout, ALL, ALL) if alone else pods)
     carried = {candidate: ALL if alone else carries}
-    return Step(where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=now.judged)
+    return RolloutStep(where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=now.judged)
 
 
-def _with_refusal(step: Step, refused: Trouble | None) -> Step:
+def _with_refusal(step: RolloutStep, refused: PodProblem | None) -> RolloutStep:
     """With what the API server refuses, of a candidate that keeps what it has."""
     if step.rollout is None or refused is None:
         return step
@@ -206,24 +208,26 @@ def _with_refusal(step: Step, refused: Trouble | None) -> Step:
     return replace(step, rollout=step.rollout.model_copy(update={"message": message}))
 
 
-def _hindered(now: Situation, rollout: RolloutStatus, refused: Trouble, *, recreates: bool) -> Step:
+def _hindered(
+    now: RolloutInput, rollout: RolloutStatus, refused: PodProblem, *, recreates: bool
+) -> RolloutStep:
     """The candidate cannot start, so that nothing makes way for it; its deadline runs."""
     base, candidate = rollout.from_revision, rollout.revision
     if recreates:
         where, fleet = flow(now, base, candidate, 0, ()), {base: now.pods(base)}
     else:
-        without = rest.without(now, base)
+        without = steady_state.without(now, base)
         where, fleet = without.flow, dict(without.fleet)
     if now.of(candidate).deployed:
         fleet[candidate] = now.of(candidate).replicas
     reason = plan.unless_by_hand(rollout, refused.reason)
-    held = words.told(
-        steps.pods_counted(now, rollout), RolloutState.STARTING, reason, words.refused(rollout, refused)
+    held = messages.told(
+        steps.pods_counted(now, rollout), RolloutState.STARTING, reason, messages.refused(rollout, refused)
     )
-    return Step(where, held, base, candidate, fleet, shrink=False)
+    return RolloutStep(where, held, base, candidate, fleet, shrink=False)
 
 
-def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> bool:
+def _others_linger(now: RolloutInput, rollout: RolloutStatus, without: TrafficDecision) -> bool:
     """An earlier canary is there that a gateway may still send requests to.
 
     One that serves because the base cannot is not waited for: only the candidate can take its place.
@@ -238,41 +242,45 @@ def _others_linger(now: Situation, rollout: RolloutStatus, without: Flow) -> boo
     return bool(others) and (weighted or not without.settled)
 
 
-def _recreate(now: Situation, rollout: RolloutStatus) -> Step:
+def _recreate(now: RolloutInput, rollout: RolloutStatus) -> RolloutStep:
     """The base's pods end before those of the candidate start: there is no device for both."""
     base, candidate = rollout.from_revision, rollout.revision
     begun = not now.of(base).replicas
     if not begun and steps.held(now, rollout):
         where = flow(now, base, candidate, 0, ())
         holding = rollout.model_copy(update={"state": RolloutState.STARTING})
-        return Step(where, holding, base, candidate, {base: now.pods(base)}, shrink=False)
+        return RolloutStep(where, holding, base, candidate, {base: now.pods(base)}, shrink=False)
     clearing = exchange(now, candidate, flow(now, base, candidate, 0, ()))
     if clearing is not None:
         return _clearing(now, rollout, clearing)
-    rollout = steps.pods_counted(now, hindrance.recorded(rollout, None)).model_copy(update={"weight": ALL})
+    rollout = steps.pods_counted(now, refused_writes.recorded(rollout, None)).model_copy(
+        update={"weight": ALL}
+    )
     fleet = {candidate: now.pods(candidate)} | ({base: 0} if now.of(base).deployed else {})
     where = direct(now, candidate, {candidate: ALL})
-    return Step(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
+    return RolloutStep(where, rollout, base, candidate, fleet, shrink=False, poll=now.judged)
 
 
-def _clearing(now: Situation, rollout: RolloutStatus, clearing: Exchange) -> Step:
+def _clearing(now: RolloutInput, rollout: RolloutStatus, clearing: Exchange) -> RolloutStep:
     """The others make way. The deadline goes on where what is tried was refused before."""
-    waiting = words.told(
+    waiting = messages.told(
         rollout,
         RolloutState.PENDING,
         plan.unless_by_hand(rollout, Reason.ROLLING_OUT),
-        words.clearing(rollout),
+        messages.clearing(rollout),
     )
     if rollout.refused is None:
         waiting = waiting.model_copy(update=deadline.OVER)
     base, candidate = rollout.from_revision, rollout.revision
-    return Step(clearing.flow, waiting, base, candidate, clearing.fleet, shrink=False, tries=clearing.tries)
+    return RolloutStep(
+        clearing.flow, waiting, base, candidate, clearing.fleet, shrink=False, tries=clearing.tries
+    )
 
 
-def _roll_back(now: Situation, who: Roles, rollout: RolloutStatus, rejection: Rejection) -> Step:
+def _roll_back(now: RolloutInput, who: Roles, rollout: RolloutStatus, rejection: Rejection) -> RolloutStep:
     """The candidate's weight goes to the base, and only a retry by hand tries the candidate again."""
-    step = rest.without(now, who.base, frozenset({rollout.revision}))
-    ended = words.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
+    step = steady_state.without(now, who.base, frozenset({rollout.revision}))
+    ended = messages.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
     left = weight_of(step.flow.traffic, rollout.revision)
     ended = ended.model_copy(update={"weight": left, **deadline.OVER})
     marking = replace(step.marking, rejection=rejection, handled=now.hands.asked(rollout.revision))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tailbound.rollout.situation import Flow, RevisionState, Situation
+from tailbound.rollout.model import RevisionState, RolloutInput, TrafficDecision
 from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import direct
 
@@ -12,13 +12,13 @@ from tailbound.rollout.weights import direct
 class Exchange:
     """How far the others have made way."""
 
-    flow: Flow
+    flow: TrafficDecision
     fleet: Mapping[str, int]
     tries: Mapping[str, int] = field(default_factory=dict)
     """Pods of Deployments once the weight has gone: only worth its loss if the API server takes that."""
 
 
-def exchange(now: Situation, incoming: str, meanwhile: Flow) -> Exchange | None:
+def exchange(now: RolloutInput, incoming: str, meanwhile: TrafficDecision) -> Exchange | None:
     """How the others make way for `incoming`; None once none of their pods is left.
 
     `meanwhile` is where requests go before anything is given up. First row that fits:

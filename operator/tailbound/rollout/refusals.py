@@ -15,12 +15,12 @@ First row that fits; what was acted on is never refused.
 from collections.abc import Iterator
 
 from tailbound.api.names import ABORT_ANNOTATION, PAUSE_ANNOTATION, PROMOTE_ANNOTATION, ROLLBACK_ANNOTATION
-from tailbound.rollout.hands import named
+from tailbound.rollout.actions import named
+from tailbound.rollout.model import RolloutInput, RolloutStep
 from tailbound.rollout.roles import can_serve
-from tailbound.rollout.situation import Situation, Step
 
 
-def refusal(now: Situation, step: Step) -> str | None:
+def refusal(now: RolloutInput, step: RolloutStep) -> str | None:
     """Why the first annotation that cannot be acted on cannot be; None if there is none."""
     if not now.hands.values:
         return None
@@ -36,7 +36,7 @@ def refusal(now: Situation, step: Step) -> str | None:
     )
 
 
-def _rules(now: Situation, step: Step, hands: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _rules(now: RolloutInput, step: RolloutStep, hands: dict[str, str]) -> Iterator[tuple[str, str]]:
     returns = sorted(name for name in now.revisions if can_serve(now, name))
     choice = f"name one of {', '.join(returns)}" if returns else "there is none to return to"
     for hand, name in hands.items():
@@ -49,7 +49,7 @@ def _rules(now: Situation, step: Step, hands: dict[str, str]) -> Iterator[tuple[
             yield hand, why
 
 
-def _senseless(now: Situation, step: Step, hand: str, name: str, choice: str) -> str | None:
+def _senseless(now: RolloutInput, step: RolloutStep, hand: str, name: str, choice: str) -> str | None:
     state, rejected = now.of(name), now.of(name).rejection is not None
     newest, rollout = name == now.desired, step.rollout
     back, promote, abort = (

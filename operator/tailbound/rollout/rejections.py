@@ -16,28 +16,28 @@ from collections.abc import Iterator
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import OnInconclusive, RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import hindrance, plan, steps, words
-from tailbound.rollout.analysis import Verdict
+from tailbound.judge.analysis import Verdict
+from tailbound.judge.verdict import Measure, Outcome
+from tailbound.rollout import messages, plan, refused_writes, steps
 from tailbound.rollout.deadline import overdue
-from tailbound.rollout.situation import Rejection, Situation
+from tailbound.rollout.model import Rejection, RolloutInput
 from tailbound.rollout.sizing import ALL
-from tailbound.rollout.verdict import Measure, Outcome
 
 _WORDS = {Measure.LATENCY: Reason.SLOW, Measure.ERRORS: Reason.FAILING}
 
 
-def rejection_of(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Rejection | None:
+def rejection_of(now: RolloutInput, rollout: RolloutStatus, verdict: Verdict) -> Rejection | None:
     """Why the candidate is rejected, if it is."""
     return next(_rules(now, rollout, verdict), None)
 
 
-def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator[Rejection]:
+def _rules(now: RolloutInput, rollout: RolloutStatus, verdict: Verdict) -> Iterator[Rejection]:
     name, spec = rollout.revision, now.spec
     state = now.of(name)
-    trouble = state.trouble or steps.hindered(now, rollout) or hindrance.last(rollout)
+    trouble = state.trouble or steps.hindered(now, rollout) or refused_writes.last(rollout)
     if state.restarts >= spec.restart_limit:
         reason = trouble.reason if trouble is not None else Reason.CRASH_LOOP
-        yield Rejection(name, reason, words.restarts(state.restarts, trouble))
+        yield Rejection(name, reason, messages.restarts(state.restarts, trouble))
     all_of_it = rollout.weight == ALL and rollout.step_started_at is not None
     part_of_it = 0 < rollout.weight < ALL and rollout.state is RolloutState.PROMOTING
     if (
@@ -46,26 +46,26 @@ def _rules(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> Iterator
         and not state.ready
         and spec.strategy is not Strategy.RECREATE
     ):
-        yield Rejection(name, Reason.LOST, words.lost())
+        yield Rejection(name, Reason.LOST, messages.lost())
     if overdue(rollout, spec.progress_deadline, now.now):
         why = trouble if trouble is not None and not (trouble.lacks_room and state.running) else None
         reason = why.reason if why is not None else Reason.DEADLINE_EXCEEDED
-        yield Rejection(name, reason, words.overdue(spec.progress_deadline, why, state.unready))
+        yield Rejection(name, reason, messages.overdue(spec.progress_deadline, why, state.unready))
     for finding in verdict.findings:
         if finding.outcome is Outcome.ROLL_BACK:
-            message = words.condemned(finding, verdict.counted(finding.objective.measure))
+            message = messages.condemned(finding, verdict.counted(finding.objective.measure))
             yield Rejection(name, _WORDS[finding.objective.measure], message)
     for of_metric in verdict.metrics:
         if of_metric.outcome is Outcome.ROLL_BACK:
-            yield Rejection(name, Reason.METRIC_BREACHED, words.breached(of_metric))
+            yield Rejection(name, Reason.METRIC_BREACHED, messages.breached(of_metric))
     rolls_back = spec.on_inconclusive is OnInconclusive.ROLLBACK and not steps.paused(now, rollout)
     if rolls_back and steps.never_began(now, rollout):
-        yield Rejection(name, Reason.INCONCLUSIVE, words.never_began(rollout, spec.max_step_time))
+        yield Rejection(name, Reason.INCONCLUSIVE, messages.never_began(rollout, spec.max_step_time))
     if rolls_back and _inconclusive(now, rollout, verdict):
-        yield Rejection(name, Reason.INCONCLUSIVE, words.inconclusive(rollout, spec, verdict))
+        yield Rejection(name, Reason.INCONCLUSIVE, messages.inconclusive(rollout, spec, verdict))
 
 
-def _inconclusive(now: Situation, rollout: RolloutStatus, verdict: Verdict) -> bool:
+def _inconclusive(now: RolloutInput, rollout: RolloutStatus, verdict: Verdict) -> bool:
     began = rollout.step_started_at
     return (
         began is not None

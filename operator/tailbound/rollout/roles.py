@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from tailbound.api.conditions import Reason
 from tailbound.api.names import RETRY_ANNOTATION, ROLLBACK_ANNOTATION
 from tailbound.api.rollout import RolloutState
-from tailbound.rollout.situation import Rejection, Situation
+from tailbound.rollout.model import Rejection, RolloutInput
 from tailbound.rollout.weights import current, weight_of
 
 
@@ -58,7 +58,7 @@ class Roles:
     """The candidate was rejected, and a retry is asked for."""
 
 
-def roles(now: Situation) -> Roles:
+def roles(now: RolloutInput) -> Roles:
     """Who is who in this situation."""
     back = _asked_for(now) or _lost(now)
     if back is not None:
@@ -72,12 +72,12 @@ def roles(now: Situation) -> Roles:
     return Roles(base, desired, retried=True) if _retried(now, desired) else Roles(base, None)
 
 
-def _retried(now: Situation, name: str) -> bool:
+def _retried(now: RolloutInput, name: str) -> bool:
     """Whether a retry is asked for that was not acted on."""
     return now.hands.revision(RETRY_ANNOTATION) == name
 
 
-def _base(now: Situation) -> str | None:
+def _base(now: RolloutInput) -> str | None:
     fit = {name: state for name, state in now.revisions.items() if state.rejection is None}
     if now.stable in fit:
         return stand_in(now) or now.stable
@@ -93,14 +93,14 @@ def _base(now: Situation) -> str | None:
     return max(promoted)[1] if promoted else None
 
 
-def _begun_from(now: Situation) -> str | None:
+def _begun_from(now: RolloutInput) -> str | None:
     """The base of the rollout to the desired revision that is under way."""
     stored, over = now.stored, (RolloutState.PROMOTED, RolloutState.ROLLED_BACK)
     under_way = stored is not None and stored.revision == now.desired and stored.state not in over
     return stored.from_revision if stored is not None and under_way else None
 
 
-def stand_in(now: Situation) -> str | None:
+def stand_in(now: RolloutInput) -> str | None:
     """The revision that serves because the stable one cannot, while a third one is desired.
 
     Beside a stable revision that takes nothing back no rollout would ever begin. It stays the same one for
@@ -120,7 +120,7 @@ def stand_in(now: Situation) -> str | None:
     return heaviest if heaviest is not None and able[heaviest] else None
 
 
-def _asked_for(now: Situation) -> Return | None:
+def _asked_for(now: RolloutInput) -> Return | None:
     """The hand `rollback-to`. It names a revision that served once, or it is no return."""
     to = now.hands.revision(ROLLBACK_ANNOTATION)
     if to is None or now.desired is None or now.stopped or not can_serve(now, to):
@@ -135,7 +135,7 @@ def _asked_for(now: Situation) -> Return | None:
     )
 
 
-def _meant(now: Situation, to: str) -> str | None:
+def _meant(now: RolloutInput, to: str) -> str | None:
     """The revision that this return is to replace.
 
     | what there is | revision |
@@ -157,13 +157,13 @@ def _meant(now: Situation, to: str) -> str | None:
     return next((name for name in choices if name is not None and name != to), None)
 
 
-def can_serve(now: Situation, name: str) -> bool:
+def can_serve(now: RolloutInput, name: str) -> bool:
     """An older revision that requests may return to."""
     state = now.of(name)
     return name != now.desired and state.restorable and state.promoted_at is not None
 
 
-def _lost(now: Situation) -> Return | None:
+def _lost(now: RolloutInput) -> Return | None:
     """The promoted revision has had no ready endpoint for longer than its deadline: the one before serves.
 
     Once that one has the weight, the lost one gets it back only by a `retry`.
@@ -188,14 +188,14 @@ def _lost(now: Situation) -> Return | None:
     return back if overdue and not now.ready(stable) else None
 
 
-def before(now: Situation, before: str) -> str | None:
+def before(now: RolloutInput, before: str) -> str | None:
     """The revision that served before the stable one, or else the one promoted last of all others."""
     if before and can_serve(now, before) and now.of(before).rejection is None:
         return before
     return another(now)
 
 
-def another(now: Situation, *but: str | None) -> str | None:
+def another(now: RolloutInput, *but: str | None) -> str | None:
     """The revision promoted last of all that requests may return to, these left out."""
     promoted = [
         (state.promoted_at, name)

@@ -26,23 +26,23 @@ from datetime import timedelta
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import OnInconclusive, Promotion, RolloutState, RolloutStatus, Strategy
-from tailbound.rollout import deadline, plan, room, words
-from tailbound.rollout.analysis import Verdict
+from tailbound.judge.analysis import Verdict
+from tailbound.judge.verdict import Outcome
+from tailbound.rollout import deadline, messages, plan, room
 from tailbound.rollout.demands import taken_back
-from tailbound.rollout.hindrance import hindrance
-from tailbound.rollout.places import (
+from tailbound.rollout.in_place import (
     awaits_place,
     climbing,
     dead_at,
     needed,
     settled_on,
 )
-from tailbound.rollout.situation import Marking, Situation, Step, Trouble
+from tailbound.rollout.model import Marking, PodProblem, RolloutInput, RolloutStep
+from tailbound.rollout.refused_writes import hindrance
 from tailbound.rollout.sizing import ALL
-from tailbound.rollout.verdict import Outcome
 
 
-def planned(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
+def planned(now: RolloutInput, rollout: RolloutStatus) -> RolloutStatus:
     """The rollout at the step that it is at by the plan of the spec as it is, which may have changed."""
     before = rollout.step_weight
     if now.demands is not None:
@@ -59,23 +59,23 @@ def planned(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     return rollout.model_copy(update=deadline.begins(now.now)) if begins else rollout
 
 
-def awaiting(now: Situation, rollout: RolloutStatus) -> bool:
+def awaiting(now: RolloutInput, rollout: RolloutStatus) -> bool:
     """Everything is passed, and the candidate has to be promoted by hand."""
     manual = now.spec.promotion is Promotion.MANUAL
     return manual and plan.is_last(rollout) and rollout.weight < ALL and not plan.by_hand(rollout)
 
 
-def paused(now: Situation, rollout: RolloutStatus) -> bool:
+def paused(now: RolloutInput, rollout: RolloutStatus) -> bool:
     """The pause annotation holds the weight as it is. A promotion by hand goes before it."""
     return now.hands.pauses(rollout.revision) and not plan.by_hand(rollout)
 
 
-def held(now: Situation, rollout: RolloutStatus) -> bool:
+def held(now: RolloutInput, rollout: RolloutStatus) -> bool:
     """The candidate gets no more than it has."""
     return paused(now, rollout) or awaiting(now, rollout)
 
 
-def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> RolloutStatus:
+def promoting(now: RolloutInput, rollout: RolloutStatus, reason: Reason) -> RolloutStatus:
     """The rollout on its last step, which no manual promotion holds up any more."""
     same = plan.is_last(rollout) and rollout.weight == ALL
     return rollout.model_copy(
@@ -90,7 +90,7 @@ def promoting(now: Situation, rollout: RolloutStatus, reason: Reason) -> Rollout
     )
 
 
-def wanted(now: Situation, rollout: RolloutStatus) -> tuple[int, int]:
+def wanted(now: RolloutInput, rollout: RolloutStatus) -> tuple[int, int]:
     """The weight that the candidate should have, and the percentage that its pods should be able to carry.
 
     A candidate that awaits its promotion keeps the weight with which it has passed; without steps it has all
@@ -105,7 +105,7 @@ def wanted(now: Situation, rollout: RolloutStatus) -> tuple[int, int]:
     return present, present
 
 
-def share(now: Situation, rollout: RolloutStatus, pods: int) -> int:
+def share(now: RolloutInput, rollout: RolloutStatus, pods: int) -> int:
     """The weight that the candidate's ready endpoints can carry now.
 
     | ready endpoints | share |
@@ -129,21 +129,21 @@ def share(now: Situation, rollout: RolloutStatus, pods: int) -> int:
     return max(kept, climbing(now, rollout, weight), _moving_in(now, rollout, weight, pods))
 
 
-def _moving_in(now: Situation, rollout: RolloutStatus, weight: int, pods: int) -> int:
+def _moving_in(now: RolloutInput, rollout: RolloutStatus, weight: int, pods: int) -> int:
     """What a promoted canary's ready endpoints carry: it takes over with those that there are."""
     if rollout.state is not RolloutState.PROMOTING or not now.spec.weights:
         return 0
     return min(weight, ALL * now.ready(rollout.revision) // pods)
 
 
-def weighted(now: Situation, rollout: RolloutStatus, share: int, pods: int) -> RolloutStatus:
+def weighted(now: RolloutInput, rollout: RolloutStatus, share: int, pods: int) -> RolloutStatus:
     """With this weight. The time that the old pods are kept begins again when they may be needed again."""
     again = plan.is_last(rollout) and not complete(now, rollout, pods)
     started_at = None if again else rollout.step_started_at
     return rollout.model_copy(update={"weight": share, "step_started_at": started_at})
 
 
-def complete(now: Situation, rollout: RolloutStatus, pods: int) -> bool:
+def complete(now: RolloutInput, rollout: RolloutStatus, pods: int) -> bool:
     """The ready pods carry all requests: all that are needed, or without room for more as many as ever.
 
     Room for more may only come from the old pods, which stay until this holds.
@@ -156,7 +156,7 @@ def complete(now: Situation, rollout: RolloutStatus, pods: int) -> bool:
     return ready >= pods or had_all
 
 
-def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
+def pods_counted(now: RolloutInput, rollout: RolloutStatus) -> RolloutStatus:
     """With the time of the last progress, with whether there is room, and for whose pods."""
     if rollout.state is RolloutState.PENDING:
         rollout = rollout.model_copy(update={"state": RolloutState.STARTING})
@@ -169,14 +169,14 @@ def pods_counted(now: Situation, rollout: RolloutStatus) -> RolloutStatus:
     return settled_on(now, rollout.model_copy(update={"no_room_since": since}))
 
 
-def _pods(now: Situation, rollout: RolloutStatus) -> deadline.Pods:
+def _pods(now: RolloutInput, rollout: RolloutStatus) -> deadline.Pods:
     """Its pods. A weight that it has already may be carried by fewer than it is to have; they are missing."""
     ready = now.ready(rollout.revision)
     missing = ready < pods_needed(now, rollout)
     return deadline.Pods(ready, missing, lacks_room=_lacks_room(now, rollout))
 
 
-def _lacks_room(now: Situation, rollout: RolloutStatus) -> bool:
+def _lacks_room(now: RolloutInput, rollout: RolloutStatus) -> bool:
     """What is missing is a place. With `recreate` the old pods left theirs, so that the first one has one."""
     state = now.of(rollout.revision)
     if hindered(now, rollout) is not None:
@@ -186,19 +186,19 @@ def _lacks_room(now: Situation, rollout: RolloutStatus) -> bool:
     return state.lacks_room or awaits_place(now, rollout, pods_needed(now, rollout))
 
 
-def hindered(now: Situation, rollout: RolloutStatus) -> Trouble | None:
+def hindered(now: RolloutInput, rollout: RolloutStatus) -> PodProblem | None:
     """What the API server refuses of what the candidate needs."""
     outgoing = rollout.from_revision if rollout.in_place else None
     return hindrance(now, rollout.revision, outgoing, pods_needed(now, rollout))
 
 
-def pods_needed(now: Situation, rollout: RolloutStatus) -> int:
+def pods_needed(now: RolloutInput, rollout: RolloutStatus) -> int:
     """Pods without which the rollout cannot go on."""
     weight, carries = wanted(now, rollout)
     return needed(now, rollout, weight, carries)
 
 
-def short(now: Situation, rollout: RolloutStatus) -> bool:
+def short(now: RolloutInput, rollout: RolloutStatus) -> bool:
     """Such pods are missing."""
     weight, _ = wanted(now, rollout)
     pods, ready = pods_needed(now, rollout), now.ready(rollout.revision)
@@ -209,7 +209,7 @@ def short(now: Situation, rollout: RolloutStatus) -> bool:
     return ready < pods and (rollout.weight != weight or weight == 0)
 
 
-def observed(now: Situation, step: Step) -> Step:
+def observed(now: RolloutInput, step: RolloutStep) -> RolloutStep:
     """With the times at which the step's weight was first asked for, and first seen to be applied."""
     rollout = step.rollout
     if (
@@ -231,15 +231,15 @@ def observed(now: Situation, step: Step) -> Step:
     return replace(step, rollout=rollout.model_copy(update=asked))
 
 
-def never_began(now: Situation, rollout: RolloutStatus) -> bool:
+def never_began(now: RolloutInput, rollout: RolloutStatus) -> bool:
     """The step's weight has been asked for as long as a step may take, and was never seen to be applied."""
     asked = rollout.step_asked_at
     waits = asked is not None and rollout.step_started_at is None and not plan.is_last(rollout)
     return waits and asked is not None and now.now >= asked + now.spec.max_step_time.timedelta
 
 
-def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
-    """The state, in words, and the next step if this one is over."""
+def judge(now: RolloutInput, step: RolloutStep, verdict: Verdict) -> RolloutStep:
+    """The state, in messages, and the next step if this one is over."""
     rollout = step.rollout
     if rollout is None or rollout.state is RolloutState.PENDING:
         return step
@@ -248,90 +248,97 @@ def judge(now: Situation, step: Step, verdict: Verdict) -> Step:
     if held(now, rollout):
         return _held(now, step, rollout)
     if rollout.weight < ALL and _without_data(now, verdict) and not plan.by_hand(rollout):
-        return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict.unread_why))
+        return _told(step, RolloutState.PAUSED, Reason.NO_DATA, messages.no_data(verdict.unread_why))
     if plan.is_last(rollout):
         return _promoting(now, step, rollout, verdict)
     return _at_a_step(now, step, rollout, verdict)
 
 
-def _at_a_step(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
+def _at_a_step(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus, verdict: Verdict) -> RolloutStep:
     if rollout.weight == 0:
-        return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
+        return _told(step, RolloutState.STARTING, Reason.STARTING, messages.starting(rollout))
     if rollout.weight < rollout.step_weight:
-        message = words.carries(rollout, rollout.step_weight)
+        message = messages.carries(rollout, rollout.step_weight)
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
     if never_began(now, rollout):
-        message = words.never_began(rollout, now.spec.max_step_time)
+        message = messages.never_began(rollout, now.spec.max_step_time)
         return _told(step, RolloutState.PAUSED, Reason.INCONCLUSIVE, message)
     if rollout.step_started_at is None:
-        message = words.applying(rollout, rollout.step_weight)
+        message = messages.applying(rollout, rollout.step_weight)
         return _told(step, RolloutState.ANALYSING, Reason.ROLLING_OUT, message)
     return _analysing(now, step, rollout, verdict)
 
 
-def _without_data(now: Situation, verdict: Verdict) -> bool:
+def _without_data(now: RolloutInput, verdict: Verdict) -> bool:
     """Counters are missing for too long."""
     timeout = now.spec.analysis.data_timeout.timedelta
     return verdict.unread_since is not None and now.now >= verdict.unread_since + timeout
 
 
-def _held(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
+def _held(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus) -> RolloutStep:
     if paused(now, rollout):
-        return _told(step, RolloutState.PAUSED, Reason.PAUSED, words.paused(rollout))
+        return _told(step, RolloutState.PAUSED, Reason.PAUSED, messages.paused(rollout))
     if short(now, rollout) and now.spec.strategy is not Strategy.RECREATE:
-        return _told(step, RolloutState.STARTING, Reason.STARTING, words.starting(rollout))
-    return _told(step, RolloutState.PAUSED, Reason.AWAITING_PROMOTION, words.awaiting(rollout))
+        return _told(step, RolloutState.STARTING, Reason.STARTING, messages.starting(rollout))
+    return _told(step, RolloutState.PAUSED, Reason.AWAITING_PROMOTION, messages.awaiting(rollout))
 
 
-def _analysing(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
+def _analysing(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus, verdict: Verdict) -> RolloutStep:
     assert rollout.step_started_at is not None
     elapsed, spec = now.now - rollout.step_started_at, now.spec
     if elapsed >= spec.min_step_time.timedelta and verdict.passes(now.now, now.timeout):
         return _next(now, step, rollout)
     if elapsed >= spec.max_step_time.timedelta:
         if verdict.lacks:
-            return _told(step, RolloutState.PAUSED, Reason.NO_DATA, words.no_data(verdict.lacks))
+            return _told(step, RolloutState.PAUSED, Reason.NO_DATA, messages.no_data(verdict.lacks))
         if spec.on_inconclusive is OnInconclusive.PROMOTE and verdict.outcome is not Outcome.HOLD:
             return _next(now, step, rollout)
-        message = words.inconclusive(rollout, spec, verdict)
+        message = messages.inconclusive(rollout, spec, verdict)
         return _told(step, RolloutState.PAUSED, Reason.INCONCLUSIVE, message)
     if verdict.outcome is Outcome.HOLD:
-        return _told(step, RolloutState.ANALYSING, Reason.SHARED_BREACH, words.shared(rollout, verdict))
-    message = words.analysing(rollout, len(spec.weights), step.flow.target)
+        return _told(step, RolloutState.ANALYSING, Reason.SHARED_BREACH, messages.shared(rollout, verdict))
+    message = messages.analysing(rollout, len(spec.weights), step.flow.target)
     if verdict.unread_since is not None:
-        message = f"{message}; {words.no_data(verdict.unread_why)}"
+        message = f"{message}; {messages.no_data(verdict.unread_why)}"
     return _told(step, RolloutState.ANALYSING, Reason.ANALYSING, message)
 
 
-def _next(now: Situation, step: Step, rollout: RolloutStatus) -> Step:
+def _next(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus) -> RolloutStep:
     following = planned(now, rollout.model_copy(update={"passed": rollout.step_weight}))
     state, reason = RolloutState.ANALYSING, Reason.ROLLING_OUT
-    message = words.passed(rollout, following.step_weight)
+    message = messages.passed(rollout, following.step_weight)
     if plan.is_last(following):
         if now.spec.promotion is Promotion.MANUAL:
-            state, reason, message = RolloutState.PAUSED, Reason.AWAITING_PROMOTION, words.awaiting(rollout)
+            state, reason, message = (
+                RolloutState.PAUSED,
+                Reason.AWAITING_PROMOTION,
+                messages.awaiting(rollout),
+            )
         else:
             state = RolloutState.PROMOTING
-    return replace(step, rollout=words.told(following, state, reason, message), next_step=True)
+    return replace(step, rollout=messages.told(following, state, reason, message), next_step=True)
 
 
-def _promoting(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> Step:
+def _promoting(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus, verdict: Verdict) -> RolloutStep:
     """All requests, with all pods ready; promoted when the old ones have been kept long enough since then."""
     reason = plan.unless_by_hand(rollout, Reason.ROLLING_OUT)
     if rollout.weight < ALL:
         begun = rollout.state is RolloutState.PROMOTING or plan.by_hand(rollout)
         state = RolloutState.PROMOTING if begun else RolloutState.STARTING
-        message = words.carries(rollout, ALL) if begun and rollout.weight else words.starting(rollout)
+        message = messages.carries(rollout, ALL) if begun and rollout.weight else messages.starting(rollout)
         return _told(step, state, reason if begun else Reason.STARTING, message)
     if short(now, rollout):
         recreated = now.spec.strategy is Strategy.RECREATE
-        message = room.starting(now, rollout) if recreated else words.short_of_pods(rollout)
+        message = room.starting(now, rollout) if recreated else messages.short_of_pods(rollout)
         return _told(step, RolloutState.PROMOTING, reason, message)
     waits = _keeps_old_pods(now, step, rollout, verdict)
     if waits is not None:
         return _told(step, RolloutState.PROMOTING, reason, waits)
-    done = words.told(
-        rollout, RolloutState.PROMOTED, plan.unless_by_hand(rollout, Reason.PROMOTED), words.promoted(rollout)
+    done = messages.told(
+        rollout,
+        RolloutState.PROMOTED,
+        plan.unless_by_hand(rollout, Reason.PROMOTED),
+        messages.promoted(rollout),
     )
     by = now.hands.by if plan.by_hand(rollout) else None
     return replace(
@@ -346,30 +353,32 @@ def _promoting(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verd
     )
 
 
-def _keeps_old_pods(now: Situation, step: Step, rollout: RolloutStatus, verdict: Verdict) -> str | None:
+def _keeps_old_pods(
+    now: RolloutInput, step: RolloutStep, rollout: RolloutStatus, verdict: Verdict
+) -> str | None:
     """Why a candidate that has all requests has not taken over yet; None if it has.
 
     It takes several windows to reject what is bad, which may be longer than `scaleDownDelay`.
     """
     since, delay, most = rollout.step_started_at, now.spec.scale_down_delay, now.spec.max_step_time
     if since is None:
-        return words.applying(rollout, ALL)
+        return messages.applying(rollout, ALL)
     early = now.now < since + delay.timedelta or not step.flow.settled
     undecided = now.now < since + most.timedelta and verdict.suspects and not plan.by_hand(rollout)
     rules = (
-        (early, words.promoting(rollout, delay)),
-        (undecided, words.undecided(rollout, most)),
-        (now.marks_refused, words.unmarked(rollout)),
+        (early, messages.promoting(rollout, delay)),
+        (undecided, messages.undecided(rollout, most)),
+        (now.marks_refused, messages.unmarked(rollout)),
     )
     return next((message for holds, message in rules if holds), None)
 
 
-def _told(step: Step, state: RolloutState, reason: Reason, message: str) -> Step:
+def _told(step: RolloutStep, state: RolloutState, reason: Reason, message: str) -> RolloutStep:
     assert step.rollout is not None
-    return replace(step, rollout=words.told(step.rollout, state, reason, message))
+    return replace(step, rollout=messages.told(step.rollout, state, reason, message))
 
 
-def wake(now: Situation, step: Step, verdict: Verdict) -> timedelta | None:
+def wake(now: RolloutInput, step: RolloutStep, verdict: Verdict) -> timedelta | None:
     """When the next time limit passes."""
     rollout, spec = step.rollout, now.spec
     if rollout is None or rollout.state in (RolloutState.PENDING, RolloutState.PROMOTED):

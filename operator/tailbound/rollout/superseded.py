@@ -11,13 +11,13 @@
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import RolloutState
-from tailbound.rollout.situation import Situation, Superseded
+from tailbound.rollout.model import RolloutInput, Superseded
 
 _OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 _RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
 
 
-def superseded(now: Situation) -> Superseded | None:
+def superseded(now: RolloutInput) -> Superseded | None:
     """The revision that was on its way, if the spec is another one's now."""
     stored, desired = now.stored, now.desired
     if stored is None or stored.state in _OVER or desired is None or desired == stored.revision:

@@ -33,7 +33,7 @@ from typing import Final
 
 from tailbound.api.rollout import Capacity
 from tailbound.api.traffic import Backend, TrafficStatus
-from tailbound.rollout.situation import Flow, Situation
+from tailbound.rollout.model import RolloutInput, TrafficDecision
 from tailbound.rollout.sizing import ALL
 
 SPARE: Final = 10
@@ -42,21 +42,23 @@ rejected revision costs more than so little load."""
 
 
 def flow(
-    now: Situation,
+    now: RolloutInput,
     base: str | None,
     candidate: str | None,
     share: int,
     rejected: Collection[str],
     *,
     waits: bool = True,
-) -> Flow:
+) -> TrafficDecision:
     """The weights while the candidate is to have `share` percent, which it must have ready endpoints for.
 
     `waits`: requests that leave another revision wait for pods of the base that are missing.
     """
     target = _target(now, base, rejected)
     if target is None:
-        return Flow(None, target, settled=False) if now.traffic is None else direct(now, target, {})
+        return (
+            TrafficDecision(None, target, settled=False) if now.traffic is None else direct(now, target, {})
+        )
     if target != base or not now.ready(base):
         return direct(now, target, {target: ALL})
     if candidate is not None and share == ALL:
@@ -68,14 +70,16 @@ def flow(
     return direct(now, base, {base: left, **others}, waits=bool(kept))
 
 
-def direct(now: Situation, target: str | None, shares: dict[str, int], *, waits: bool = False) -> Flow:
+def direct(
+    now: RolloutInput, target: str | None, shares: dict[str, int], *, waits: bool = False
+) -> TrafficDecision:
     """These weights, ready or not. Empty weights are written too, for gateways to acknowledge them."""
     backends = tuple(Backend(revision=name, weight=weight) for name, weight in shares.items())
     traffic = _traffic(now, backends)
-    return Flow(traffic, target, traffic == now.traffic and now.acknowledged, waits)
+    return TrafficDecision(traffic, target, traffic == now.traffic and now.acknowledged, waits)
 
 
-def current(now: Situation, base: str | None) -> str | None:
+def current(now: RolloutInput, base: str | None) -> str | None:
     """The revision with most of the weight."""
     if now.traffic is not None and now.traffic.backends:
         return max(
@@ -91,7 +95,7 @@ def weight_of(traffic: TrafficStatus | None, revision: str | None) -> int:
     return sum(backend.weight for backend in backends if backend.revision == revision)
 
 
-def _target(now: Situation, base: str | None, rejected: Collection[str]) -> str | None:
+def _target(now: RolloutInput, base: str | None, rejected: Collection[str]) -> str | None:
     present = current(now, base)
     condemned = _condemned(now, rejected)
     best_other = max(
@@ -109,7 +113,7 @@ def _target(now: Situation, base: str | None, rejected: Collection[str]) -> str 
     return next((name for holds, name in rules if holds), present)
 
 
-def _kept(now: Situation, base: str, shares: dict[str, int], rejected: Collection[str]) -> dict[str, int]:
+def _kept(now: RolloutInput, base: str, shares: dict[str, int], rejected: Collection[str]) -> dict[str, int]:
     """What others keep beyond their shares, by revision, until pods of the base are there for it."""
     excess = {
         backend.revision: backend.weight - shares.get(backend.revision, 0)
@@ -127,18 +131,18 @@ def _kept(now: Situation, base: str, shares: dict[str, int], rejected: Collectio
     return {name: weight for name, weight in kept.items() if weight}
 
 
-def _condemned(now: Situation, rejected: Collection[str]) -> set[str]:
+def _condemned(now: RolloutInput, rejected: Collection[str]) -> set[str]:
     """The revisions that were rejected: now, or earlier as their records say."""
     return {*rejected, *(name for name, state in now.revisions.items() if state.rejection is not None)}
 
 
-def _worth(now: Situation, name: str, condemned: Collection[str]) -> tuple[bool, bool, int, str]:
+def _worth(now: RolloutInput, name: str, condemned: Collection[str]) -> tuple[bool, bool, int, str]:
     """The order in which revisions keep requests: the greatest keeps them longest."""
     state = now.of(name)
     return name not in condemned, state.promoted_at is not None, -state.number, name
 
 
-def _cannot_wait(now: Situation, base: str) -> bool:
+def _cannot_wait(now: RolloutInput, base: str) -> bool:
     """The base's missing pods need the others' places, or have taken too long."""
     trouble, since = now.of(base).trouble, now.stored.moving_since if now.stored is not None else None
     in_the_way = now.spec.capacity is Capacity.IN_PLACE or (trouble is not None and trouble.lacks_room)
@@ -146,7 +150,7 @@ def _cannot_wait(now: Situation, base: str) -> bool:
     return in_the_way or overdue
 
 
-def _traffic(now: Situation, backends: tuple[Backend, ...]) -> TrafficStatus:
+def _traffic(now: RolloutInput, backends: tuple[Backend, ...]) -> TrafficStatus:
     if now.traffic is None or now.overtaken:
         return TrafficStatus(generation=now.first_generation, backends=backends)
     if now.traffic.backends == backends:

@@ -7,7 +7,7 @@ from tailbound.api.names import FIELD_MANAGER, GROUP
 from tailbound.api.traffic import utc_seconds
 from tailbound.kube.errors import KubeError
 from tailbound.kube.objects import metadata
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import EVENTS
 from tailbound.telemetry.logs import logger
 
@@ -52,7 +52,7 @@ class EventWriter:
     """Writes Events. A refused one is logged and dropped: no decision waits for it."""
 
     def __init__(
-        self, cluster: Cluster, instance: str, now: Callable[[], datetime], suffix: Callable[[], str]
+        self, cluster: KubeClient, instance: str, now: Callable[[], datetime], suffix: Callable[[], str]
     ) -> None:
         self._cluster = cluster
         self._instance = instance

@@ -47,7 +47,7 @@ class _RoutingFields(Model):
 
 
 @dataclass(frozen=True)
-class Intent:
+class RoutingSpec:
     """The routing fields of one InferenceService, valid."""
 
     service: ServiceKey
@@ -72,7 +72,7 @@ def key_of(obj: Object) -> ServiceKey:
     return ServiceKey(str(metadata["namespace"]), str(metadata["name"]))
 
 
-def read_intent(obj: Object) -> Intent | Rejection:
+def read_intent(obj: Object) -> RoutingSpec | Rejection:
     """The routing fields, or why they cannot be used: the field, its value and the remedy."""
     read = parse(_RoutingFields, obj)
     if isinstance(read, InvalidObject):
@@ -82,7 +82,7 @@ def read_intent(obj: Object) -> Intent | Rejection:
     if traffic is not None and problem is not None:
         return Rejection(read.metadata.generation, traffic.generation, f"status.traffic.backends: {problem}")
     latency = spec.sla.latency
-    return Intent(
+    return RoutingSpec(
         service=key_of(obj),
         created=read.metadata.creation_timestamp or _BEGINNING,
         generation=read.metadata.generation,

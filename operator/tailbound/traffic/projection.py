@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from tailbound.api.traffic import TrafficStatus
 from tailbound.traffic.endpoints import PortEndpoints, RevisionEndpoints, endpoints_by_revision
 from tailbound.traffic.hosts import Claim, Ownership, cluster_names, settle_hosts
-from tailbound.traffic.intent import Intent, key_of, read_intent
+from tailbound.traffic.intent import RoutingSpec, key_of, read_intent
 from tailbound.traffic.model import (
     Endpoint,
     Object,
@@ -38,7 +38,7 @@ class Projector:
     ) -> None:
         self._cluster_domain = cluster_domain
         self._slices_of = slices_of
-        self._intents: dict[ServiceKey, Intent] = {}
+        self._intents: dict[ServiceKey, RoutingSpec] = {}
         self._rejections: dict[ServiceKey, Rejection] = {}
         self._routes: dict[ServiceKey, Route] = {route.service: route for route in last_good}
         self._claims = {key: _claim_of(route, cluster_domain) for key, route in self._routes.items()}
@@ -143,7 +143,7 @@ def _stand_in(service: ServiceKey, owned: Ownership) -> Route:
 
 
 def route_of(
-    intent: Intent, owned: Ownership, found: Mapping[str, RevisionEndpoints], before: Route | None
+    intent: RoutingSpec, owned: Ownership, found: Mapping[str, RevisionEndpoints], before: Route | None
 ) -> Route:
     """The route of one valid service. `before` is its route so far.
 

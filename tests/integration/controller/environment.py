@@ -12,12 +12,12 @@ from kubernetes.aio.client.configuration import Configuration
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.autoscale.model import TICK
 from tailbound.controller.lease import LeaseTimes
-from tailbound.controller.operator import LEASE_NAME, Operator, Seams
+from tailbound.controller.operator import LEASE_NAME, Dependencies, Operator
 from tailbound.controller.settings import OperatorSettings
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
 from tailbound.kube.errors import Conflict
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import INFERENCE_SERVICES, LEASES, Resource
 from tailbound.reconcile import decide
 from tailbound.reconcile.model import Settings
@@ -68,14 +68,14 @@ class Environment:
     def operator(
         self,
         *,
-        wrap: Callable[[Cluster], Cluster] = lambda cluster: cluster,
+        wrap: Callable[[KubeClient], KubeClient] = lambda cluster: cluster,
         defaults: tuple[Object, ...] = (),
         lease_times: LeaseTimes = FAST_LEASE,
         scaling_period_seconds: float = TICK,
         unix_time: Callable[[], float] = time.time,
         **changes: Any,
     ) -> Operator:
-        seams = Seams(
+        seams = Dependencies(
             wrap=wrap,
             lease_times=lease_times,
             observed_port=self.port,

@@ -6,14 +6,14 @@ from typing import Any
 from aiohttp import web
 from tailbound.api.names import COMPONENT_LABEL, GATEWAY_COMPONENT
 from tailbound.kube.objects import key_of
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import INFERENCE_SERVICES, PODS
 
 
 class FakeGateway:
     """One gateway pod: a Ready pod object whose address answers /observed from what the API server holds."""
 
-    def __init__(self, cluster: Cluster, namespace: str, name: str, address: str) -> None:
+    def __init__(self, cluster: KubeClient, namespace: str, name: str, address: str) -> None:
         self.cluster, self.namespace, self.name, self.address = cluster, namespace, name, address
         self.acknowledges = True
         self.reads = 0

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from tailbound.kube.protocol import Cluster
+from tailbound.kube.protocol import KubeClient
 
 from tests.integration.controller.environment import Environment
 
@@ -12,7 +12,7 @@ from tests.integration.controller.environment import Environment
 class Cut:
     """Passes everything on until the k-th write, and is dead from then on, as a killed process would be."""
 
-    def __init__(self, inner: Cluster, after: int) -> None:
+    def __init__(self, inner: KubeClient, after: int) -> None:
         self._inner = inner
         self._left = after
         self.dead = asyncio.Event()
@@ -38,9 +38,9 @@ async def dies(
     """Run an operator that is killed after so many writes. True if it was before the end came."""
     cuts: list[Cut] = []
 
-    def wrap(inner: Cluster) -> Cluster:
+    def wrap(inner: KubeClient) -> KubeClient:
         cuts.append(Cut(inner, writes))
-        return cast(Cluster, cuts[-1])
+        return cast(KubeClient, cuts[-1])
 
     def dead() -> bool:
         return any(cut.dead.is_set() for cut in cuts)

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from tailbound.controller import laggards
+from tailbound.controller import stale_gateways
 from tailbound.kube.resources import EVENTS, PODS
 
 from tests.integration.controller.environment import Environment
@@ -52,7 +52,7 @@ async def test_traffic_is_not_applied_while_a_ready_gateway_has_not_acknowledged
 async def test_gateway_that_stays_behind_is_deleted_with_an_event_and_the_other_one_is_not(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laggards, "LAGGARD_SECONDS", 1.0)
+    monkeypatch.setattr(stale_gateways, "LAGGARD_SECONDS", 1.0)
     behind = environment.gateways[1]
     behind.acknowledges = False
     async with environment.running(), kubelet(environment):
@@ -73,7 +73,7 @@ async def test_gateway_that_stays_behind_is_deleted_with_an_event_and_the_other_
 async def test_no_gateway_is_deleted_while_none_has_acknowledged(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laggards, "LAGGARD_SECONDS", 0.5)
+    monkeypatch.setattr(stale_gateways, "LAGGARD_SECONDS", 0.5)
     for gateway in environment.gateways:
         gateway.acknowledges = False
     async with environment.running(), kubelet(environment):

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, cast
 
-from tailbound.controller.execute import Fenced
+from tailbound.controller.execute import NotLeader
 from tailbound.controller.lease import LeadershipLost
 from tailbound.controller.operator import Operator
 from tailbound.kube.errors import Transient
-from tailbound.kube.protocol import Cluster
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import DEPLOYMENTS
 
 from tests.integration.controller.environment import Environment
@@ -23,7 +23,7 @@ WRITES = {"create", "apply", "replace_status", "delete", "create_event"}
 class Line:
     """One connection of an operator: notes when it writes, and can be cut."""
 
-    def __init__(self, inner: Cluster) -> None:
+    def __init__(self, inner: KubeClient) -> None:
         self._inner = inner
         self.cut = False
         self.written: list[float] = []
@@ -48,9 +48,9 @@ def operator_with_lines(environment: Environment, name: str) -> tuple[Operator, 
     """An operator, and its two connections: for objects, and for the Lease."""
     lines: list[Line] = []
 
-    def wrap(inner: Cluster) -> Cluster:
+    def wrap(inner: KubeClient) -> KubeClient:
         lines.append(Line(inner))
-        return cast(Cluster, lines[-1])
+        return cast(KubeClient, lines[-1])
 
     return environment.operator(wrap=wrap, pod_name=name), lines
 
@@ -112,7 +112,7 @@ async def ended_by_loss(operator: Operator) -> AsyncIterator[Awaitable[bool]]:
             await operator.run(asyncio.Event())
         except ExceptionGroup as ended:
             # Whoever notices first: the renewal, or the fence before a write.
-            return ended.subgroup((LeadershipLost, Fenced)) is not None
+            return ended.subgroup((LeadershipLost, NotLeader)) is not None
         return False
 
     task = asyncio.create_task(run())

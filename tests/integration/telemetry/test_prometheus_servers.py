@@ -10,12 +10,12 @@ from typing import TypeVar
 import pytest
 from tailbound.api.analysis_metric import AnalysisMetric
 from tailbound.controller.signals import HISTORY, QUERIES
-from tailbound.rollout import scrapes
-from tailbound.rollout.counters import Classes, Reading, Unknown
-from tailbound.rollout.evidence import Tally
-from tailbound.rollout.metrics import Metric, metric_of
-from tailbound.rollout.polls import Counted, Frozen, Readings, Round, baseline, poll
-from tailbound.rollout.watches import Events, Watch, taken_in
+from tailbound.judge import scrapes
+from tailbound.judge.counters import Classes, Reading, Unknown
+from tailbound.judge.evidence import Tally
+from tailbound.judge.metric_evidence import Events, Watch, taken_in
+from tailbound.judge.metrics import Metric, metric_of
+from tailbound.judge.polls import Counted, NoData, Readings, Round, baseline, poll
 from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable
 
 from tests.integration.telemetry.prometheus_servers import Pods, program, running, serving
@@ -106,7 +106,7 @@ class Count:
     server: Server
     readings: Readings
 
-    def polled(self, *gateways: Gateway) -> Counted | Frozen:
+    def polled(self, *gateways: Gateway) -> Counted | NoData:
         """One poll, once Prometheus has scraped what these gateways say."""
         for gateway in gateways:
             self.server.until(f"a scrape of {gateway.name}", gateway.shows)

@@ -8,8 +8,8 @@ from tailbound.cli.measure import counted, measured
 from tailbound.cli.plan import Requests, assumed, plan
 from tailbound.cli.proposal import Surroundings, propose
 from tailbound.cli.subject import CommandError, service_of
+from tailbound.judge.counters import Classes
 from tailbound.reconcile.rollouts import terms_of
-from tailbound.rollout.counters import Classes
 from tailbound.rollout.forecast import Traffic
 
 from tests.unit.reconcile.objects import model, runtime, service, spec

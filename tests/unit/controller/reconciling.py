@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from tailbound.controller.execute import Executor
-from tailbound.controller.following import Following
 from tailbound.controller.reconciler import Outcome, Reconciler
 from tailbound.controller.stores import Stores
+from tailbound.controller.subscriptions import Following
 from tailbound.kube.errors import KubeError
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import INFERENCE_SERVICES, Resource
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Observation, Plan, Rendering, Write
 from tailbound.telemetry.events import EventWriter
@@ -111,7 +111,7 @@ class Operator:
     def __init__(self, simulator: Simulator, **api: Any) -> None:
         self.simulator, self.api = simulator, Api(simulator, **api)
         self._stores = Stores(lambda _: None)
-        cluster, metrics = cast(Cluster, self.api), Metrics()
+        cluster, metrics = cast(KubeClient, self.api), Metrics()
         self._reconciler = Reconciler(
             self._stores,
             Executor(cluster, self._stores, metrics, lambda: True),

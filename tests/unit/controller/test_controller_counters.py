@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tailbound.api.traffic import Observed, RequestClasses, ServiceObservation
-from tailbound.controller.counters import Counters
+from tailbound.controller.counters import CounterPoller
+from tailbound.judge.counters import Classes, Reading, Unknown
+from tailbound.judge.polls import PollResults
 from tailbound.kube.objects import Key
 from tailbound.reconcile.model import Unread
-from tailbound.rollout.counters import Classes, Reading, Unknown
-from tailbound.rollout.polls import Answers
 from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable, Value
 
 ASKED, SCRAPED = ("risk", "asked"), ("risk", "scraped")
@@ -72,10 +72,10 @@ SCRAPE = (
 
 async def rounds(
     prometheus: Prometheus | None, *keys: Key
-) -> tuple[dict[Key, Answers | None], Pods, list[Key]]:
+) -> tuple[dict[Key, PollResults | None], Pods, list[Key]]:
     """One round over these services: their answers, the pods, and whom it was told to."""
     pods, changed = Pods(), list[Key]()
-    counters = Counters(pods, changed.append, lambda key: key == SCRAPED, prometheus)
+    counters = CounterPoller(pods, changed.append, lambda key: key == SCRAPED, prometheus)
     for key in keys:
         counters.expect(key)
     await counters.round()
@@ -86,7 +86,7 @@ async def test_each_service_is_read_where_its_spec_says_and_reads_alike() -> Non
     prometheus = Canned(SCRAPE)
     answers, pods, changed = await rounds(prometheus, ASKED, SCRAPED)
     reading = Reading(START.isoformat(), {"r1": Classes(good=3)})
-    assert answers == dict.fromkeys((ASKED, SCRAPED), Answers({"u0": reading}, {"u0", "u1"}))
+    assert answers == dict.fromkeys((ASKED, SCRAPED), PollResults({"u0": reading}, {"u0", "u1"}))
     assert pods.asked == [(ASKED,)]
     assert len(prometheus.asked) == 1
     assert sorted(changed) == [ASKED, SCRAPED]
@@ -112,7 +112,7 @@ async def test_without_prometheus_only_its_services_have_no_counters(
     prometheus: Prometheus | None, why: str
 ) -> None:
     answers, _, changed = await rounds(prometheus, ASKED, SCRAPED)
-    assert answers[SCRAPED] == Answers({"u0": Unknown.UNKNOWN}, {"u0", "u1"}, why)
+    assert answers[SCRAPED] == PollResults({"u0": Unknown.UNKNOWN}, {"u0", "u1"}, why)
     asked = answers[ASKED]
     assert asked is not None
     assert asked.unread == ""

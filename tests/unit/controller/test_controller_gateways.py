@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tailbound.api.traffic import AppliedRoute, Observed, RejectedRoute, ServiceObservation
 from tailbound.controller import gateways as module
-from tailbound.controller.gateways import Gateways
-from tailbound.controller.laggards import LAGGARD_SECONDS, acknowledged, laggards
+from tailbound.controller.gateways import GatewayReports
+from tailbound.controller.stale_gateways import LAGGARD_SECONDS, acknowledged, laggards
 from tailbound.kube.objects import Key, key_of
 from tailbound.kube.protocol import Object
 from tailbound.kube.store import ObjectStore
@@ -76,11 +76,11 @@ def fleet() -> Fleet:
 
 
 @pytest.fixture
-async def gateways(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gateways]:
+async def gateways(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GatewayReports]:
     monkeypatch.setattr(module, "FAST_SECONDS", 0.01)
     monkeypatch.setattr(module, "SLOW_SECONDS", 0.01)
     loop = asyncio.get_running_loop()
-    made = Gateways(fleet.store, fleet.read, loop.time, Metrics(), fleet.told.append, fleet.hear_all)
+    made = GatewayReports(fleet.store, fleet.read, loop.time, Metrics(), fleet.told.append, fleet.hear_all)
     task = asyncio.create_task(made.run())
     yield made
     task.cancel()
@@ -94,7 +94,7 @@ async def until(holds: Any) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_new_ready_pod_is_read_once_and_then_left_alone(fleet: Fleet, gateways: Gateways) -> None:
+async def test_new_ready_pod_is_read_once_and_then_left_alone(fleet: Fleet, gateways: GatewayReports) -> None:
     fleet.answers["g"] = report(a=1)
     fleet.store.upsert(pod("g"))
     assert isinstance(gateways.view()["g"], Unread)
@@ -106,7 +106,7 @@ async def test_new_ready_pod_is_read_once_and_then_left_alone(fleet: Fleet, gate
 
 
 async def test_awaiting_services_are_read_by_name_until_they_are_released(
-    fleet: Fleet, gateways: Gateways
+    fleet: Fleet, gateways: GatewayReports
 ) -> None:
     fleet.answers["g"] = report(a=1, b=1)
     fleet.store.upsert(pod("g"))
@@ -127,7 +127,7 @@ async def test_awaiting_services_are_read_by_name_until_they_are_released(
 
 
 async def test_restarted_envoy_is_read_completely_before_it_counts_again(
-    fleet: Fleet, gateways: Gateways
+    fleet: Fleet, gateways: GatewayReports
 ) -> None:
     fleet.answers["g"] = report(a=1, b=1)
     fleet.store.upsert(pod("g"))
@@ -140,7 +140,7 @@ async def test_restarted_envoy_is_read_completely_before_it_counts_again(
 
 
 async def test_pod_that_is_not_ready_any_more_is_gone_from_the_view_and_everybody_hears(
-    fleet: Fleet, gateways: Gateways
+    fleet: Fleet, gateways: GatewayReports
 ) -> None:
     fleet.answers = {"g": report(a=1), "h": report(a=1)}
     for name in ("g", "h"):
@@ -153,7 +153,9 @@ async def test_pod_that_is_not_ready_any_more_is_gone_from_the_view_and_everybod
     assert fleet.told_all == 4
 
 
-async def test_pod_that_cannot_be_read_says_why_and_is_tried_again(fleet: Fleet, gateways: Gateways) -> None:
+async def test_pod_that_cannot_be_read_says_why_and_is_tried_again(
+    fleet: Fleet, gateways: GatewayReports
+) -> None:
     fleet.answers["g"] = Unread("refused")
     fleet.store.upsert(pod("g"))
     await until(lambda: gateways.view()["g"] == Unread("refused"))
@@ -165,7 +167,7 @@ async def test_pod_that_cannot_be_read_says_why_and_is_tried_again(fleet: Fleet,
 async def test_new_leader_has_read_everything_before_it_goes_on(fleet: Fleet) -> None:
     fleet.answers["g"] = report(a=1)
     fleet.store.upsert(pod("g"))
-    made = Gateways(fleet.store, fleet.read, lambda: 0.0, Metrics(), fleet.told.append, fleet.hear_all)
+    made = GatewayReports(fleet.store, fleet.read, lambda: 0.0, Metrics(), fleet.told.append, fleet.hear_all)
     await made.refresh()
     assert dict(made.view()) == {"g": report(a=1)}
 

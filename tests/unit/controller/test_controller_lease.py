@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from tailbound.controller.lease import Elector, LeadershipLost, LeaseTimes
 from tailbound.kube.errors import Conflict, Transient
-from tailbound.kube.protocol import Cluster, Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import Resource
 
 from tests.unit.controller.virtualtime import VirtualTime
@@ -79,7 +79,7 @@ class Candidate:
     def __init__(self, server: Server, time: VirtualTime, identity: str, wall_offset: timedelta) -> None:
         self.link = Link(server, time)
         self.elector = Elector(
-            cast(Cluster, self.link),
+            cast(KubeClient, self.link),
             "system",
             "operator",
             identity,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.addresses import ALLOWED_HOSTS, AddressPolicy
-from tailbound.fetch.download import Order, Retries, World, fetch
+from tailbound.fetch.download import Dependencies, FetchRequest, Retries, fetch
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.source import TimeOuts
 
@@ -30,8 +30,8 @@ class Fetcher:
     pauses: list[float] = field(default_factory=list)
 
     @property
-    def world(self) -> World:
-        return World(
+    def world(self) -> Dependencies:
+        return Dependencies(
             policy=AddressPolicy.from_env({ALLOWED_HOSTS: "localhost"}),
             time_outs=TimeOuts(connect_seconds=2, stall_seconds=0.3),
             retries=Retries(attempts=3, first_pause_seconds=1),
@@ -40,8 +40,10 @@ class Fetcher:
             jitter=lambda: 0.0,
         )
 
-    def run(self, *, path: str = "/model.onnx", sha256: str = SHA256, world: World | None = None) -> str:
-        return fetch(Order(self.store.url(path), sha256, self.output), world or self.world)
+    def run(
+        self, *, path: str = "/model.onnx", sha256: str = SHA256, world: Dependencies | None = None
+    ) -> str:
+        return fetch(FetchRequest(self.store.url(path), sha256, self.output), world or self.world)
 
     def fails(
         self,
@@ -49,7 +51,7 @@ class Fetcher:
         *,
         path: str = "/model.onnx",
         sha256: str = SHA256,
-        world: World | None = None,
+        world: Dependencies | None = None,
     ) -> str:
         with pytest.raises(FetchFailedError) as caught:
             self.run(path=path, sha256=sha256, world=world)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.addresses import ALLOWED_HOSTS, AddressPolicy
-from tailbound.fetch.download import Order, Retries, fetch
+from tailbound.fetch.download import FetchRequest, Retries, fetch
 from tailbound.fetch.failures import FetchFailedError
 
 from tests.unit.fetch.faulty_store import status
@@ -19,7 +19,7 @@ def test_an_unused_port_is_unreachable(fetcher: Fetcher) -> None:
 
 
 def test_an_unknown_name_is_unreachable(fetcher: Fetcher) -> None:
-    order = Order("http://no-such-host.invalid/m", SHA256, fetcher.output)
+    order = FetchRequest("http://no-such-host.invalid/m", SHA256, fetcher.output)
     with pytest.raises(FetchFailedError, match="the name does not resolve") as caught:
         fetch(order, fetcher.world)
     assert caught.value.reason is TerminationReason.SOURCE_UNREACHABLE
@@ -76,7 +76,7 @@ def test_a_redirect_loop_ends(fetcher: Fetcher) -> None:
 )
 def test_an_unusable_uri_is_refused_without_its_secrets(fetcher: Fetcher, uri: str, said: str) -> None:
     with pytest.raises(FetchFailedError, match=said) as caught:
-        fetch(Order(uri, SHA256, fetcher.output), fetcher.world)
+        fetch(FetchRequest(uri, SHA256, fetcher.output), fetcher.world)
     assert caught.value.reason is TerminationReason.SOURCE_UNREACHABLE
     assert "secret" not in str(caught.value)
 

@@ -10,7 +10,7 @@ import pytest
 import trustme
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.addresses import ALLOWED_HOSTS, AddressPolicy
-from tailbound.fetch.download import Order, World, fetch
+from tailbound.fetch.download import Dependencies, FetchRequest, fetch
 from tailbound.fetch.failures import FetchFailedError
 
 from tests.unit.fetch.faulty_store import FaultyStore, running, status
@@ -37,8 +37,8 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
 
 
 def get(store: FaultyStore, folder: Path) -> str:
-    world = World(AddressPolicy.from_env({ALLOWED_HOSTS: "localhost"}), emit=lambda *_, **__: None)
-    return fetch(Order(f"https://localhost:{store.port}/m", SHA256, folder / "m.onnx"), world)
+    world = Dependencies(AddressPolicy.from_env({ALLOWED_HOSTS: "localhost"}), emit=lambda *_, **__: None)
+    return fetch(FetchRequest(f"https://localhost:{store.port}/m", SHA256, folder / "m.onnx"), world)
 
 
 def test_a_trusted_certificate_of_that_name_serves(authority: trustme.CA, tmp_path: Path) -> None:

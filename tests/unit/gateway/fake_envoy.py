@@ -6,7 +6,7 @@ from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.config.route.v3.scoped_route_pb2 import ScopedRouteConfiguration
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest, DeltaDiscoveryResponse
 from tailbound.gateway.configuration import Configuration
-from tailbound.gateway.delta import DeltaSession, Refusal
+from tailbound.gateway.delta import DeltaSession, Nack
 from tailbound.gateway.resources import Bundle, ResourceId, ResourceType
 from tailbound.gateway.routes import bundle_of
 from tailbound.traffic.model import Route, ServiceKey
@@ -25,7 +25,7 @@ class FakeEnvoy:
         self.configuration = configuration
         self.refuses = refuses
         self.has: dict[ResourceType, dict[str, tuple[str, bytes]]] = {type_: {} for type_ in ResourceType}
-        self.refusals: list[Refusal] = []
+        self.refusals: list[Nack] = []
         self.responses = 0
         self._subscribed: dict[ResourceType, set[str]] = {type_: set() for type_ in ResourceType}
         self.violations: list[str] = []

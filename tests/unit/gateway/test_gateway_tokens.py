@@ -11,7 +11,7 @@ from tailbound.gateway.tokens import (
     DENIED_SECONDS,
     MOST_REMEMBERED,
     Gatekeeper,
-    Verdict,
+    TokenVerdict,
     judge,
 )
 
@@ -25,17 +25,17 @@ def status(user: str = OPERATOR, **changes: Any) -> Mapping[str, Any]:
 @pytest.mark.parametrize(
     ("reviewed", "verdict"),
     [
-        (status(), Verdict.ALLOWED),
-        (status("system:serviceaccount:risk:default"), Verdict.FORBIDDEN),
-        (status(authenticated=False), Verdict.UNAUTHENTICATED),
-        (status(audiences=["https://kubernetes.default.svc"]), Verdict.UNAUTHENTICATED),
-        (status(audiences=None), Verdict.UNAUTHENTICATED),
-        ({**status(), "user": None}, Verdict.FORBIDDEN),
-        ({"error": "token expired"}, Verdict.UNAUTHENTICATED),
-        ({}, Verdict.UNAUTHENTICATED),
+        (status(), TokenVerdict.ALLOWED),
+        (status("system:serviceaccount:risk:default"), TokenVerdict.FORBIDDEN),
+        (status(authenticated=False), TokenVerdict.UNAUTHENTICATED),
+        (status(audiences=["https://kubernetes.default.svc"]), TokenVerdict.UNAUTHENTICATED),
+        (status(audiences=None), TokenVerdict.UNAUTHENTICATED),
+        ({**status(), "user": None}, TokenVerdict.FORBIDDEN),
+        ({"error": "token expired"}, TokenVerdict.UNAUTHENTICATED),
+        ({}, TokenVerdict.UNAUTHENTICATED),
     ],
 )
-def test_judge(reviewed: Mapping[str, Any], verdict: Verdict) -> None:
+def test_judge(reviewed: Mapping[str, Any], verdict: TokenVerdict) -> None:
     assert judge(reviewed, OPERATOR) is verdict
 
 
@@ -63,15 +63,15 @@ class Clock:
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer  ", "Basic good", "good"])
 async def test_without_a_bearer_token_nobody_is_asked(header: str | None) -> None:
     reviewer = Reviewer()
-    assert await Gatekeeper(reviewer, OPERATOR, Clock()).check(header) is Verdict.UNAUTHENTICATED
+    assert await Gatekeeper(reviewer, OPERATOR, Clock()).check(header) is TokenVerdict.UNAUTHENTICATED
     assert reviewer.asked == []
 
 
 @pytest.mark.parametrize(
     ("token", "verdict", "seconds"),
-    [("good", Verdict.ALLOWED, ALLOWED_SECONDS), ("bad", Verdict.UNAUTHENTICATED, DENIED_SECONDS)],
+    [("good", TokenVerdict.ALLOWED, ALLOWED_SECONDS), ("bad", TokenVerdict.UNAUTHENTICATED, DENIED_SECONDS)],
 )
-async def test_an_answer_is_remembered_for_a_while(token: str, verdict: Verdict, seconds: float) -> None:
+async def test_an_answer_is_remembered_for_a_while(token: str, verdict: TokenVerdict, seconds: float) -> None:
     reviewer, clock = Reviewer(), Clock()
     gatekeeper = Gatekeeper(reviewer, OPERATOR, clock)
     checks = await asyncio.gather(*(gatekeeper.check(f"Bearer {token}") for _ in range(5)))

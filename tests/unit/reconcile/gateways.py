@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tailbound.api.traffic import AppliedRoute, Observed, ServiceObservation
+from tailbound.judge.counters import Classes, Reading, Unknown
 from tailbound.reconcile.model import Unread
-from tailbound.rollout.counters import Classes, Reading, Unknown
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """When everything begins."""

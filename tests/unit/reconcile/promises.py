@@ -15,8 +15,8 @@ from tailbound.api.parsing import parse
 from tailbound.api.rollout import OnInconclusive, Promotion, Strategy
 from tailbound.reconcile.desired import intend
 from tailbound.reconcile.model import Apply, Create, Delete, Object, Observation, Plan, Write
+from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.scaling import sizing_of
-from tailbound.reconcile.world import World
 from tailbound.rollout.sizing import ALL
 
 REJECTED = "tailbound.dev/rejected-at"
@@ -56,11 +56,11 @@ class Seen:
     now: datetime
 
     @cached_property
-    def world(self) -> World:
+    def world(self) -> OwnedState:
         """What exists."""
         service = parse(InferenceService, self.observation.service)
         assert isinstance(service, InferenceService), service
-        return World(self.observation, service)
+        return OwnedState(self.observation, service)
 
     @property
     def before(self) -> Object:

@@ -9,12 +9,13 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
+from tailbound.judge.polls import PollResults
 from tailbound.reconcile.decide import decide, wanted_rendering
 from tailbound.reconcile.model import (
     Object,
     Observation,
-    Obstacle,
     Plan,
+    RefusedWrite,
     RenderFailed,
     Rendering,
     RenderRequest,
@@ -22,7 +23,6 @@ from tailbound.reconcile.model import (
     Sizes,
 )
 from tailbound.revisions.template import expand
-from tailbound.rollout.polls import Answers
 from tailbound.telemetry.prometheus import Series, Unavailable
 
 from tests.unit.reconcile.cluster import Cluster
@@ -50,7 +50,7 @@ class Simulator(Cluster):
     hardware_classes: Mapping[str, Object] = field(default_factory=lambda: {"cpu": hardware_class()})
     runtimes: Mapping[str, Object] = field(default_factory=dict)
     cluster_runtimes: Mapping[str, Object] = field(default_factory=lambda: {"onnxruntime": runtime()})
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[RefusedWrite, ...] = ()
     sizes: Sizes | None = None
     polls: bool = False
     """The last plan asks for counters."""
@@ -82,11 +82,11 @@ class Simulator(Cluster):
             sizes=self.sizes,
         )
 
-    def readings(self) -> Answers:
+    def readings(self) -> PollResults:
         """A round of counters."""
         by_pod = {name: gateway.reading() for name, gateway in self.gateways.items()}
         metrics = {query: self.prometheus(query) for query in self.queries}
-        return Answers(by_pod, frozenset(by_pod), self.unscraped, metrics)
+        return PollResults(by_pod, frozenset(by_pod), self.unscraped, metrics)
 
     def plan(self) -> Plan:
         """The decision on what is, with every input left as it was."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
-from tailbound.reconcile.model import Obstacle
+from tailbound.reconcile.model import RefusedWrite
 
 from tests.unit.reconcile.rollouts import begun, replicas
 from tests.unit.reconcile.simulator import Simulator
@@ -74,7 +74,7 @@ def test_a_deployment_that_is_refused_does_not_stop_the_deadline(rollout: dict[s
     simulator = begun({**DEADLINE, **rollout}, replicas=2)
     simulator.reconcile(crash_after=1)
     name = simulator.names("ControllerRevision")[-1]
-    refused = (Obstacle("Deployment", name, Reason.QUOTA_EXCEEDED, "exceeded quota: objects"),)
+    refused = (RefusedWrite("Deployment", name, Reason.QUOTA_EXCEEDED, "exceeded quota: objects"),)
     looks = 0
     while simulator.rollout["state"] != "RolledBack":
         simulator.obstacles = refused

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
-from tailbound.reconcile.model import Obstacle, Plan
+from tailbound.reconcile.model import Plan, RefusedWrite
 
 from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, verbs
 from tests.unit.reconcile.objects import NAME, model, service
@@ -80,7 +80,7 @@ def test_a_refused_create_is_told_and_tried_again_later() -> None:
     simulator = Simulator()
     simulator.service["metadata"].update(name="kubernetes", namespace="default")
     simulator.obstacles = (
-        Obstacle("Service", "kubernetes", Reason.NAME_CONFLICT, "Service kubernetes has another owner"),
+        RefusedWrite("Service", "kubernetes", Reason.NAME_CONFLICT, "Service kubernetes has another owner"),
     )
     plan = simulator.reconcile()
     assert plan.writes == ()
@@ -104,7 +104,9 @@ def test_what_serves_is_made_whole_while_a_name_is_taken() -> None:
 def test_quota_on_a_deployment_is_no_stall() -> None:
     simulator = Simulator()
     name = described(simulator.plan().writes[3])[2]
-    simulator.obstacles = (Obstacle("Deployment", name, Reason.QUOTA_EXCEEDED, "exceeded quota: objects"),)
+    simulator.obstacles = (
+        RefusedWrite("Deployment", name, Reason.QUOTA_EXCEEDED, "exceeded quota: objects"),
+    )
     simulator.reconcile()
     assert simulator.condition("Ready") == ("False", "QuotaExceeded")
     assert simulator.condition("Stalled") == ("False", "NotStalled")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from tailbound.api.parsing import parse
 from tailbound.api.rollout import RolloutStatus
-from tailbound.rollout.record import memory_of
+from tailbound.judge.record import memory_of
 
 from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator

@@ -15,14 +15,14 @@ from tailbound.reconcile.model import (
     DryRun,
     Object,
     Observation,
-    Obstacle,
     Plan,
+    RefusedWrite,
     Sized,
     Sizes,
     Write,
 )
+from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership
 from tailbound.reconcile.scaling import sizing_of
-from tailbound.reconcile.world import Ownership, World, ownership
 from tailbound.rollout.sizing import ALL
 from tailbound.telemetry.prometheus import Series, Value
 
@@ -69,7 +69,7 @@ class Trial(Simulator):
     """Kinds of which the API server refuses every write, and how; or kind and number, as Deployment r2."""
     dry_runs_pass: bool = False
     """What it refuses it takes as a dry run."""
-    held: dict[tuple[str, str], tuple[Obstacle, datetime]] = field(default_factory=dict)
+    held: dict[tuple[str, str], tuple[RefusedWrite, datetime]] = field(default_factory=dict)
     """Refused writes, and until when they are not tried again."""
     restarts: dict[str, int] = field(default_factory=dict)
     sized: dict[str, Sized] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Trial(Simulator):
             if reason is not None:
                 message = f"{key[0]} {key[1]} is refused: no luck today"
                 self.past.refused.add(key[1])
-                self.held[key] = (Obstacle(*key, reason, message), self.now + HELD)
+                self.held[key] = (RefusedWrite(*key, reason, message), self.now + HELD)
                 return True
             self.write(write)
         return False
@@ -165,7 +165,7 @@ class Trial(Simulator):
         """As the operator sizes it."""
         service = parse(InferenceService, self.service)
         assert isinstance(service, InferenceService), service
-        return sizing_of(World(self.observation(), service)).pods(revision, ALL)
+        return sizing_of(OwnedState(self.observation(), service)).pods(revision, ALL)
 
     def edit(self, **fields: Any) -> None:
         """The user edits the spec; the API server takes no `max` above `min` without a latency target."""

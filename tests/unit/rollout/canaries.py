@@ -4,22 +4,22 @@ from typing import Any
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import RolloutStatus
-from tailbound.rollout.analysis import Verdict
-from tailbound.rollout.evidence import Tally
-from tailbound.rollout.metrics import MetricFinding
-from tailbound.rollout.situation import Situation, Trouble
-from tailbound.rollout.verdict import (
+from tailbound.judge.analysis import Verdict
+from tailbound.judge.evidence import Tally
+from tailbound.judge.metrics import MetricFinding
+from tailbound.judge.verdict import (
+    EValues,
     Finding,
     Measure,
-    Numbers,
     Outcome,
     Thresholds,
     error_objective,
     latency_objective,
 )
+from tailbound.rollout.model import PodProblem, RolloutInput
 
-from tests.unit.rollout.metric_answers import metric
-from tests.unit.rollout.situations import ago, rollout, situation, state, step_of, to
+from tests.unit.judge.metric_answers import metric
+from tests.unit.rollout.inputs import ago, rollout, situation, state, step_of, to
 
 CANARY = {"strategy": "canary", "steps": [{"weight": 5}, {"weight": 50}]}
 SPLIT = to(old=95, new=5)
@@ -31,7 +31,7 @@ LIMITS = Thresholds(absolute=5, late=6, relative=5, passing=3)
 def against(measure: Measure) -> Verdict:
     """The evidence condemns it by this measure."""
     objective = latency_objective(0.99) if measure is Measure.LATENCY else error_objective(0.01)
-    numbers = Numbers(absolute=7.0, late=0.0, relative=8.0, improves=0.0, passing=0.0, enough=True)
+    numbers = EValues(absolute=7.0, late=0.0, relative=8.0, improves=0.0, passing=0.0, enough=True)
     finding = Finding(objective, Outcome.ROLL_BACK, numbers, LIMITS)
     return Verdict(Outcome.ROLL_BACK, (finding,), {measure: Tally(100, 20)})
 
@@ -43,7 +43,7 @@ def unread(seconds: float) -> Verdict:
 
 def unsampled() -> Verdict:
     """Nothing speaks against it, but one metric has not had a sample."""
-    numbers = Numbers(absolute=0.0, late=0.0, relative=0.0, improves=0.0, passing=0.0, enough=False)
+    numbers = EValues(absolute=0.0, late=0.0, relative=0.0, improves=0.0, passing=0.0, enough=False)
     finding = MetricFinding(metric(), Outcome.WAIT, 0, 0, numbers, LIMITS)
     return Verdict(Outcome.WAIT, metrics=(finding,))
 
@@ -57,7 +57,7 @@ def canary(
     spec: dict[str, Any] | None = None,
     new: dict[str, Any] | None = None,
     **fields: Any,
-) -> Situation:
+) -> RolloutInput:
     """At the first step of a canary, long observed."""
     at_step = rollout(weight=5, step_started_at=ago(60))
     return situation(
@@ -69,7 +69,7 @@ def canary(
     )
 
 
-def told(now: Situation, verdict: Verdict = WAIT) -> tuple[str, str, int, dict[str, int]]:
+def told(now: RolloutInput, verdict: Verdict = WAIT) -> tuple[str, str, int, dict[str, int]]:
     """State, reason, step and weights after one step."""
     step = step_of(now, verdict)
     assert step.rollout is not None
@@ -79,8 +79,8 @@ def told(now: Situation, verdict: Verdict = WAIT) -> tuple[str, str, int, dict[s
 
 
 AT_5, AT_50, OLD, NEW = {"old": 95, "new": 5}, {"old": 50, "new": 50}, {"old": 100}, {"new": 100}
-NO_NODE = Trouble(Reason.UNSCHEDULABLE, "pod p has no node")
-NO_QUOTA = Trouble(Reason.QUOTA_EXCEEDED, "exceeded quota")
+NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "pod p has no node")
+NO_QUOTA = PodProblem(Reason.QUOTA_EXCEEDED, "exceeded quota")
 STARTED = rollout("Starting", weight=0)
 SECOND = rollout(step=1, step_weight=50, passed=5, weight=5, progress_at=ago(10))
 SECOND_OBSERVED = rollout(step=1, step_weight=50, passed=5, weight=50, step_started_at=ago(60))
@@ -90,5 +90,5 @@ OVER = ALL.model_copy(update={"step_started_at": ago(30), "high_water": 2})
 MANUAL = {"promotion": "manual"}
 PAUSE, PROMOTE, ABORT = {"pause": "new"}, {"promote": "new"}, {"abort": "new"}
 
-Row = tuple[Situation, Verdict, tuple[str, str, int, dict[str, int]]]
+Row = tuple[RolloutInput, Verdict, tuple[str, str, int, dict[str, int]]]
 """What is, the verdict, and what `told` tells after one step."""

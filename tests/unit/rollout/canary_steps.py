@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from tailbound.rollout.analysis import Verdict
-from tailbound.rollout.verdict import Outcome
+from tailbound.judge.analysis import Verdict
+from tailbound.judge.verdict import Outcome
 
 from tests.unit.rollout.canaries import (
     ABORT,
@@ -29,7 +29,7 @@ from tests.unit.rollout.canaries import (
     unread,
     unsampled,
 )
-from tests.unit.rollout.situations import ago, rollout, to
+from tests.unit.rollout.inputs import ago, rollout, to
 
 STEPS: dict[str, Row] = {
     "no pods yet": (

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tailbound.api.conditions import Reason
-from tailbound.rollout.situation import Situation, Trouble
-from tailbound.rollout.verdict import Measure
+from tailbound.judge.verdict import Measure
+from tailbound.rollout.model import PodProblem, RolloutInput
 
 from tests.unit.rollout.canaries import (
     ABORT,
@@ -28,7 +28,7 @@ from tests.unit.rollout.canaries import (
     against,
     canary,
 )
-from tests.unit.rollout.situations import ago, rollout, to
+from tests.unit.rollout.inputs import ago, rollout, to
 
 FALLEN = LAST.model_copy(update={"high_water": 2})
 SECOND_FULL = SECOND_OBSERVED.model_copy(update={"high_water": 2})
@@ -99,7 +99,7 @@ TROUBLE: dict[str, Row] = {
     ),
     "crash-loop": (canary(new={"restarts": 3}), WAIT, ("RolledBack", "CrashLoop", 0, OLD)),
     "out-of-memory": (
-        canary(new={"restarts": 3, "trouble": Trouble(Reason.OUT_OF_MEMORY, "too much")}),
+        canary(new={"restarts": 3, "trouble": PodProblem(Reason.OUT_OF_MEMORY, "too much")}),
         WAIT,
         ("RolledBack", "OutOfMemory", 0, OLD),
     ),
@@ -163,9 +163,9 @@ def starting(
     ready: int = 0,
     of: int = 2,
     running: int = 0,
-    trouble: Trouble | None = None,
+    trouble: PodProblem | None = None,
     **stored: Any,
-) -> Situation:
+) -> RolloutInput:
     """A canary without requests, whose newest ready pod, or whose start, is so many seconds ago."""
     return canary(
         rollout("Starting", progress_at=ago(seconds), **stored),
@@ -177,9 +177,9 @@ def starting(
     )
 
 
-CRASHED = Trouble(Reason.CRASH_LOOP, "it ended")
+CRASHED = PodProblem(Reason.CRASH_LOOP, "it ended")
 LATE_ROOM: dict[str, Any] = {"still_since": ago(8990), "no_room_since": ago(8990), "high_water": 0}
-STARTS: dict[str, tuple[Situation, str, str]] = {
+STARTS: dict[str, tuple[RolloutInput, str, str]] = {
     "not-ready-in-time": (starting(600), "RolledBack", "DeadlineExceeded"),
     "one-more-pod-just-in-time": (starting(600, ready=2, of=60), "Starting", "Starting"),
     "same-pod-is-no-progress": (

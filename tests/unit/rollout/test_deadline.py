@@ -7,7 +7,7 @@ from tailbound.api.quantities import Duration
 from tailbound.api.rollout import RolloutStatus
 from tailbound.rollout.deadline import Pods, counted, overdue
 
-from tests.unit.rollout.situations import NOW, ago, rollout
+from tests.unit.rollout.inputs import NOW, ago, rollout
 
 MINUTE = Duration(60_000)
 

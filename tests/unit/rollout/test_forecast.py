@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from tailbound.api.rollout import RolloutSpec
-from tailbound.rollout.analysis import Terms
+from tailbound.judge.analysis import Terms
+from tailbound.judge.verdict import Outcome, Policy, error_objective, latency_objective
 from tailbound.rollout.forecast import Forecast, Traffic, forecast
-from tailbound.rollout.verdict import Outcome, Policy, error_objective, latency_objective
 
 TERMS = Terms((latency_objective(0.99), error_objective(0.01)), Policy.BOTH, 10)
 CANARY = {"strategy": "canary", "steps": [{"weight": 10}, {"weight": 50}]}

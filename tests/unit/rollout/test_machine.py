@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tailbound.rollout.analysis import Verdict
-from tailbound.rollout.situation import Situation
+from tailbound.judge.analysis import Verdict
+from tailbound.rollout.model import RolloutInput
 
 from tests.unit.rollout.canaries import (
     ABORT,
@@ -20,18 +20,18 @@ from tests.unit.rollout.canaries import (
 )
 from tests.unit.rollout.canary_steps import STEPS
 from tests.unit.rollout.canary_trouble import TROUBLE
-from tests.unit.rollout.situations import ago, rollout, situation, state, step_of, to
+from tests.unit.rollout.inputs import ago, rollout, situation, state, step_of, to
 
 CANARIES = STEPS | TROUBLE
 
 
 @pytest.mark.parametrize(("now", "verdict", "expected"), CANARIES.values(), ids=CANARIES)
-def test_canary(now: Situation, verdict: Verdict, expected: tuple[str, str, int, dict[str, int]]) -> None:
+def test_canary(now: RolloutInput, verdict: Verdict, expected: tuple[str, str, int, dict[str, int]]) -> None:
     assert told(now, verdict) == expected
 
 
 @pytest.mark.parametrize(("now", "verdict"), [row[:2] for row in CANARIES.values()], ids=CANARIES)
-def test_the_base_keeps_its_pods_until_the_promotion(now: Situation, verdict: Verdict) -> None:
+def test_the_base_keeps_its_pods_until_the_promotion(now: RolloutInput, verdict: Verdict) -> None:
     step = step_of(now, verdict)
     assert step.rollout is not None
     assert (step.fleet.get("old") == now.pods("old")) is (step.rollout.state != "Promoted")
@@ -41,7 +41,7 @@ def test_the_base_keeps_its_pods_until_the_promotion(now: Situation, verdict: Ve
 
 RECREATE = {"strategy": "recreate"}
 SERVES = state(2, replicas=2, pods=2)
-EXCHANGES: dict[str, tuple[Situation, dict[str, int], dict[str, int]]] = {
+EXCHANGES: dict[str, tuple[RolloutInput, dict[str, int], dict[str, int]]] = {
     "nothing is given up before the new Deployment is there": (
         situation({"old": state(2, replicas=2, pods=2)}, to("old"), spec=RECREATE, acknowledged=True),
         {"old": 100},
@@ -90,14 +90,14 @@ EXCHANGES: dict[str, tuple[Situation, dict[str, int], dict[str, int]]] = {
 
 
 @pytest.mark.parametrize(("now", "weights", "fleet"), EXCHANGES.values(), ids=EXCHANGES)
-def test_recreate(now: Situation, weights: dict[str, int], fleet: dict[str, int]) -> None:
+def test_recreate(now: RolloutInput, weights: dict[str, int], fleet: dict[str, int]) -> None:
     step = step_of(now)
     assert step.flow.traffic is not None
     assert {backend.revision: backend.weight for backend in step.flow.traffic.backends} == weights
     assert step.fleet == fleet
 
 
-WAKES: dict[str, tuple[Situation, Verdict, int | None]] = {
+WAKES: dict[str, tuple[RolloutInput, Verdict, int | None]] = {
     "the deadline of its pods": (
         canary(rollout("Starting", progress_at=ago(100)), ready=0, traffic=to("old")),
         WAIT,
@@ -118,7 +118,7 @@ WAKES: dict[str, tuple[Situation, Verdict, int | None]] = {
 
 
 @pytest.mark.parametrize(("now", "verdict", "seconds"), WAKES.values(), ids=WAKES)
-def test_it_wakes_for_the_next_limit(now: Situation, verdict: Verdict, seconds: int | None) -> None:
+def test_it_wakes_for_the_next_limit(now: RolloutInput, verdict: Verdict, seconds: int | None) -> None:
     wake = step_of(now, verdict).wake
     assert wake == (timedelta(seconds=seconds) if seconds is not None else None)
 

@@ -3,7 +3,7 @@
 import pytest
 from tailbound.rollout.plan import number, weight
 
-from tests.unit.rollout.situations import ago, rollout
+from tests.unit.rollout.inputs import ago, rollout
 
 DEFAULT = (5, 25, 50)
 # The plan; passed, the weight of the present step and the weight it has, whether observed; the step's weight.

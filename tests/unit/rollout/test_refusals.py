@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tailbound.rollout.situation import RevisionState
+from tailbound.rollout.model import RevisionState
 
-from tests.unit.rollout.situations import GONE, ago, rollout, situation, state, step_of, to
+from tests.unit.rollout.inputs import GONE, ago, rollout, situation, state, step_of, to
 
 SERVED = replace(GONE, promoted_at="2025")
 REVISIONS = {"older": SERVED, "old": state(2, promoted_at="2026"), "new": state(1, number=2)}

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from tailbound.rollout.model import RolloutInput
 from tailbound.rollout.roles import roles
-from tailbound.rollout.situation import Situation
 
-from tests.unit.rollout.situations import GONE, ago, rollout, situation, state, to
+from tests.unit.rollout.inputs import GONE, ago, rollout, situation, state, to
 
-BASES: dict[str, tuple[Situation, tuple[str | None, str | None]]] = {
+BASES: dict[str, tuple[RolloutInput, tuple[str | None, str | None]]] = {
     "nothing": (situation({}), (None, "new")),
     "marked": (situation({"old": state(), "new": state(2)}), ("old", "new")),
     "marked and desired": (situation({"new": state()}, stable="new"), ("new", None)),
@@ -74,7 +74,7 @@ BASES: dict[str, tuple[Situation, tuple[str | None, str | None]]] = {
 
 
 @pytest.mark.parametrize(("now", "expected"), BASES.values(), ids=BASES)
-def test_who_is_who(now: Situation, expected: tuple[str | None, str | None]) -> None:
+def test_who_is_who(now: RolloutInput, expected: tuple[str | None, str | None]) -> None:
     who = roles(now)
     assert (who.base, who.candidate) == expected
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from tailbound.judge.verdict import Policy, latency_objective
 from tailbound.rollout.forecast import Traffic as Arrivals
-from tailbound.rollout.verdict import Policy, latency_objective
 
 from e2e.bench.rollout import peers, rule
 from e2e.bench.rollout.promotion import pace

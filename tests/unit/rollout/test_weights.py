@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import Backend
-from tailbound.rollout.situation import Rejection, RevisionState, Situation, Trouble
+from tailbound.rollout.model import PodProblem, Rejection, RevisionState, RolloutInput
 from tailbound.rollout.sizing import fixed
 
-from tests.unit.rollout.situations import GONE, NOW, ago, rollout, situation, state, step_of, to
+from tests.unit.rollout.inputs import GONE, NOW, ago, rollout, situation, state, step_of, to
 
-TARGETS: dict[str, tuple[Situation, str | None]] = {
+TARGETS: dict[str, tuple[RolloutInput, str | None]] = {
     "stopped: nobody": (situation({"new": state(2)}, to("new"), stopped=True), None),
     "first deployment: at once, so that its first endpoint serves": (situation({}), "new"),
     "all ready: desired": (situation({"old": state(2), "new": state(2)}, to("old")), "new"),
@@ -94,15 +94,15 @@ TARGETS: dict[str, tuple[Situation, str | None]] = {
 
 
 @pytest.mark.parametrize(("now", "target"), TARGETS.values(), ids=TARGETS)
-def test_target(now: Situation, target: str | None) -> None:
+def test_target(now: RolloutInput, target: str | None) -> None:
     where = step_of(now).flow
     assert where.target == target
     if where.traffic is not None:
         assert where.traffic.backends == ((Backend(revision=target, weight=100),) if target else ())
 
 
-NO_NODE = Trouble(Reason.UNSCHEDULABLE, "pod p has no node")
-CRASHES = Trouble(Reason.CRASH_LOOP, "it crashes")
+NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "pod p has no node")
+CRASHES = PodProblem(Reason.CRASH_LOOP, "it crashes")
 AT_75 = rollout(step=0, weight=75, step_started_at=ago(60))
 PLAN = {"strategy": "canary", "steps": [{"weight": 75}]}
 REVERT: dict[str, Any] = {"desired": "old"}
@@ -111,7 +111,7 @@ NEWER: dict[str, Any] = {"desired": "newer", "spec": PLAN}
 LATE = rollout("Promoting", revision="old", from_revision="new", moving_since=ago(600))
 
 
-def short(ready: int, weight: int, new: RevisionState | None = None, **fields: Any) -> Situation:
+def short(ready: int, weight: int, new: RevisionState | None = None, **fields: Any) -> RolloutInput:
     """So many of four stable pods are ready, and `new` has this weight."""
     old = state(ready, replicas=4, trouble=fields.pop("trouble", None))
     traffic = to(**{name: part for name, part in {"old": 100 - weight, "new": weight}.items() if part})
@@ -120,7 +120,7 @@ def short(ready: int, weight: int, new: RevisionState | None = None, **fields: A
 
 
 # What is left of the weight of revisions beside `old`, whose pods are missing.
-LEFT: dict[str, tuple[Situation, dict[str, int]]] = {
+LEFT: dict[str, tuple[RolloutInput, dict[str, int]]] = {
     "stable is asked for more pods: the canary keeps its step": (
         short(4, 75, stored=AT_75, spec=PLAN, sizing=fixed(5)),
         {"new": 75},
@@ -158,7 +158,7 @@ LEFT: dict[str, tuple[Situation, dict[str, int]]] = {
 
 @pytest.mark.parametrize(("now", "left"), LEFT.values(), ids=LEFT)
 def test_what_stable_cannot_carry_yet_leaves_the_others_as_its_pods_come(
-    now: Situation, left: dict[str, int]
+    now: RolloutInput, left: dict[str, int]
 ) -> None:
     step = step_of(now)
     assert step.flow.traffic is not None
@@ -196,7 +196,7 @@ def test_what_is_left_elsewhere_is_looked_at_again_when_it_has_waited_too_long()
     assert (ended.rollout.state, ended.promoted) == ("Promoted", True)
 
 
-GENERATIONS: dict[str, tuple[Situation, int | None]] = {
+GENERATIONS: dict[str, tuple[RolloutInput, int | None]] = {
     "first": (situation({}), 1),
     "unchanged": (situation({"new": state(2)}, to("new")), 5),
     "changed": (situation({"old": state(2), "new": state(2)}, to("old")), 6),
@@ -208,13 +208,13 @@ GENERATIONS: dict[str, tuple[Situation, int | None]] = {
 
 
 @pytest.mark.parametrize(("now", "generation"), GENERATIONS.values(), ids=GENERATIONS)
-def test_generation_rises_with_every_change_and_only_then(now: Situation, generation: int | None) -> None:
+def test_generation_rises_with_every_change_and_only_then(now: RolloutInput, generation: int | None) -> None:
     traffic = step_of(now).flow.traffic
     assert (traffic.generation if traffic is not None else None) == generation
 
 
 # what holds: (settled, promoted, shrink)
-STEPS: dict[str, tuple[Situation, tuple[bool, bool, bool]]] = {
+STEPS: dict[str, tuple[RolloutInput, tuple[bool, bool, bool]]] = {
     "not acknowledged": (situation({"new": state(2)}, to("new")), (False, False, False)),
     "acknowledged": (situation({"new": state(2)}, to("new"), acknowledged=True), (True, True, True)),
     "acknowledged, but the weight moves on": (
@@ -243,7 +243,7 @@ STEPS: dict[str, tuple[Situation, tuple[bool, bool, bool]]] = {
 
 @pytest.mark.parametrize(("now", "holds"), STEPS.values(), ids=STEPS)
 def test_shrink_and_promotion_wait_for_the_acknowledgement(
-    now: Situation, holds: tuple[bool, bool, bool]
+    now: RolloutInput, holds: tuple[bool, bool, bool]
 ) -> None:
     step = step_of(now)
     assert (step.flow.settled, step.promoted, step.shrink) == holds

@@ -4,15 +4,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tailbound.traffic.intent import Intent, read_intent
+from tailbound.traffic.intent import RoutingSpec, read_intent
 from tailbound.traffic.model import Rejection
 
 from tests.unit.traffic.traffic_objects import service
 
 
-def read(obj: Any) -> Intent:
+def read(obj: Any) -> RoutingSpec:
     found = read_intent(obj)
-    assert isinstance(found, Intent), found
+    assert isinstance(found, RoutingSpec), found
     return found
 
 

@@ -1,0 +1,192 @@
+"""From a command to the annotations that ask the operator for it. Pure.
+
+| command | annotation | names | refused if |
+|---|---|---|---|
+| promote | promote | the revision on its way | no rollout is under way |
+| abort | abort | the revision on its way | no rollout is under way |
+| pause | pause | the revision on its way | no rollout is under way, or it is paused already |
+| these three | - | - | it is the first revision: there is nothing to return to |
+| promote, pause | - | - | it is an older one that comes back: nothing is judged |
+| pause, promote | - | - | an abort of it was asked for, which wins |
+| pause | - | - | it was promoted by hand, or that was asked for: a promotion is not held |
+| resume | pause, empty | - | it is not paused |
+| retry | retry | the rejected revision | the newest revision was not rejected |
+| rollback | rollback-to | the given one, else the one before | it never served, is newest, or serves now |
+| any of them | - | - | the service is stopped |
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+from tailbound.api.conditions import Reason
+from tailbound.api.names import (
+    ABORT_ANNOTATION,
+    PAUSE_ANNOTATION,
+    PROMOTE_ANNOTATION,
+    RETRY_ANNOTATION,
+    ROLLBACK_ANNOTATION,
+)
+from tailbound.api.rollout import RolloutState, RolloutStatus
+from tailbound.api.traffic import utc_seconds
+from tailbound.cli.subject import CommandError, Entry, Subject, returns
+from tailbound.rollout.actions import named
+
+
+class Hand(StrEnum):
+    """What people may ask for."""
+
+    PROMOTE = "promote"
+    ABORT = "abort"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETRY = "retry"
+    ROLLBACK = "rollback"
+
+
+_ANNOTATIONS = {
+    Hand.PROMOTE: PROMOTE_ANNOTATION,
+    Hand.ABORT: ABORT_ANNOTATION,
+    Hand.PAUSE: PAUSE_ANNOTATION,
+    Hand.RESUME: PAUSE_ANNOTATION,
+    Hand.RETRY: RETRY_ANNOTATION,
+    Hand.ROLLBACK: ROLLBACK_ANNOTATION,
+}
+
+
+def target(hand: Hand, subject: Subject, revision: str | None = None) -> str:
+    """The revision that the command is about. Raises CommandError where it makes no sense."""
+    if subject.service.spec.stopped:
+        raise CommandError(f"{subject.title} is stopped: set spec.stopped to false before you ask for {hand}")
+    if hand is Hand.ROLLBACK:
+        return _older(subject, revision)
+    if hand is Hand.RETRY:
+        return _rejected(subject)
+    rollout = subject.under_way
+    if rollout is None:
+        unseen = f" ({subject.unseen})" if subject.unseen is not None else ""
+        raise CommandError(
+            f"{subject.title} has no rollout under way{unseen}: see kubectl tailbound status "
+            f"{subject.service.metadata.name}"
+        )
+    if hand is not Hand.RESUME:
+        _demand_a_choice(hand, rollout)
+    if hand in (Hand.PAUSE, Hand.PROMOTE):
+        _demand_no_later_word(hand, subject, rollout)
+    paused = _paused(subject) == rollout.revision
+    if hand is Hand.PAUSE and paused:
+        raise CommandError(f"{rollout.revision} is paused already: kubectl tailbound resume lets it go on")
+    if hand is Hand.RESUME and not paused:
+        raise CommandError(
+            f"{rollout.revision} is not paused: kubectl tailbound why {subject.service.metadata.name} says "
+            "what it waits for"
+        )
+    return rollout.revision
+
+
+def changes(hand: Hand, revision: str, now: datetime) -> Mapping[str, str]:
+    """The annotations to set. The time tells a repeated request from the first."""
+    if hand is Hand.RESUME:
+        return {_ANNOTATIONS[hand]: ""}
+    return {_ANNOTATIONS[hand]: f"{revision}/{utc_seconds(now)}"}
+
+
+def said(hand: Hand, subject: Subject, revision: str) -> str:
+    """What follows now that the annotation is there."""
+    weight = subject.weight(revision)
+    keeps = f"keeps {weight}% of the requests" if weight else "gets no requests"
+    sentences = {
+        Hand.PROMOTE: f"{revision} gets all requests as soon as all its pods are ready",
+        Hand.ABORT: f"{revision} is being rolled back",
+        Hand.PAUSE: f"{revision} {keeps} until kubectl tailbound resume",
+        Hand.RESUME: f"{revision} goes on",
+        Hand.RETRY: f"{revision} is tried again",
+        Hand.ROLLBACK: f"{revision} takes over again, once its pods are ready",
+    }
+    silent = f"; {subject.unseen}" if subject.unseen is not None else ""
+    return sentences[hand] + silent
+
+
+def _demand_a_choice(hand: Hand, rollout: RolloutStatus) -> None:
+    """The operator acts on these hands only where one revision is to replace another."""
+    if not rollout.from_revision:
+        raise CommandError(f"{rollout.revision} is the first revision: there is nothing to {hand}")
+    if returns(rollout) and hand is not Hand.ABORT:
+        raise CommandError(f"{rollout.revision} takes over again by itself: there is nothing to {hand}")
+
+
+def _demand_no_later_word(hand: Hand, subject: Subject, rollout: RolloutStatus) -> None:
+    """To abort wins over everything, and to promote over a pause."""
+    asked, name = subject.hands, rollout.revision
+    if asked.revision(ABORT_ANNOTATION) == name:
+        raise CommandError(f"an abort of {name} was asked for already: there is nothing to {hand}")
+    by_hand = rollout.reason == Reason.PROMOTED_BY_HAND or asked.revision(PROMOTE_ANNOTATION) == name
+    if hand is Hand.PAUSE and by_hand:
+        raise CommandError(
+            f"{name} was promoted by hand, which no pause holds: kubectl tailbound abort "
+            f"{subject.service.metadata.name} rolls it back"
+        )
+
+
+def _paused(subject: Subject) -> str | None:
+    value = subject.hands.value(PAUSE_ANNOTATION)
+    return named(value) if value is not None else None
+
+
+def _rejected(subject: Subject) -> str:
+    rollout = subject.rollout
+    if rollout is None or rollout.state is not RolloutState.ROLLED_BACK:
+        unseen = f" ({subject.unseen})" if subject.unseen is not None else ""
+        raise CommandError(
+            f"the newest revision of {subject.title} was not rejected{unseen}: there is nothing to retry"
+        )
+    return rollout.revision
+
+
+def _newest(subject: Subject) -> str | None:
+    """The revision of the spec as it is: the one that there is no returning to."""
+    status = subject.service.status
+    if subject.rollout is not None:
+        return subject.rollout.revision
+    return status.stable.revision if status.stable is not None else None
+
+
+def _older(subject: Subject, wanted: str | None) -> str:
+    newest = _newest(subject)
+    served = [entry for entry in subject.history if entry.marks.promoted_at and entry.name != newest]
+    if wanted is None:
+        fit = [entry for entry in served if entry.marks.rejected is None]
+        if not fit:
+            raise CommandError(
+                f"{subject.title} has no older revision that served: see kubectl tailbound history "
+                f"{subject.service.metadata.name}"
+            )
+        wanted = _before(subject, fit).name
+        _demand_a_return(subject, wanted, "give --to REVISION for an older one")
+        return wanted
+    _demand_a_return(subject, wanted, "there is nothing to return to")
+    if wanted in {entry.name for entry in served}:
+        return wanted
+    if wanted == newest:
+        raise CommandError(f"{wanted} is the newest revision: there is nothing to return to")
+    names = ", ".join(entry.name for entry in served) or "none"
+    raise CommandError(f"{wanted} is no revision of {subject.title} that served: choose one of {names}")
+
+
+def _demand_a_return(subject: Subject, name: str, remedy: str) -> None:
+    """What serves because the newest was rejected is not returned to: that would hide why it was."""
+    rollout, stable = subject.rollout, subject.service.status.stable
+    if rollout is None or rollout.state is not RolloutState.ROLLED_BACK or stable is None:
+        return
+    if stable.revision == name:
+        raise CommandError(
+            f"{name} has the requests already, as {rollout.revision} was rolled back ({rollout.reason}): "
+            f"{remedy}"
+        )
+
+
+def _before(subject: Subject, fit: list[Entry]) -> Entry:
+    """The one that served before the newest, else the one that was promoted last."""
+    from_revision = subject.rollout.from_revision if subject.rollout is not None else ""
+    last = max(fit, key=lambda entry: (entry.marks.promoted_at or "", entry.number))
+    return next((entry for entry in fit if entry.name == from_revision), last)

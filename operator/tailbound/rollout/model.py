@@ -1,0 +1,221 @@
+"""What a step of a rollout rests on, and what it decides. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tailbound.api.conditions import Reason
+from tailbound.api.rollout import RolloutSpec, RolloutStatus
+from tailbound.api.traffic import TrafficStatus
+from tailbound.rollout.actions import Actions
+from tailbound.rollout.sizing import ALL, Sizing
+
+
+@dataclass(frozen=True)
+class PodProblem:
+    """What pods are stuck at."""
+
+    reason: Reason
+    message: str
+
+    @property
+    def lacks_room(self) -> bool:
+        """Nothing is wrong with the pods themselves: there is no place for them."""
+        return self.reason in (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED)
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Why a revision is not tried again until a retry is asked for."""
+
+    revision: str
+    reason: str
+    message: str
+    by: str | None = None
+    """The user whose hand it was, where that is known."""
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """A revision that was on its way when the spec became that of another one."""
+
+    revision: str
+    by: str
+
+
+@dataclass(frozen=True)
+class RevisionState:
+    """One revision as far as a rollout is concerned."""
+
+    number: int = 0
+    restorable: bool = True
+    """Its record can be read, so that its children can be made."""
+    recorded: bool = True
+    """It has a record."""
+    deployed: bool = False
+    replicas: int = 0
+    """The pods that its Deployment asks for."""
+    pods: int = 0
+    """Those that are ending included."""
+    ready: int = 0
+    """Ready endpoints."""
+    restarts: int = 0
+    """Most of any container of any pod."""
+    stuck: int = 0
+    """Pods that are not ready, and say what they are stuck at, and those that the API server refuses."""
+    unready_since: tuple[datetime, ...] = ()
+    """Since when each of its pods is not ready, of those that do not say what they are stuck at."""
+    running: int = 0
+    """Pods that have a place, and are not ready."""
+    trouble: PodProblem | None = None
+    unready: str = ""
+    """What a pod lacks that runs and is not ready, in words; empty if there is none."""
+    unready_pods: tuple[str, ...] = ()
+    """Names of its pods that are no ready endpoints, those that are ending left out."""
+    promoted_at: str | None = None
+    rejection: Rejection | None = None
+    refused: PodProblem | None = None
+    """Why the API server does not take a change of its Deployment."""
+
+    @property
+    def lacks_room(self) -> bool:
+        """What keeps its missing pods from getting ready is that they have no place, and nothing else."""
+        return self.trouble is not None and self.trouble.lacks_room and not self.running
+
+
+@dataclass(frozen=True)
+class CapacityShortage:
+    """Pods of a revision that find no room."""
+
+    revision: str
+    missing: int
+    pods: int
+    """As many as its Deployment asks for."""
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class RolloutInput:
+    """Everything that one step rests on, but for the verdict."""
+
+    desired: str | None
+    """The revision of the spec as it is; None while there is none and none can be made."""
+    stable: str | None
+    """The revision that is marked as the last that was fully promoted."""
+    revisions: Mapping[str, RevisionState]
+    sizing: Sizing
+    stopped: bool
+    refused: PodProblem | None
+    """Why the desired revision does not get its record, Service and Deployment, one of which is missing."""
+    traffic: TrafficStatus | None
+    acknowledged: bool
+    """Every Ready gateway has applied `traffic`, and there is at least one."""
+    first_generation: int
+    """Generation of a `traffic` that is written where none is stored, or where that is overtaken."""
+    spec: RolloutSpec
+    stored: RolloutStatus | None
+    hands: Actions
+    judged: bool
+    """There is an objective to judge by."""
+    demands: tuple[str, ...] | None
+    """What the spec asks of a candidate; None before a rollout has begun."""
+    followed: bool
+    """Every Ready gateway counts requests as the spec says."""
+    timeout: timedelta
+    """The longest that a request can take, until it has been counted and read."""
+    now: datetime
+    overtaken: bool = False
+    """A gateway has applied a later `traffic`: the stored one is from a backup, and gets a generation that no
+    gateway knows."""
+    marks_refused: bool = False
+    """The API server refuses to write what is to be remembered of a revision."""
+
+    def of(self, name: str | None) -> RevisionState:
+        """The state of a revision; that of one that does not exist is all zeros."""
+        return self.revisions.get(name or "", RevisionState())
+
+    def pods(self, name: str, share: int = ALL) -> int:
+        """Pods that a revision needs for this percentage of the requests."""
+        return self.sizing.pods(name, share)
+
+    def ready(self, name: str | None) -> int:
+        """Ready endpoints of a revision."""
+        return self.of(name).ready
+
+
+@dataclass(frozen=True)
+class TrafficDecision:
+    """Where the requests go."""
+
+    traffic: TrafficStatus | None
+    """status.traffic as it should be; None if there never was anything to serve."""
+    target: str | None
+    """The revision that gets all requests, or all but the candidate's share."""
+    settled: bool
+    """The weights are where they should be, and every gateway has acknowledged them."""
+    waits: bool = False
+    """Others keep requests until pods of the target are there for them."""
+
+    @property
+    def whole(self) -> bool:
+        """The target has all requests."""
+        backends = self.traffic.backends if self.traffic is not None else ()
+        return self.target is not None and {each.revision for each in backends} == {self.target}
+
+
+@dataclass(frozen=True)
+class Marking:
+    """What is to be remembered on ControllerRevisions."""
+
+    stable: str | None = None
+    """The revision that is the stable one from now on; all others are not."""
+    promoted_by: str | None = None
+    rejection: Rejection | None = None
+    superseded: Superseded | None = None
+    not_returned: Rejection | None = None
+    """Why a return that was asked for is given up; the revision stays one that can be returned to."""
+    forgiven: str | None = None
+    """A revision that is not rejected any more, as a return to it was asked for."""
+    handled: tuple[str, ...] = ()
+    """Annotations that are done with; a `retry` forgets the rejection of the revision that it names."""
+    under_way: tuple[str, ...] = ()
+    """Annotations that are being acted on, and go on to be if they are lost."""
+
+
+@dataclass(frozen=True)
+class RolloutStep:
+    """One decision. Deciding again on what came of it ends at a fixed point."""
+
+    flow: TrafficDecision
+    rollout: RolloutStatus | None
+    """status.rollout, without findings and evidence."""
+    stable: str | None
+    """The revision that requests return to."""
+    candidate: str | None
+    """The revision that is on its way to take over."""
+    fleet: Mapping[str, int]
+    """Pods of each revision that is to exist."""
+    shrink: bool
+    """Revisions outside the fleet may be taken away."""
+    tries: Mapping[str, int] = field(default_factory=dict)
+    """Pods that Deployments are to have soon, which the API server is asked about before weights change."""
+    makes_way: str | None = None
+    """The revision that gives up its places to one that comes back."""
+    carries: Mapping[str, int] = field(default_factory=dict)
+    """Percent of the requests that a revision of the fleet must be able to carry, if not all."""
+    marking: Marking = field(default_factory=Marking)
+    promoted: bool = False
+    """The desired revision is the stable one, and has all requests, observed."""
+    rejection: Rejection | None = None
+    """Why the desired revision does not serve, if it was rejected."""
+    poll: bool = False
+    """Counters of both revisions are wanted."""
+    queries: tuple[str, ...] = ()
+    """What to ask Prometheus about the candidate."""
+    next_step: bool = False
+    """The evidence for passing starts again."""
+    wake: timedelta | None = None
+    """Look again after this time."""
+    refusal: str | None = None
+    """Why an annotation that is there asks for something that cannot be."""

@@ -1,0 +1,312 @@
+"""Every rule by which many gateways' counters become one poll, and that no request is ever counted twice."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tailbound.judge.counters import Classes, Reading, Unknown, increment
+from tailbound.judge.polls import SETTLED, Arms, Counted, NoData, Readings, Round, baseline, poll
+from tailbound.judge.windows import Span
+
+UNREAD = Unknown.UNKNOWN
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def at(time: datetime) -> Round:
+    return Round("canary", "stable", time)
+
+
+def reading(start: str = "t0", **by_revision: Classes) -> Reading:
+    return Reading(start, by_revision)
+
+
+BEFORE = reading(canary=Classes(good=10, slow=3), stable=Classes(good=90))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        pytest.param(None, reading(canary=Classes(7)), Classes(7), id="never-read-counts-all"),
+        pytest.param(BEFORE, reading("t1", canary=Classes(12, 4)), Classes(12, 4), id="restarted-higher"),
+        pytest.param(BEFORE, reading("t1", canary=Classes(2)), Classes(2), id="restarted-lower"),
+        pytest.param(BEFORE, reading("t1"), Classes(), id="restarted-absent-is-zero"),
+        pytest.param(BEFORE, reading(canary=Classes(15, 4)), Classes(5, 1), id="same-process-difference"),
+        pytest.param(BEFORE, reading(canary=Classes(10, 3)), Classes(), id="nothing-happened"),
+        pytest.param(BEFORE, reading(canary=Classes(10, 3, 2)), Classes(timed_out=2), id="first-of-a-class"),
+    ],
+)
+@pytest.mark.parametrize("settled", [False, True])
+def test_increment(before: Reading | None, now: Reading, expected: Classes | Unknown, settled: bool) -> None:
+    assert increment(before, now, "canary", settled=settled) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        pytest.param(reading(canary=Classes(500, 2)), Classes(490, 2), id="one-class-fell"),
+        pytest.param(reading(), Classes(), id="all-absent"),
+        pytest.param(reading(canary=Classes(12)), Classes(2), id="one-class-absent"),
+    ],
+)
+def test_what_fell_is_no_data_until_the_reading_before_is_settled(now: Reading, expected: Classes) -> None:
+    assert increment(BEFORE, now, "canary", settled=False) == UNREAD
+    assert increment(BEFORE, now, "canary", settled=True) == expected
+
+
+def test_a_counter_that_envoy_dropped_is_counted_from_zero_after_two_minutes() -> None:
+    before, counted = Readings({"a": BEFORE}, NOON), reading(canary=Classes(14), stable=Classes(95))
+    early = poll(before, {"a": counted}, {"a"}, at(NOON + SETTLED - timedelta(seconds=1)))
+    assert isinstance(early, NoData)
+    assert early.reason == (
+        "a counter of gateway pod a went down though its process did not restart;"
+        " if it stays down for 2 minutes, it is counted from zero"
+    )
+    found = poll(before, {"a": counted}, {"a"}, at(NOON + SETTLED))
+    assert isinstance(found, Counted)
+    assert found.arms == Arms(Classes(4), Classes(5))
+    assert found.readings == Readings({"a": counted}, NOON + SETTLED)
+
+
+def test_readings_are_as_old_as_the_last_request_that_was_counted() -> None:
+    begun = Readings({"a": BEFORE}, NOON)
+    other = replace(BEFORE, classes={**BEFORE.classes, "retired": Classes(1)})
+    idle = poll(begun, {"a": other}, {"a"}, at(NOON + SETTLED))
+    assert isinstance(idle, Counted)
+    assert idle.readings == begun
+    later = replace(BEFORE, classes={**BEFORE.classes, "canary": Classes(11, 3)})
+    busy = poll(begun, {"a": later}, {"a"}, at(NOON + SETTLED))
+    assert isinstance(busy, Counted)
+    assert busy.readings.since == NOON + SETTLED
+
+
+def judged(answers: dict[str, Reading | Unknown], before: dict[str, Reading], *gone: str) -> Counted | NoData:
+    existing = (set(before) | set(answers)) - set(gone)
+    return poll(Readings(before, NOON), answers, existing, at(NOON))
+
+
+def test_increments_of_all_gateways_add_up() -> None:
+    other = reading("t5", canary=Classes(1), stable=Classes(good=9))
+    found = judged(
+        {
+            "a": reading(canary=Classes(good=11, slow=3), stable=Classes(good=99)),
+            "b": reading("t5", canary=Classes(good=1, failed=1), stable=Classes(good=18)),
+        },
+        {"a": BEFORE, "b": other},
+    )
+    assert isinstance(found, Counted)
+    assert found.arms == Arms(Classes(good=1, failed=1), Classes(good=18))
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        pytest.param({}, "no gateway", id="no-gateway"),
+        pytest.param({"a": BEFORE, "b": UNREAD}, "pod b could not be read", id="one-unread"),
+        pytest.param({"a": reading(stable=Classes(good=89))}, "pod a went down", id="querier-stepped-back"),
+    ],
+)
+def test_poll_is_frozen(answers: dict[str, Reading | Unknown], reason: str) -> None:
+    found = judged(answers, {"a": BEFORE})
+    assert isinstance(found, NoData)
+    assert reason in found.reason
+
+
+def test_next_complete_poll_makes_up_for_a_frozen_one() -> None:
+    before = {"a": BEFORE, "b": BEFORE}
+    later = replace(BEFORE, classes={"canary": Classes(20, 3), "stable": Classes(90)})
+    assert isinstance(judged({"a": later, "b": UNREAD}, before), NoData)
+    found = judged({"a": later, "b": later}, before)
+    assert isinstance(found, Counted)
+    assert found.arms.canary == Classes(20)
+
+
+def test_new_gateway_pod_counts_from_zero() -> None:
+    found = judged({"a": BEFORE, "new": reading("t9", canary=Classes(slow=2))}, {"a": BEFORE})
+    assert isinstance(found, Counted)
+    assert found.arms.canary == Classes(slow=2)
+
+
+def test_vanished_pod_loses_only_what_it_counted_since_the_last_poll() -> None:
+    found = judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE}, "b")
+    assert isinstance(found, Counted)
+    assert found.arms == Arms(Classes(), Classes())
+    assert set(found.readings.by_pod) == {"a"}
+
+
+def test_pod_that_was_not_asked_for_a_while_counts_nothing_twice() -> None:
+    first = judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE})
+    assert isinstance(first, Counted)
+    second = poll(first.readings, {"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON))
+    assert isinstance(second, Counted)
+    assert second.arms == Arms(Classes(), Classes())
+
+
+def test_baseline_counts_nothing_of_what_was_before() -> None:
+    start = baseline({"a": BEFORE}, {"a"}, at(NOON))
+    assert start == Readings({"a": BEFORE}, NOON)
+    assert isinstance(start, Readings)
+    found = poll(start, {"a": BEFORE}, {"a"}, at(NOON))
+    assert isinstance(found, Counted)
+    assert found.arms == Arms(Classes(), Classes())
+
+
+def test_pod_that_was_not_ready_at_the_baseline_starts_from_its_own_first_answer() -> None:
+    start = baseline({"a": BEFORE}, {"a", "b", "c"}, at(NOON))
+    assert isinstance(start, Readings)
+    # It is still not asked, then it is, with all that it had counted before; c has gone; d is new.
+    unasked = poll(start, {"a": BEFORE}, {"a", "b"}, at(NOON))
+    assert isinstance(unasked, Counted)
+    answers: dict[str, Reading | Unknown] = {"a": BEFORE, "b": BEFORE, "d": reading(canary=Classes(4))}
+    back = poll(unasked.readings, answers, set(answers), at(NOON))
+    assert isinstance(back, Counted)
+    assert back.arms == Arms(Classes(4), Classes())
+    later = replace(BEFORE, classes={"canary": Classes(11, 3), "stable": Classes(95)})
+    found = poll(back.readings, answers | {"b": later}, set(answers), at(NOON))
+    assert isinstance(found, Counted)
+    assert found.arms == Arms(Classes(1), Classes(5))
+
+
+def test_poll_tells_of_the_time_since_a_pod_that_was_not_asked_was_read() -> None:
+    start = baseline({"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON))
+    assert isinstance(start, Readings)
+    found: Counted | NoData = Counted(Arms(Classes(), Classes()), start, Span(0, 0))
+    spans = []
+    for number, asked in enumerate((["a", "b"], ["a"], ["a"], ["a", "b"], ["a", "b"]), start=1):
+        assert isinstance(found, Counted)
+        served = reading(canary=Classes(good=10 + number, slow=3), stable=Classes(good=90))
+        found = poll(found.readings, dict.fromkeys(asked, served), {"a", "b"}, at(NOON + number * STEP))
+        assert isinstance(found, Counted)
+        spans.append((found.span.began - NOON.timestamp(), found.span.at - NOON.timestamp()))
+    assert spans == [(0, 2), (2, 4), (4, 6), (2, 8), (8, 10)]
+
+
+@pytest.mark.parametrize("answers", [{}, {"a": BEFORE, "b": UNREAD}])
+def test_baseline_waits_until_every_gateway_is_read(answers: dict[str, Reading | Unknown]) -> None:
+    assert isinstance(baseline(answers, set(answers), at(NOON)), NoData)
+
+
+STEP, DAY, STALE = timedelta(seconds=2), timedelta(days=1), timedelta(seconds=30)
+
+
+@dataclass
+class Pod:
+    """One gateway pod, and what it really served."""
+
+    generation: int = 0
+    counted: Classes = field(default_factory=Classes)
+    answered: list[tuple[datetime, Classes]] = field(default_factory=list)
+    """What it could have answered, and when."""
+
+
+@dataclass
+class Fleet:
+    """Gateway pods that serve, restart, vanish, go unread, answer stale and drop idle counters."""
+
+    now: datetime = NOON
+    pods: dict[str, Pod] = field(default_factory=dict)
+    served: Classes = field(default_factory=Classes)
+    lost: Classes = field(default_factory=Classes)
+    """What is missing in the end: what processes counted between their last reading and their end."""
+    dropped: Classes = field(default_factory=Classes)
+    """At most this much more may be missing: what counters that were dropped had counted."""
+    started: int = 0
+    """Processes so far."""
+
+    def answer(self, name: str) -> Reading:
+        pod = self.pods[name]
+        return Reading(f"t{pod.generation}", {"canary": pod.counted})
+
+    def at(self, slot: str) -> str:
+        """The pod whose name begins so; a new one where there is none."""
+        names = sorted(name for name in self.pods if name.startswith(slot))
+        if names:
+            return names[0]
+        self.started += 1
+        name = f"{slot}{self.started}"
+        self.pods[name] = Pod(generation=self.started)
+        return name
+
+    def serve(self, name: str, amount: Classes) -> None:
+        pod = self.pods[name]
+        pod.answered.append((self.now, pod.counted))
+        self.now += STEP
+        pod.counted += amount
+        self.served += amount
+
+    def end(self, name: str, last: Reading | None, *, restarts: bool) -> None:
+        """A process ends, and with it what it counted since its last reading."""
+        gone = increment(last, self.answer(name), "canary", settled=True)
+        assert isinstance(gone, Classes)
+        self.lost += gone
+        self.started += 1
+        if restarts:
+            self.pods[name] = Pod(generation=self.started)
+        else:
+            del self.pods[name]
+
+    def idle(self, name: str) -> None:
+        """Nobody asks for a day, and one process drops its counters."""
+        self.now += DAY
+        self.dropped += self.pods[name].counted
+        self.pods[name].counted = Classes()
+
+    def answers(self, action: str, name: str) -> dict[str, Reading | Unknown]:
+        """What the poll of an action gets to know."""
+        self.now += STEP
+        answers: dict[str, Reading | Unknown] = {each: self.answer(each) for each in self.pods}
+        pod = self.pods[name]
+        if action == "unread":
+            answers[name] = UNREAD
+        recent = [counted for time, counted in pod.answered if self.now - time <= STALE]
+        if action == "stale" and recent:
+            answers[name] = Reading(f"t{pod.generation}", {"canary": recent[0]})
+        if action == "unasked":
+            del answers[name]
+        return answers
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["serve", "restart", "vanish", "idle", "poll", "unread", "stale", "unasked", "crash"]
+        ),
+        st.sampled_from(["a", "b", "c"]),
+        st.builds(Classes, *(st.integers(0, 5) for _ in range(5))),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ACTIONS)
+def test_no_interleaving_counts_a_request_twice(actions: list[tuple[str, str, Classes]]) -> None:
+    fleet = Fleet()
+    readings = Readings({}, NOON)
+    judged_so_far = Classes()
+    for action, slot, amount in actions:
+        name = fleet.at(slot)
+        if action == "serve":
+            fleet.serve(name, amount)
+            continue
+        if action in ("restart", "vanish"):
+            fleet.end(name, readings.by_pod.get(name), restarts=action == "restart")
+            continue
+        if action == "idle":
+            fleet.idle(name)
+            continue
+        found = poll(readings, fleet.answers(action, name), set(fleet.pods), at(fleet.now))
+        if action == "crash" or isinstance(found, NoData):
+            continue
+        readings = found.readings
+        judged_so_far += found.arms.canary
+        assert not (fleet.served - judged_so_far).falls_anywhere
+    fleet.now += DAY
+    if fleet.pods:
+        answers: dict[str, Reading | Unknown] = {name: fleet.answer(name) for name in fleet.pods}
+        last = poll(readings, answers, set(fleet.pods), at(fleet.now))
+        assert isinstance(last, Counted)
+        more_missing = fleet.served - judged_so_far - last.arms.canary - fleet.lost
+        assert not more_missing.falls_anywhere
+        assert not (fleet.dropped - more_missing).falls_anywhere

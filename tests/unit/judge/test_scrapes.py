@@ -1,0 +1,167 @@
+"""Readings out of scrapes: what Prometheus can get wrong is no data, and never a request."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+from tailbound.judge.counters import Classes, Reading, Unknown
+from tailbound.judge.polls import Counted, NoData, Readings, Round, poll
+from tailbound.judge.scrapes import expression, readings, unread
+from tailbound.telemetry.prometheus import Series, Value
+
+SERVICE = ("risk", "churn")
+OF = Round("r2", "r1", datetime(2025, 11, 28, 4, tzinfo=UTC))
+STARTED, STARTED_TEXT = 1_764_300_000.0, "2025-11-28T03:20:00+00:00"
+Samples = Mapping[float, float]
+
+
+def start(samples: Samples, pod: str = "gw-0", **labels: str) -> Series:
+    """The start time of one gateway's Envoy, by the time of the scrape."""
+    names = {"__name__": "tailbound_gateway_envoy_start_time_seconds", "pod": pod, **labels}
+    return Series(names, tuple(Value(at, number) for at, number in samples.items()))
+
+
+def requests(
+    samples: Samples, class_: str = "good", revision: str = "r2", pod: str = "gw-0", **labels: str
+) -> Series:
+    """Counted requests by the time of the scrape."""
+    names = {
+        "__name__": "tailbound_requests_total",
+        "namespace": "risk",
+        "service": "churn",
+        "revision": revision,
+        "class": class_,
+        "pod": pod,
+        **labels,
+    }
+    return Series(names, tuple(Value(at, number) for at, number in samples.items()))
+
+
+def read(*scraped: Series) -> Reading | Unknown:
+    """The reading of the one gateway."""
+    return readings(scraped, SERVICE, ["gw-0"])["gw-0"]
+
+
+@pytest.mark.parametrize(
+    ("scraped", "counted"),
+    [
+        pytest.param([start({100: STARTED})], {}, id="nothing-was-counted-yet"),
+        pytest.param(
+            [start({98: STARTED, 100: STARTED}), requests({98: 5, 100: 7})],
+            {"r2": Classes(good=7)},
+            id="the-newest-scrape-counts",
+        ),
+        pytest.param(
+            [start({100: STARTED}), requests({100: 7}), requests({100: 2}, "slow", "r1")],
+            {"r1": Classes(slow=2), "r2": Classes(good=7)},
+            id="a-class-that-is-not-there-yet-has-counted-nothing",
+        ),
+        pytest.param(
+            [start({98: STARTED, 100: STARTED}), requests({98: 7})],
+            {"r2": Classes()},
+            id="a-sample-of-an-earlier-scrape-is-not-of-this-one",
+        ),
+        pytest.param(
+            [start({100: STARTED}), requests({100: 7, 101: 9})],
+            {"r2": Classes(good=7)},
+            id="a-sample-of-another-replica-s-later-scrape-is-not-of-this-one",
+        ),
+        pytest.param(
+            [
+                start({100: STARTED}),
+                requests({100: 1}, namespace="ads"),
+                requests({100: 1}, service="other"),
+                requests({100: 1}, "mirrored"),
+                requests({100: 1}, pod="gw-1"),
+            ],
+            {},
+            id="others-requests-and-unknown-classes",
+        ),
+    ],
+)
+def test_one_scrape_is_one_reading(scraped: list[Series], counted: Mapping[str, Classes]) -> None:
+    assert read(*scraped) == Reading(STARTED_TEXT, counted)
+
+
+@pytest.mark.parametrize(
+    "scraped",
+    [
+        pytest.param([], id="never-scraped-or-not-lately"),
+        pytest.param([start({})], id="a-start-time-without-a-sample"),
+        pytest.param([requests({100: 7})], id="counters-without-a-start-time"),
+        pytest.param([start({100: STARTED}, pod="gw-1")], id="another-pod-s-start-time"),
+        pytest.param(
+            [start({100: STARTED}, replica="a"), start({101: STARTED}, replica="b")],
+            id="two-replicas-that-are-not-deduplicated",
+        ),
+        pytest.param(
+            [start({100: STARTED}), requests({100: 7}, job="a"), requests({100: 7}, job="b")],
+            id="one-counter-twice",
+        ),
+    ],
+)
+def test_what_is_not_one_fresh_scrape_is_unknown(scraped: list[Series]) -> None:
+    reading = read(*scraped)
+    assert reading is Unknown.UNKNOWN
+    assert unread({"gw-0": reading}) == "Prometheus has no scrape of gw-0 within 30 s"
+
+
+def test_every_gateway_that_must_be_read_is_answered_for() -> None:
+    found = readings([start({100: STARTED})], SERVICE, ["gw-0", "gw-1"])
+    assert found == {"gw-0": Reading(STARTED_TEXT, {}), "gw-1": Unknown.UNKNOWN}
+    assert unread({"gw-0": found["gw-0"]}) == ""
+
+
+@pytest.mark.parametrize(
+    ("now", "canary"),
+    [
+        pytest.param(
+            [start({102: STARTED}), requests({102: 9}), requests({102: 3}, "slow")],
+            Classes(good=2, slow=3),
+            id="a-slow-series-begins-its-first-burst-is-counted-whole",
+        ),
+        pytest.param(
+            [start({102: STARTED + 90}), requests({102: 4})],
+            Classes(good=4),
+            id="a-new-process-began-at-zero",
+        ),
+        pytest.param(
+            [start({102: STARTED + 90})], Classes(), id="a-new-process-that-has-counted-nothing-yet"
+        ),
+        pytest.param([start({98: STARTED}), requests({98: 7})], Classes(), id="the-same-scrape-again"),
+        pytest.param(
+            [start({97: STARTED}), requests({97: 5})],
+            None,
+            id="an-ha-pair-steps-back-it-is-no-data-and-no-reset",
+        ),
+        pytest.param([start({102: STARTED})], None, id="a-series-that-was-there-is-missing"),
+        pytest.param([], None, id="no-scrape"),
+    ],
+)
+def test_between_two_scrapes_only_new_requests_count(now: list[Series], canary: Classes | None) -> None:
+    before = read(start({98: STARTED}), requests({98: 7}))
+    assert isinstance(before, Reading)
+    counted = poll(Readings({"uid": before}), {"uid": read(*now)}, {"uid"}, OF)
+    if canary is None:
+        assert isinstance(counted, NoData)
+    else:
+        assert isinstance(counted, Counted)
+        assert counted.arms.canary == canary
+
+
+def test_a_step_back_and_forth_counts_nothing_twice() -> None:
+    known, total = Readings({"uid": Reading(STARTED_TEXT, {"r2": Classes(good=497)})}), 0
+    for at, number in ((101, 494), (102, 497), (101, 494), (103, 500)):
+        scraped = read(start({at: STARTED}), requests({at: number}))
+        counted = poll(known, {"uid": scraped}, {"uid"}, OF)
+        if isinstance(counted, Counted):
+            known, total = counted.readings, total + counted.arms.canary.good
+    assert total == 3
+
+
+def test_one_expression_asks_for_all_services() -> None:
+    asked = expression([("risk", "churn"), ("ads", "rank-1"), ("ads", "churn")])
+    assert asked == (
+        '{__name__=~"tailbound_requests_total|tailbound_gateway_envoy_start_time_seconds",'
+        'service=~"|churn|rank-1"}[30s]'
+    )
