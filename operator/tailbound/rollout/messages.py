@@ -1,5 +1,6 @@
 """What is said about a rollout. No count or time that changes by itself: an idle service writes nothing."""
 
+from tailbound.api.names import REVISION_LABEL
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
 from tailbound.judge.analysis import Verdict
@@ -251,6 +252,23 @@ def returning(name: str, other: str, why: str, room: str) -> str:
 def fails(trouble: PodProblem) -> str:
     """Pods of one that comes back do not start."""
     return f". Its pods do not start: {trouble.message}"
+
+
+def probe_fails(unready: str) -> str:
+    """Pods of one that comes back run and are not ready; `unready` is what one of them lacks."""
+    return f". Its pods are not ready: {unready}"
+
+
+def does_not_come_back(name: str, other: str, deadline: Duration, why: str, *, again: bool) -> str:
+    """The revision of the spec took over once, and its pods do not get ready.
+
+    `why` ends a sentence; `again`: new pods in their place may help.
+    """
+    restart = f"kubectl delete pod -l {REVISION_LABEL}={name} starts its pods again; or " if again else ""
+    return (
+        f"{name} has had no ready endpoint for {deadline}, and {other} has the requests meanwhile{why}. "
+        f"What helps: {restart}change the spec"
+    )
 
 
 def given_up_after(name: str, deadline: Duration) -> str:

@@ -21,10 +21,10 @@ from dataclasses import replace
 
 from tailbound.api.conditions import Reason
 from tailbound.api.names import ABORT_ANNOTATION
-from tailbound.api.rollout import Capacity, RolloutState, RolloutStatus
+from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.rollout import deadline, messages, refused_writes
-from tailbound.rollout.in_place import lack_of_room
-from tailbound.rollout.model import Marking, PodProblem, Rejection, RolloutInput, RolloutStep
+from tailbound.rollout.model import Marking, Rejection, RolloutInput, RolloutStep
+from tailbound.rollout.obstruction import obstruction, refused_to
 from tailbound.rollout.roles import Return, another
 from tailbound.rollout.rollback_capacity import in_turn, interrupted, with_requests
 from tailbound.rollout.steady_state import ended, exchanging, has_all, without
@@ -71,7 +71,7 @@ def _counted(now: RolloutInput, step: RolloutStep, back: Return) -> RolloutStatu
             progress_at=now.now,
             high_water=state.ready,
         )
-    refused = _refused(now, back.to, step)
+    refused = refused_to(now, back.to, step)
     undone = refused_writes.last(stored) if refused_writes.outstanding(now, step) else None
     stored = refused_writes.recorded(stored, refused or undone)
     if stored.progress_at is None:
@@ -80,11 +80,6 @@ def _counted(now: RolloutInput, step: RolloutStep, back: Return) -> RolloutStatu
     lacks_room = back.annotation is None and (state.lacks_room or awaits_place)
     pods = deadline.Pods(state.ready, missing=state.ready < now.pods(back.to), lacks_room=lacks_room)
     return deadline.counted(stored, pods, now.spec.progress_deadline, now.now)
-
-
-def _refused(now: RolloutInput, name: str, step: RolloutStep) -> PodProblem | None:
-    """What the API server refuses of what the return needs."""
-    return refused_writes.hindrance(now, name, step.makes_way, now.pods(name))
 
 
 def _failure(now: RolloutInput, rollout: RolloutStatus, back: Return) -> Rejection | None:
@@ -130,7 +125,7 @@ def _given_up(now: RolloutInput, back: Return, failure: Rejection) -> RolloutSte
 
 def _under_way(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus, back: Return) -> RolloutStep:
     other = back.instead_of or now.stable or ""
-    where = _room(now, back.to, step)
+    where = obstruction(now, back.to, step)
     if where and back.annotation is not None:
         where = messages.given_up_after(back.to, now.spec.progress_deadline) + where
     message = messages.returning(back.to, other, back.message, where)
@@ -162,34 +157,3 @@ def _taking_back(now: RolloutInput, stable: str, back: str) -> RolloutStep:
     where = flow(now, stable, None, 0, rejected)
     fleet = {stable: now.pods(stable), back: now.pods(back)}
     return RolloutStep(where, None, stable, None, fleet, shrink=False)
-
-
-def _room(now: RolloutInput, name: str, step: RolloutStep) -> str:
-    """Where a revision that comes back finds room, and what to do where it finds none."""
-    trouble, refused = now.of(name).trouble, _refused(now, name, step)
-    if refused is not None:
-        return messages.fails(refused)
-    if step.makes_way is not None:
-        return _place(now, name, step, step.makes_way)
-    if trouble is None:
-        return ""
-    if not trouble.lacks_room:
-        return messages.fails(trouble)
-    return messages.waits_for_room(trouble, _remedy(now, name, step.flow.target))
-
-
-def _remedy(now: RolloutInput, name: str, serving: str | None) -> str:
-    """What helps a revision that comes back beside more room; `serving` has the requests meanwhile."""
-    if serving is None or serving == name:
-        return ""
-    if now.spec.capacity is Capacity.SURGE and now.pods(serving) > 1:
-        return messages.let_give_up_places(serving)
-    return messages.only_pod(serving, now.spec.progress_deadline, ready=now.ready(serving) > 0)
-
-
-def _place(now: RolloutInput, name: str, step: RolloutStep, other: str) -> str:
-    """Whose places it takes, and who has to have them before; what is missing where there are too few."""
-    first = now.stable if name not in step.fleet else None
-    told = messages.takes_places(other) if first is None else messages.takes_back(first, other)
-    lack = lack_of_room(now, first or name, other)
-    return told if lack is None else f"{told}; {messages.missing(lack)}{messages.ask_for_fewer()}"

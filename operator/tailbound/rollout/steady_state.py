@@ -18,6 +18,7 @@ from tailbound.api.names import ABORT_ANNOTATION
 from tailbound.api.rollout import RolloutState, RolloutStatus, Strategy
 from tailbound.rollout import messages
 from tailbound.rollout.model import Marking, Rejection, RolloutInput, RolloutStep
+from tailbound.rollout.obstruction import obstruction
 from tailbound.rollout.recreate import exchange
 from tailbound.rollout.roles import Roles, before, stand_in
 from tailbound.rollout.rollback_capacity import Handover, in_turn, with_requests
@@ -120,17 +121,19 @@ def _first(now: RolloutInput) -> RolloutStep:
 def _promoted(now: RolloutInput, step: RolloutStep, name: str) -> RolloutStep:
     """The base is wanted: promoted, or on its way back from a revision that was given up."""
     stored = _told_promoted(now, step, name)
-    lost = not now.ready(name) and before(now, stored.from_revision) is not None
+    elsewhere = step.flow.target not in (None, name)
+    lost = not now.ready(name) and (elsewhere or before(now, stored.from_revision) is not None)
     since = (stored.progress_at or now.now) if lost else None
-    deadline = now.spec.progress_deadline.timedelta
-    wake = since + deadline - now.now if since is not None else None
+    end = since + now.spec.progress_deadline.timedelta if since is not None else None
+    if elsewhere and end is not None and now.now >= end:
+        stored = _told_missing(now, step, stored)
     serves = has_all(now, step, name)
     return replace(
         step,
         rollout=stored.model_copy(update={"progress_at": since}),
         marking=Marking(name, handled=_fulfilled(now, name)) if serves else Marking(),
         promoted=serves,
-        wake=wake,
+        wake=end - now.now if end is not None and end > now.now else None,
     )
 
 
@@ -138,7 +141,7 @@ def _told_promoted(now: RolloutInput, step: RolloutStep, name: str) -> RolloutSt
     """
     | has all requests | every gateway applies that | was promoted by hand | state |
     |---|---|---|---|
-    | no | any | any | Promoting |
+    | no | any | any | Promoting; past its deadline also why (`_told_missing`) |
     | yes | no | no | Promoting |
     | yes | yes | any | Promoted |
     | yes | any | yes | Promoted |
@@ -157,7 +160,18 @@ def _told_promoted(now: RolloutInput, step: RolloutStep, name: str) -> RolloutSt
         )
     stored = stored.model_copy(update={"weight": weight_of(step.flow.traffic, name)})
     message = messages.takes_back_requests(name, stored.weight)
-    return messages.told(stored, RolloutState.PROMOTING, Reason.ROLLING_OUT, message)
+    keeps = "" if alone else obstruction(now, name, step)
+    return messages.told(stored, RolloutState.PROMOTING, Reason.ROLLING_OUT, message + keeps)
+
+
+def _told_missing(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus) -> RolloutStatus:
+    """It has no ready endpoint for longer than its deadline; none that served before could take its place."""
+    name, trouble = rollout.revision, now.of(rollout.revision).trouble
+    reason = trouble.reason if trouble is not None else Reason.DEADLINE_EXCEEDED
+    why, serving = obstruction(now, name, step), step.flow.target or ""
+    again = trouble is None or not trouble.lacks_room
+    message = messages.does_not_come_back(name, serving, now.spec.progress_deadline, why, again=again)
+    return messages.told(rollout, RolloutState.PROMOTING, reason, message)
 
 
 def _fulfilled(now: RolloutInput, name: str) -> tuple[str, ...]:

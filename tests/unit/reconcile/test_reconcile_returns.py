@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reconcile.objects import model
+from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
 from tests.unit.reconcile.test_reconcile_room import around_one, full
+from tests.unit.reconcile.trials import Trial
 
 PODS = 4
 BEFORE: dict[str, tuple[dict[str, Any], int]] = {
@@ -95,3 +96,63 @@ def test_another_return_begins_where_the_first_one_has_given_its_places_back() -
         assert replicas(simulator)["r3"] >= 1
     simulator.settle()
     assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": PODS})
+
+
+def reverted(pods: int) -> Trial:
+    """The second revision has all requests for now; the first one is still the stable one."""
+    trial = Trial(
+        service=service(rollout={"scaleDownDelay": "1m", "progressDeadline": "30s"}, scaling={"min": pods})
+    )
+    trial.go(6)
+    trial.edit(model=model("b"))
+    trial.go(5)
+    assert (trial.weights(), trial.marked("stable")) == ({"r2": 100}, {trial.names("Deployment")[0]})
+    return trial
+
+
+def hangs(trial: Trial) -> None:
+    trial.out |= {pod for pod in trial.pods if "-r1-" in pod}
+
+
+def crashes(trial: Trial) -> None:
+    trial.dead.add("r1")
+
+
+def has_no_place(trial: Trial) -> None:
+    trial.devices = 1
+    for pod in [pod for pod in trial.pods if "-r1-" in pod]:
+        trial.end(pod)
+
+
+VAIN: dict[str, tuple[Any, str, str]] = {
+    "hangs": (hangs, "DeadlineExceeded", "kubectl delete pod"),
+    "crashes": (crashes, "CrashLoop", "no such operator"),
+    "has-no-place": (has_no_place, "Unschedulable", "waits for room"),
+}
+
+
+@pytest.mark.parametrize(("fault", "reason", "told"), VAIN.values(), ids=VAIN)
+@pytest.mark.parametrize("pods", [1, 2], ids=["one-pod", "two-pods"])
+def test_a_spec_whose_pods_do_not_come_back_says_why_and_what_else_helps(
+    fault: Any, reason: str, told: str, pods: int
+) -> None:
+    trial = reverted(pods)
+    fault(trial)
+    trial.edit(model=service()["spec"]["model"])
+    trial.go(3)
+    assert trial.rollout["reason"] == "RollingOut"
+    first, second = trial.names("ControllerRevision")
+    events = [event for _ in range(40) for event in trial.go_round().events]
+    assert (trial.rollout["state"], trial.rollout["reason"]) == ("Promoting", reason)
+    message = trial.rollout["message"]
+    assert told in message
+    assert f"{first} has had no ready endpoint for 30s, and {second} has the requests meanwhile" in message
+    assert message.endswith("change the spec")
+    assert reason in [event.reason for event in events if event.type == "Warning"]
+    assert (trial.weights(), trial.marked("rejected-at")) == ({"r2": 100}, set())
+    trial.ends()
+    trial.mend()
+    trial.devices = 10
+    trial.requests = 1000
+    trial.go(10)
+    assert (trial.weights(), trial.condition("Promoted")) == ({"r1": 100}, ("True", "Promoted"))

@@ -254,6 +254,7 @@ class Trial(Simulator):
                 self.service["spec"].get("stopped", False),
                 rollout.get("reason") in ENDLESS,
                 rollout.get("noRoomSince") is not None and "are missing" in words,
+                "has had no ready endpoint for" in words and "What helps: " in words,
                 any(name in words for name in self.behind | silent),
                 "is refused: no luck today" in words,
                 "kubectl delete pod" in words,
