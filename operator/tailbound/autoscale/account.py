@@ -1,14 +1,14 @@
 """The one line of arithmetic that a decision's number of replicas comes out of. Pure."""
 
 from tailbound.autoscale.arithmetic import Figure, Highest, Lowest, Product, Sum, Term, exact, line
+from tailbound.autoscale.behavior import FACTOR, STEP, grown, shrunk
+from tailbound.autoscale.decision import Reason
 from tailbound.autoscale.demand import Demand
-from tailbound.autoscale.model import Reason
-from tailbound.autoscale.moves import FACTOR, STEP, grown, shrunk
-from tailbound.autoscale.need import MARGIN, Sizing
+from tailbound.autoscale.replica_estimate import MARGIN, ReplicaEstimate
 
 
 def account(
-    demand: Demand, sizing: Sizing | None, reason: Reason, present: int, floor: int, replicas: int
+    demand: Demand, sizing: ReplicaEstimate | None, reason: Reason, present: int, floor: int, replicas: int
 ) -> str:
     """`replicas`, what it comes from, and what else the latency model reckons with.
 

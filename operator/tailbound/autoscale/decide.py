@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from tailbound.autoscale.account import account
+from tailbound.autoscale.behavior import StabilizationWindow, grown, shrunk
+from tailbound.autoscale.decision import Decision, Explanation, Reason
 from tailbound.autoscale.demand import Demand, demanded
 from tailbound.autoscale.feedback import QUIET, corrected
 from tailbound.autoscale.forecast import dispersion
 from tailbound.autoscale.model import (
     Arrivals,
-    Decision,
-    Explanation,
     Known,
     LearnedCapacity,
     Limit,
@@ -18,12 +18,10 @@ from tailbound.autoscale.model import (
     Objective,
     Observation,
     Rate,
-    Reason,
     Unknown,
 )
-from tailbound.autoscale.moves import Patience, grown, shrunk
-from tailbound.autoscale.need import Sizing
 from tailbound.autoscale.panic import backlog, caution_after, flooded, late, overloaded, panic_until
+from tailbound.autoscale.replica_estimate import ReplicaEstimate
 from tailbound.autoscale.state import State, taught
 
 STALE: Final = 45.0
@@ -40,7 +38,7 @@ def decide(
     """One tick's decision about one revision. Called once every `TICK` seconds."""
     seen, stale = fresh(observation, now)
     state = taught(state, seen, objective, now)
-    objective = _of_whole_requests(objective, state.mix.rows_per_request)
+    objective = _of_whole_requests(objective, state.rows.per_request)
     sizing = _sizing(state, objective)
     if sizing is not None and sizing.missed is not None:
         state, seen = _resigned(state, seen)
@@ -49,12 +47,12 @@ def decide(
         state = _corrected(state, seen, sizing)
         sizing = _sizing(state, objective)
     demand = demanded(now, state, seen, sizing)
-    state = _patient(state, demand, state.cold_start(seen))
+    state = _stabilized(state, demand, state.cold_start(seen))
     wanted, reason = _wanted(state, seen, objective, limits, demand)
     replicas, limit = _bounded(wanted, demand.with_spares, seen.replicas.requested, limits)
-    line = account(demand, sizing, reason, seen.replicas.requested, state.patience.floor, replicas)
+    line = account(demand, sizing, reason, seen.replicas.requested, state.stabilization.floor, replicas)
     if reason is Reason.SHRINK:
-        state = replace(state, patience=state.patience.stepped())
+        state = replace(state, stabilization=state.stabilization.stepped())
     return Decision(
         replicas,
         reason if replicas == wanted else Reason.LIMITED,
@@ -79,7 +77,7 @@ def _alarmed(state: State, seen: Observation, objective: Objective, now: float) 
 
     While replicas that were asked for still start, lateness says nothing new of how much spare is needed.
     """
-    hot = overloaded(seen, objective, state.mix.rows_per_request)
+    hot = overloaded(seen, objective, state.rows.per_request)
     return replace(
         state,
         panic_until=panic_until(state.panic_until, hot, now),
@@ -128,24 +126,24 @@ def _of_whole_requests(objective: Objective, rows_per_request: float) -> Objecti
 
 
 def _quieter(state: State, seen: Observation, objective: Objective) -> State:
-    waiting = backlog(seen, objective, state.mix.rows_per_request) > 0
+    waiting = backlog(seen, objective, state.rows.per_request) > 0
     moved = seen.replicas.pending > 0 or seen.replicas.requested != state.replicas or waiting
     return replace(state, quiet=0 if moved else min(QUIET, state.quiet + 1))
 
 
-def _sizing(state: State, objective: Objective) -> Sizing | None:
-    if state.curve is None or isinstance(state.learned, Unknown):
+def _sizing(state: State, objective: Objective) -> ReplicaEstimate | None:
+    if state.batch_times is None or isinstance(state.learned, Unknown):
         return None
-    return Sizing(
-        state.curve,
+    return ReplicaEstimate(
+        state.batch_times,
         objective,
         state.learned.correction,
         dispersion(state.forecasts.rates),
-        state.mix.rows_per_request,
+        state.rows.per_request,
     )
 
 
-def _corrected(state: State, seen: Observation, sizing: Sizing) -> State:
+def _corrected(state: State, seen: Observation, sizing: ReplicaEstimate) -> State:
     """With the latency model corrected, where it can be judged."""
     rate, p99, learned = seen.arrivals.over_60s, seen.p99, state.learned
     if state.quiet < QUIET or isinstance(learned, Unknown):
@@ -157,10 +155,10 @@ def _corrected(state: State, seen: Observation, sizing: Sizing) -> State:
     return replace(state, learned=LearnedCapacity(learned.base, learned.per_row, factor, learned.cold_start))
 
 
-def _patient(state: State, demand: Demand, cold_start: float) -> State:
+def _stabilized(state: State, demand: Demand, cold_start: float) -> State:
     if isinstance(demand.forecast, Unknown):
-        return replace(state, patience=Patience())
-    return replace(state, patience=state.patience.with_need(demand.with_spares, cold_start))
+        return replace(state, stabilization=StabilizationWindow())
+    return replace(state, stabilization=state.stabilization.with_need(demand.with_spares, cold_start))
 
 
 def _wanted(
@@ -186,8 +184,8 @@ def _wanted(
     | yes            | yes            | fewer                   | as they are, Cooling             |
     """
     replicas = seen.replicas.requested
-    if state.curve is None:
-        flood = flooded(seen, objective, state.mix.rows_per_request) and not seen.replicas.pending
+    if state.batch_times is None:
+        flood = flooded(seen, objective, state.rows.per_request) and not seen.replicas.pending
         more = flood or (late(seen, objective) and state.quiet >= QUIET)
         return replicas + int(more), Reason.UNKNOWN_CAPACITY
     if demand.with_spares > replicas:
@@ -206,9 +204,9 @@ def _given_up(
     replicas = seen.replicas.requested
     if replicas <= limits.min:
         return replicas, Reason.LIMITED
-    floor = state.patience.floor
+    floor = state.stabilization.floor
     calm = demand.unreachable is not None or _relaxed(seen, objective)
-    if floor >= replicas or not state.patience.full or not _judged(state, seen) or not calm:
+    if floor >= replicas or not state.stabilization.full or not _judged(state, seen) or not calm:
         return replicas, Reason.COOLING
     return shrunk(replicas, floor), Reason.SHRINK
 
@@ -254,7 +252,7 @@ def _bounded(wanted: int, asked: int, present: int, limits: Limits) -> tuple[int
 
 
 def _explanation(
-    now: float, state: State, seen: Observation, sizing: Sizing | None, demand: Demand, line: str
+    now: float, state: State, seen: Observation, sizing: ReplicaEstimate | None, demand: Demand, line: str
 ) -> Explanation:
     known = isinstance(demand.forecast, Known)
     capacity: Rate = Unknown("no batch was seen yet")

@@ -7,8 +7,8 @@ from typing import Final
 
 from tailbound.autoscale.arithmetic import ALL_DIGITS, Figure, Lowest, Product, Sum, Term, exact
 from tailbound.autoscale.model import TICK, Arrivals, Known, Observation, Rate, Unknown
-from tailbound.autoscale.need import Sizing
 from tailbound.autoscale.panic import DRAIN, backlog
+from tailbound.autoscale.replica_estimate import ReplicaEstimate
 from tailbound.autoscale.shortage import short
 from tailbound.autoscale.state import State
 
@@ -41,7 +41,7 @@ class Demand:
     """Seconds that even an idle replica takes, where that is more than the target."""
 
 
-def demanded(now: float, state: State, seen: Observation, sizing: Sizing | None) -> Demand:
+def demanded(now: float, state: State, seen: Observation, sizing: ReplicaEstimate | None) -> Demand:
     """By the traffic, or blindly by the backlog where the arrivals are unknown."""
     arrivals = seen.arrivals
     present = _first(arrivals.over_30s, arrivals.over_10s, arrivals.over_60s)
@@ -71,7 +71,7 @@ def demanded(now: float, state: State, seen: Observation, sizing: Sizing | None)
     )
 
 
-def _blind(present: Unknown, seen: Observation, sizing: Sizing) -> Demand:
+def _blind(present: Unknown, seen: Observation, sizing: ReplicaEstimate) -> Demand:
     """Replicas that work off the backlog beside what the ready ones do; none without one.
 
     Pending ones are part of them: until they are ready the backlog says nothing new.
@@ -83,7 +83,7 @@ def _blind(present: Unknown, seen: Observation, sizing: Sizing) -> Demand:
     return Demand(present, present, 0, exact(term), exact(term), term)
 
 
-def _beyond_chance(sizing: Sizing, expected: Sequence[Term], surely: float, replicas: int) -> Term:
+def _beyond_chance(sizing: ReplicaEstimate, expected: Sequence[Term], surely: float, replicas: int) -> Term:
     """Replicas for what is expected; as many as there are where chance explains why more are needed.
 
     A change costs a start. Under a steady load the count of half a minute scatters, and now and then asks for

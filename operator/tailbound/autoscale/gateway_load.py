@@ -3,7 +3,7 @@
 from math import sqrt
 from typing import Final
 
-from tailbound.autoscale.curve import SCATTER
+from tailbound.autoscale.batch_time import SCATTER
 from tailbound.autoscale.model import BatchSums, GatewayLoad
 
 WINDOW: Final = 60.0

@@ -3,7 +3,7 @@
 from math import inf, log, sqrt
 from typing import Final
 
-from tailbound.autoscale.curve import Curve
+from tailbound.autoscale.batch_time import BatchTimeModel
 from tailbound.autoscale.model import Objective
 
 _SERVICE_SPREAD: Final = 0.14
@@ -23,18 +23,20 @@ def waiting_chance(replicas: int, load: float) -> float:
     return blocked / (1 - load / replicas * (1 - blocked))
 
 
-def floor(curve: Curve, objective: Objective, dispersion: float) -> float:
+def floor(batch_times: BatchTimeModel, objective: Objective, dispersion: float) -> float:
     """Seconds that the 99th percentile cannot fall below, however many replicas there are."""
     large = min(float(objective.max_batch), 1 + _NORMAL_99 * sqrt(dispersion))
-    return objective.max_queue_delay + curve.seconds(large) * _SLOWEST
+    return objective.max_queue_delay + batch_times.seconds(large) * _SLOWEST
 
 
-def idle(curve: Curve, objective: Objective, rows: float) -> float:
+def idle(batch_times: BatchTimeModel, objective: Objective, rows: float) -> float:
     """Seconds of the 99th percentile of requests of `rows` that come one at a time."""
-    return objective.max_queue_delay + curve.seconds(rows) * _SLOWEST
+    return objective.max_queue_delay + batch_times.seconds(rows) * _SLOWEST
 
 
-def p99(replicas: int, rate: float, curve: Curve, objective: Objective, dispersion: float) -> float:
+def p99(
+    replicas: int, rate: float, batch_times: BatchTimeModel, objective: Objective, dispersion: float
+) -> float:
     """Seconds, infinite where `rate`, in rows per second, is more than the replicas can do.
 
     A replica under load finds at its next batch what arrived during the last one. To that batch's time comes
@@ -43,18 +45,18 @@ def p99(replicas: int, rate: float, curve: Curve, objective: Objective, dispersi
     over the mean of counts of rows.
     """
     batch = objective.max_batch
-    each, full = rate / replicas, curve.seconds(batch)
+    each, full = rate / replicas, batch_times.seconds(batch)
     usage = each * full / batch
     if usage >= 1:
         return inf
-    typical = min(float(batch), max(1.0, each * curve.base / max(1e-9, 1 - each * curve.per_row)))
+    typical = min(float(batch), max(1.0, each * batch_times.base / max(1e-9, 1 - each * batch_times.per_row)))
     large = min(float(batch), typical + _NORMAL_99 * sqrt(typical * dispersion))
     chance = waiting_chance(replicas, usage * replicas)
     queue = max(0.0, log(max(1e-9, 100 * chance)))
     variability = ((2 - 1 / batch) * dispersion / batch + _SERVICE_SPREAD**2) / 2
     return (
         objective.max_queue_delay
-        + curve.seconds(large) * _SLOWEST
-        + curve.seconds(typical) / replicas
+        + batch_times.seconds(large) * _SLOWEST
+        + batch_times.seconds(typical) / replicas
         + typical / batch * queue * variability * full / (replicas * (1 - usage))
     )

@@ -6,8 +6,8 @@ from typing import Final
 
 from tailbound.autoscale.arithmetic import Ceiling, Figure, Quotient, Sum, Term
 from tailbound.autoscale.model import TICK, Known, Observation, Rate
-from tailbound.autoscale.need import MARGIN, Sizing
 from tailbound.autoscale.panic import backlog
+from tailbound.autoscale.replica_estimate import MARGIN, ReplicaEstimate
 
 DRAIN: Final = 20.0
 """Seconds in which that queue is to be worked off."""
@@ -17,7 +17,9 @@ _CHANCE: Final = 2.0
 """Standard errors of a counted rate that are not followed to the horizon."""
 
 
-def short(now: float, seen: Observation, sizing: Sizing, rate: Rate, cold_start: float) -> Term | None:
+def short(
+    now: float, seen: Observation, sizing: ReplicaEstimate, rate: Rate, cold_start: float
+) -> Term | None:
     """Replicas that work off, in `DRAIN` seconds, the queue that is foreseen; None where none is."""
     if not isinstance(rate, Known) or not isinstance(seen.in_flight, Known):
         return None
@@ -27,17 +29,17 @@ def short(now: float, seen: Observation, sizing: Sizing, rate: Rate, cold_start:
     age = now - seen.in_flight.at
     coming = [age + max(TICK, cold_start - waited) for waited in seen.replicas.waited]
     queue = foreseen(waiting, lasting, speed, seen.replicas.ready, coming, age + cold_start + TICK)
-    queue -= seen.replicas.ready * speed * _patience(sizing)
+    queue -= seen.replicas.ready * speed * _tolerable_wait(sizing)
     if queue <= 0:
         return None
     drained = Quotient(Figure(queue, "queue foreseen"), Figure(DRAIN, "drained in"))
     return Ceiling(Quotient(Sum((Figure(rate.value, "this moment"), drained)), Figure(speed, "speed")))
 
 
-def _patience(sizing: Sizing) -> float:
+def _tolerable_wait(sizing: ReplicaEstimate) -> float:
     """Seconds that a request may wait in the queue without being late."""
     objective = sizing.objective
-    return max(0.0, MARGIN * objective.p99 - sizing.curve.seconds(objective.max_batch))
+    return max(0.0, MARGIN * objective.p99 - sizing.batch_times.seconds(objective.max_batch))
 
 
 def foreseen(

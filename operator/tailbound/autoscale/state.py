@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tailbound.autoscale import gateway_load
-from tailbound.autoscale.curve import Curve, Fit, learn, seeded
+from tailbound.autoscale.batch_time import BatchTimeModel, Fit, learn, seeded
+from tailbound.autoscale.behavior import StabilizationWindow
 from tailbound.autoscale.forecast import Forecasts, observed
-from tailbound.autoscale.mix import Mix
 from tailbound.autoscale.model import (
     TICK,
     BatchSums,
@@ -18,7 +18,7 @@ from tailbound.autoscale.model import (
     Observation,
     Unknown,
 )
-from tailbound.autoscale.moves import Patience
+from tailbound.autoscale.rows_per_request import RowsPerRequest
 
 USUAL_COLD_START: Final = 60.0
 """Seconds, where none was measured yet."""
@@ -35,23 +35,23 @@ class State:
     fit: Fit = field(default_factory=Fit)
     full: bool = False
     """Whether replicas with a queue have shown what they can do, where only the gateway sees it."""
-    mix: Mix = field(default_factory=Mix)
+    rows: RowsPerRequest = field(default_factory=RowsPerRequest)
     forecasts: Forecasts = field(default_factory=Forecasts)
     panic_until: float | None = None
     caution: float = 0.0
     """Share of the forecast that is added since requests were late."""
-    patience: Patience = field(default_factory=Patience)
+    stabilization: StabilizationWindow = field(default_factory=StabilizationWindow)
     quiet: int = 0
     """Ticks for which nothing has moved, up to `feedback.QUIET`."""
     replicas: int = 0
     """As they were at the last decision."""
 
     @property
-    def curve(self) -> Curve | None:
+    def batch_times(self) -> BatchTimeModel | None:
         """None while nothing is known."""
         if isinstance(self.learned, Unknown):
             return None
-        return Curve(self.learned.base, self.learned.per_row)
+        return BatchTimeModel(self.learned.base, self.learned.per_row)
 
     def cold_start(self, seen: Observation) -> float:
         """Seconds: as measured, else as learned, else as usual."""
@@ -76,23 +76,23 @@ def restored(
 def taught(state: State, seen: Observation, objective: Objective, now: float) -> State:
     """With the new batches and arrivals taken in."""
     cold_start = state.cold_start(seen)
-    fit, curve, learned, full = state.fit, state.curve, state.learned, state.full
+    fit, batch_times, learned, full = state.fit, state.batch_times, state.learned, state.full
     if isinstance(seen.service, Known):
-        if fit.at is None and curve is not None:
-            fit, full = seeded(curve, objective.max_batch), True
+        if fit.at is None and batch_times is not None:
+            fit, full = seeded(batch_times, objective.max_batch), True
         full = full or _full(seen.service.value, objective.max_batch)
-        batches = _batches(seen.service.value, objective.max_batch, curve, full)
+        batches = _batches(seen.service.value, objective.max_batch, batch_times, full)
         fit = learn(fit, batches, seen.service.at, objective.max_batch)
-        curve = fit.curve
-    if curve is not None:
+        batch_times = fit.batch_times
+    if batch_times is not None:
         correction = 1.0 if isinstance(learned, Unknown) else learned.correction
-        learned = LearnedCapacity(curve.base, curve.per_row, correction, cold_start)
+        learned = LearnedCapacity(batch_times.base, batch_times.per_row, correction, cold_start)
     forecasts, rate = state.forecasts, seen.arrivals.over_10s
     if isinstance(rate, Known):
         horizon = cold_start + TICK + now - rate.at
         forecasts = observed(forecasts, rate.value, rate.at, horizon, objective.p99)
     return replace(
-        state, learned=learned, fit=fit, full=full, mix=state.mix.after(seen.service), forecasts=forecasts
+        state, learned=learned, fit=fit, full=full, rows=state.rows.after(seen.service), forecasts=forecasts
     )
 
 
@@ -100,7 +100,9 @@ def _full(service: BatchSums | GatewayLoad, limit: int) -> bool:
     return isinstance(service, GatewayLoad) and gateway_load.full(service, limit)
 
 
-def _batches(service: BatchSums | GatewayLoad, limit: int, curve: Curve | None, full: bool) -> BatchSums:
+def _batches(
+    service: BatchSums | GatewayLoad, limit: int, batch_times: BatchTimeModel | None, full: bool
+) -> BatchSums:
     """What to learn from.
 
     Replicas that are not busy seem slower to the gateway than they are. Once ones with a queue have shown
@@ -108,10 +110,10 @@ def _batches(service: BatchSums | GatewayLoad, limit: int, curve: Curve | None, 
     """
     if isinstance(service, BatchSums):
         return service
-    batches = gateway_load.as_batches(service, limit, curve is not None)
-    if curve is None or not full or _full(service, limit):
+    batches = gateway_load.as_batches(service, limit, batch_times is not None)
+    if batch_times is None or not full or _full(service, limit):
         return batches
-    faster = batches.seconds < curve.base * batches.batches + curve.per_row * batches.rows
+    faster = batches.seconds < batch_times.base * batches.batches + batch_times.per_row * batches.rows
     return batches if faster else gateway_load.NOTHING
 
 

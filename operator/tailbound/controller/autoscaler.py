@@ -11,22 +11,15 @@ from typing import Protocol
 
 from tailbound.api.names import REVISION_LABEL
 from tailbound.autoscale.decide import STALE
-from tailbound.autoscale.model import (
-    Decision,
-    Known,
-    LearnedCapacity,
-    Limits,
-    Objective,
-    Observation,
-    Unknown,
-)
+from tailbound.autoscale.decision import Decision
+from tailbound.autoscale.model import Known, LearnedCapacity, Limits, Objective, Observation, Unknown
 from tailbound.autoscale.state import USUAL_COLD_START, State, restored
 from tailbound.controller.signals import Queries, Rates, Snapshot, history, take
 from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key, label
 from tailbound.kube.protocol import Object
 from tailbound.reconcile import capacity
-from tailbound.reconcile.model import Carrier, Scalable, Sized, Sizes
+from tailbound.reconcile.model import Carrier, ScalingDecision, ScalingDecisions, ScalingRequest
 from tailbound.reconcile.scaling import ALLOWED_LATE, rounded
 from tailbound.reconcile.signals import limits, observed, part
 from tailbound.revisions.record import marks_of
@@ -70,17 +63,17 @@ class Autoscaler:
     changed: Callable[[Key], None]
     now: Callable[[], float]
     period_seconds: float
-    wanted: dict[Key, Scalable] = field(default_factory=dict)
-    _sizes: dict[Key, Sizes] = field(default_factory=dict)
+    wanted: dict[Key, ScalingRequest] = field(default_factory=dict)
+    _sizes: dict[Key, ScalingDecisions] = field(default_factory=dict)
     _ready_since: dict[Key, float] = field(default_factory=dict)
     """When a pod of each service was first seen to be ready."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def view(self, key: Key) -> Sizes | None:
+    def view(self, key: Key) -> ScalingDecisions | None:
         """The newest decisions on one service; None before the first."""
         return self._sizes.get(key)
 
-    def expect(self, key: Key, wanted: Scalable) -> None:
+    def expect(self, key: Key, wanted: ScalingRequest) -> None:
         """Decide on this service from now on, and until `release`."""
         if not self.wanted:
             self._wake.set()
@@ -120,11 +113,11 @@ class Autoscaler:
             if before is None or _told(sizes) != _told(before):
                 self.changed(key)
 
-    def _decide(self, key: Key, wanted: Scalable, snapshot: Snapshot, past: Rates) -> Sizes:
+    def _decide(self, key: Key, wanted: ScalingRequest, snapshot: Snapshot, past: Rates) -> ScalingDecisions:
         children = self._children(key, wanted)
-        before = self._sizes.get(key) or Sizes({}, None, awaited=True)
+        before = self._sizes.get(key) or ScalingDecisions({}, None, awaited=True)
         signals = snapshot.of(key, children, wanted.p99_seconds)
-        sized: dict[str, Sized] = {}
+        sized: dict[str, ScalingDecision] = {}
         for name, each in children.items():
             carrier, known = wanted.revisions[name], before.revisions.get(name)
             seen = observed(signals, name, carrier.share, each.deployment, each.pods, self.now())
@@ -138,19 +131,19 @@ class Autoscaler:
                 else self._remembered(key, each, carrier, seen, past),
             )
             decision = _in_the_same_words(decision, known)
-            sized[name] = Sized(carrier.share, decision, self._to_write(each, decision.state))
+            sized[name] = ScalingDecision(carrier.share, decision, self._to_write(each, decision.state))
             if seen.replicas.ready:
                 self._ready_since.setdefault(key, self.now())
         # Without requests it stays as it was: a service that gets few would else write with each of them.
         late, shed = (before.late, before.shed) if signals.late is None else (signals.late, signals.shed)
-        return Sizes(sized, late, before.awaited and self._awaits(key, sized), shed)
+        return ScalingDecisions(sized, late, before.awaited and self._awaits(key, sized), shed)
 
-    def _awaits(self, key: Key, sized: Mapping[str, Sized]) -> bool:
+    def _awaits(self, key: Key, sized: Mapping[str, ScalingDecision]) -> bool:
         """Whether something is missing, and Prometheus has hardly had the time to see a pod."""
         missing = not sized or any(each.decision.stale for each in sized.values())
         return missing and self.now() - self._ready_since.get(key, self.now()) < STALE
 
-    def _children(self, key: Key, wanted: Scalable) -> dict[str, _Children]:
+    def _children(self, key: Key, wanted: ScalingRequest) -> dict[str, _Children]:
         """Children of revisions that are there already: the first pods of one follow from the others'."""
         stored = self.stores.children(key)
         records = {label(each, REVISION_LABEL): each for each in stored.revisions}
@@ -193,7 +186,7 @@ def _belongs(pod: Object, revision: str) -> bool:
     return label(pod, REVISION_LABEL) == revision and "deletionTimestamp" not in pod["metadata"]
 
 
-def _in_the_same_words(decision: Decision, before: Sized | None) -> Decision:
+def _in_the_same_words(decision: Decision, before: ScalingDecision | None) -> Decision:
     """While the same signals are missing they are reported as at first: texts of errors always differ."""
     if before is None or _missing(before.decision) != _missing(decision):
         return decision
@@ -204,7 +197,7 @@ def _missing(decision: Decision) -> list[str]:
     return [words.partition(":")[0] for words in decision.stale]
 
 
-def _told(sizes: Sizes) -> Mapping[str, object]:
+def _told(sizes: ScalingDecisions) -> Mapping[str, object]:
     """What a reconciliation would change something for: figures alone are no news."""
     told: dict[str, object] = {
         name: (

@@ -8,7 +8,7 @@ from tailbound.judge.polls import PollResults
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES
-from tailbound.reconcile.model import Observation, RefusedWrite, Settings, Sizes, Unread
+from tailbound.reconcile.model import Observation, RefusedWrite, ScalingDecisions, Settings, Unread
 
 
 def observe(
@@ -19,7 +19,7 @@ def observe(
     settings: Settings,
     obstacles: Iterable[RefusedWrite] = (),
     readings: PollResults | None = None,
-    sizes: Sizes | None = None,
+    sizes: ScalingDecisions | None = None,
 ) -> Observation:
     """The service and what surrounds it, as the stores hold it now."""
     children = stores.children(key)

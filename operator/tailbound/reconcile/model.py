@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.api.traffic import Observed
-from tailbound.autoscale.model import Decision, Objective
+from tailbound.autoscale.decision import Decision
+from tailbound.autoscale.model import Objective
 from tailbound.judge.polls import PollResults
 from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
 
@@ -32,10 +33,10 @@ __all__ = [
     "RenderRequest",
     "Rendered",
     "Rendering",
-    "Scalable",
+    "ScalingDecision",
+    "ScalingDecisions",
+    "ScalingRequest",
     "Settings",
-    "Sized",
-    "Sizes",
     "Unread",
     "Write",
 ]
@@ -84,7 +85,7 @@ class Carrier:
 
 
 @dataclass(frozen=True)
-class Scalable:
+class ScalingRequest:
     """A service whose pods follow the traffic: what the autoscaler is to decide on, from now on."""
 
     least: int
@@ -97,7 +98,7 @@ class Scalable:
 
 
 @dataclass(frozen=True)
-class Sized:
+class ScalingDecision:
     """The autoscaler's newest decision on one revision."""
 
     share: int
@@ -108,10 +109,10 @@ class Sized:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ScalingDecisions:
     """The autoscaler's newest decisions on one service."""
 
-    revisions: Mapping[str, Sized]
+    revisions: Mapping[str, ScalingDecision]
     late: float | None
     """Share of the last minute's requests that were slower than the P99 target; None: there were none, or it
     could not be read."""
@@ -143,7 +144,7 @@ class Observation:
     obstacles: tuple[RefusedWrite, ...] = ()
     readings: PollResults | None = None
     """The newest round of counters from every Ready gateway pod; None while none was asked for."""
-    sizes: Sizes | None = None
+    sizes: ScalingDecisions | None = None
     """None until the autoscaler has decided for the first time, and where it does not decide."""
 
 
@@ -215,5 +216,5 @@ class Plan:
     """Read the counters of every Ready gateway pod regularly, and reconcile with each round."""
     queries: tuple[str, ...] = ()
     """Ask Prometheus these with each round of counters."""
-    scalable: Scalable | None = None
+    scalable: ScalingRequest | None = None
     """Follow the traffic, and reconcile with each changed decision; None: the pods are as the spec says."""

@@ -23,9 +23,10 @@ from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.meta import Condition
 from tailbound.api.scaling import RevisionScaling, Scaling, ScalingMode, ScalingStatus
-from tailbound.autoscale.model import Decision, Known, Limit, Objective, Unknown
+from tailbound.autoscale.decision import Decision
+from tailbound.autoscale.model import Known, Limit, Objective, Unknown
 from tailbound.reconcile.conditions import ConditionVerdict
-from tailbound.reconcile.model import Carrier, Scalable, Sized, Sizes
+from tailbound.reconcile.model import Carrier, ScalingDecision, ScalingDecisions, ScalingRequest
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout.model import RolloutStep
@@ -53,14 +54,14 @@ def sizing_of(world: OwnedState) -> Sizing:
     return Sizing(least=scaling.asked, most=scaling.most, usual=usual, sizes=sizes)
 
 
-def _size(sized: Sized) -> Size:
+def _size(sized: ScalingDecision) -> Size:
     """The number that was decided, and what the traffic alone asked for."""
     decision, needed = sized.decision, sized.decision.explanation.needed
     known = max(1, round(needed.value)) if isinstance(needed, Known) else None
     return Size(max(1, decision.replicas), sized.share, known)
 
 
-def scalable(world: OwnedState, step: RolloutStep) -> Scalable | None:
+def scalable(world: OwnedState, step: RolloutStep) -> ScalingRequest | None:
     """What the autoscaler is to decide on; None where the traffic does not decide."""
     spec = world.service.spec
     latency = spec.sla.latency
@@ -72,7 +73,7 @@ def scalable(world: OwnedState, step: RolloutStep) -> Scalable | None:
         for name, pods in step.fleet.items()
         if pods > 0
     }
-    return Scalable(spec.scaling.asked, spec.scaling.most, target, carriers)
+    return ScalingRequest(spec.scaling.asked, spec.scaling.most, target, carriers)
 
 
 def _objective(world: OwnedState, name: str, target: float) -> Objective:
@@ -133,7 +134,11 @@ def verdicts(world: OwnedState) -> dict[ConditionType, ConditionVerdict]:
 
 
 def _met(
-    world: OwnedState, sizes: Sizes, decisions: Mapping[str, Decision], missing: Sequence[str], stale: Reason
+    world: OwnedState,
+    sizes: ScalingDecisions,
+    decisions: Mapping[str, Decision],
+    missing: Sequence[str],
+    stale: Reason,
 ) -> ConditionVerdict | None:
     """
     | metrics | requests of the last minute | before | status | reason |
@@ -240,7 +245,7 @@ def _stale(world: OwnedState, missing: Sequence[str], awaited: bool) -> Conditio
     return ConditionVerdict(_TRUE, Reason.METRICS_MISSING, message)
 
 
-def _told(name: str, sized: Sized, before: RevisionScaling | None) -> RevisionScaling:
+def _told(name: str, sized: ScalingDecision, before: RevisionScaling | None) -> RevisionScaling:
     decision = sized.decision
     known = (sized.share, decision.replicas, decision.limited_by)
     if before is not None and (before.share, before.replicas, before.limited_by or Limit.NONE) == known:
@@ -266,7 +271,7 @@ def _figure(value: Known[float] | Unknown) -> float | None:
     return float(f"{value.value:.{_DIGITS}g}") if isinstance(value, Known) else None
 
 
-def _sized(world: OwnedState) -> Mapping[str, Sized]:
+def _sized(world: OwnedState) -> Mapping[str, ScalingDecision]:
     sizes = world.observation.sizes
     return sizes.revisions if sizes is not None else {}
 

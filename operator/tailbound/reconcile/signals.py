@@ -21,7 +21,7 @@ from tailbound.autoscale.model import (
     Service,
     Unknown,
 )
-from tailbound.reconcile.model import Object, Scalable
+from tailbound.reconcile.model import Object, ScalingRequest
 from tailbound.reconcile.pods import most_restarts, report, starting_since
 from tailbound.rollout.sizing import ALL
 
@@ -71,7 +71,7 @@ def observed(
     )
 
 
-def limits(wanted: Scalable, share: int, deployment: Object, pods: Sequence[Object]) -> Limits:
+def limits(wanted: ScalingRequest, share: int, deployment: Object, pods: Sequence[Object]) -> Limits:
     """The bounds of a revision that must be able to carry `share` percent of the requests.
 
     While pods are refused there is room for those that exist, and while pods find no node for those that have

@@ -22,10 +22,10 @@ from tailbound.autoscale.arithmetic import (
     line,
 )
 from tailbound.autoscale.decide import decide
+from tailbound.autoscale.decision import Decision
 from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
-    Decision,
     Known,
     LearnedCapacity,
     Limit,

@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.autoscale.decide import decide
+from tailbound.autoscale.decision import Decision, Reason
 from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
     Ceiling,
-    Decision,
     Known,
     LearnedCapacity,
     Limit,
     Limits,
     Objective,
     Observation,
-    Reason,
     Replicas,
     Service,
     Unknown,

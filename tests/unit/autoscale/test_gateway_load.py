@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tailbound.autoscale.curve import Curve, Fit, learn
+from tailbound.autoscale.batch_time import BatchTimeModel, Fit, learn
 from tailbound.autoscale.gateway_load import as_batches
 from tailbound.autoscale.model import (
     Arrivals,
@@ -38,8 +38,8 @@ def learned(server: Server, rates: Floats, replicas: int = 1, seed: int = 1) -> 
     """The capacity that is learned over the true one."""
     own = Watched(tells_batches=False)
     simulate(draw(rates, seed), len(rates), server, own, replicas, seed=seed)
-    assert own.state.curve is not None
-    return own.state.curve.capacity(server.batch) / server.capacity
+    assert own.state.batch_times is not None
+    return own.state.batch_times.capacity(server.batch) / server.capacity
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def load(
     return GatewayLoad(answered, inside, max(0.0, inside - swing), inside + swing, replicas, fewest)
 
 
-def after(*windows: GatewayLoad, limit: int = 4) -> Curve:
+def after(*windows: GatewayLoad, limit: int = 4) -> BatchTimeModel:
     """What is known after minutes that follow one another."""
     fit = Fit()
     for number, window in enumerate(windows):
-        fit = learn(fit, as_batches(window, limit, fit.curve is not None), 60.0 * number, limit)
-    assert fit.curve is not None
-    return fit.curve
+        fit = learn(fit, as_batches(window, limit, fit.batch_times is not None), 60.0 * number, limit)
+    assert fit.batch_times is not None
+    return fit.batch_times
 
 
 FULL = load(8.0, 20.0)
@@ -107,7 +107,7 @@ def test_the_first_minute_is_taken_as_it_is() -> None:
 
 def test_nothing_is_learned_from_no_requests() -> None:
     for nothing in (load(0.0, 0.0), load(0.0, 3.0), load(1.0, 3.0, replicas=0.0)):
-        assert learn(Fit(), as_batches(nothing, 4, known=False), 0.0, 4).curve is None
+        assert learn(Fit(), as_batches(nothing, 4, known=False), 0.0, 4).batch_times is None
 
 
 def test_replicas_that_work_on_all_requests_at_once_are_taken_for_no_more_than_half_as_many_again() -> None:
@@ -145,5 +145,5 @@ def test_what_was_learned_before_a_restart_is_corrected_upwards_by_faster_answer
             unread,
         )
         state = taught(state, seen, Objective(2.0, 4), at)
-    assert state.curve is not None
-    assert state.curve.capacity(4) > 1.3 * Curve(0.4, 0.1).capacity(4)
+    assert state.batch_times is not None
+    assert state.batch_times.capacity(4) > 1.3 * BatchTimeModel(0.4, 0.1).capacity(4)

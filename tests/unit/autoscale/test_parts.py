@@ -6,11 +6,11 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tailbound.autoscale.curve import Curve
+from tailbound.autoscale.batch_time import BatchTimeModel
+from tailbound.autoscale.behavior import LEAST_HOLD, PAUSE, StabilizationWindow, grown, shrunk
 from tailbound.autoscale.feedback import LOWEST, corrected
 from tailbound.autoscale.forecast import Forecasts, Regression, dispersion, observed
 from tailbound.autoscale.latency import p99, waiting_chance
-from tailbound.autoscale.mix import Mix
 from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
@@ -21,12 +21,12 @@ from tailbound.autoscale.model import (
     Replicas,
     Unknown,
 )
-from tailbound.autoscale.moves import LEAST_HOLD, PAUSE, Patience, grown, shrunk
-from tailbound.autoscale.need import USAGE, Sizing
 from tailbound.autoscale.panic import MOST_CAUTION, backlog, caution_after, overloaded
+from tailbound.autoscale.replica_estimate import USAGE, ReplicaEstimate
+from tailbound.autoscale.rows_per_request import RowsPerRequest
 from tailbound.autoscale.shortage import foreseen, short
 
-CURVE = Curve(0.2, 0.05)
+BATCH_TIMES = BatchTimeModel(0.2, 0.05)
 OBJECTIVE = Objective(2.0, 16, 0.05)
 NOT_READ = Unknown("not read")
 
@@ -39,9 +39,9 @@ def test_chance_of_waiting_is_that_of_erlang(replicas: int, load: float, chance:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 60), st.floats(0.1, 900), st.floats(1, 3))
 def test_more_replicas_are_never_slower(replicas: int, rate: float, spread: float) -> None:
-    fewer = p99(replicas, rate, CURVE, OBJECTIVE, spread)
-    assert p99(replicas + 1, rate, CURVE, OBJECTIVE, spread) <= fewer * (1 + 1e-9)
-    assert (fewer == inf) == (rate >= replicas * CURVE.capacity(16))
+    fewer = p99(replicas, rate, BATCH_TIMES, OBJECTIVE, spread)
+    assert p99(replicas + 1, rate, BATCH_TIMES, OBJECTIVE, spread) <= fewer * (1 + 1e-9)
+    assert (fewer == inf) == (rate >= replicas * BATCH_TIMES.capacity(16))
 
 
 @settings(max_examples=60, deadline=None)
@@ -49,15 +49,15 @@ def test_more_replicas_are_never_slower(replicas: int, rate: float, spread: floa
 def test_need_rises_with_the_rate_and_never_plans_with_more_than_the_cap(
     rate: float, more: float, correction: float
 ) -> None:
-    sizing = Sizing(CURVE, OBJECTIVE, correction, 1.0)
+    sizing = ReplicaEstimate(BATCH_TIMES, OBJECTIVE, correction, 1.0)
     needed = sizing.needed(rate)
     assert needed <= sizing.needed(rate + more)
-    assert needed * CURVE.capacity(16) * USAGE * (1 + 1e-9) >= rate
+    assert needed * BATCH_TIMES.capacity(16) * USAGE * (1 + 1e-9) >= rate
     assert (needed == 0) == (rate == 0)
 
 
 def test_a_target_that_no_replicas_hold_is_sized_by_usage_alone() -> None:
-    assert Sizing(Curve(5.0, 0.1), OBJECTIVE, 1.0, 1.0).needed(10) == 5
+    assert ReplicaEstimate(BatchTimeModel(5.0, 0.1), OBJECTIVE, 1.0, 1.0).needed(10) == 5
 
 
 @pytest.mark.parametrize(
@@ -205,15 +205,15 @@ def test_more_rows_than_a_batch_for_each_replica_are_an_overload(
 
 
 def test_rows_of_a_request_are_those_of_the_last_minutes() -> None:
-    mix = Mix()
-    assert mix.rows_per_request == 1
-    mix = mix.after(Known(requests([4, 8] * 10, 4.0), 30.0))
-    assert mix.rows_per_request == 4
-    assert mix.after(Known(requests([8] * 10, 1.0), 30.0)) == mix
-    assert mix.after(NOT_READ) == mix
+    rows = RowsPerRequest()
+    assert rows.per_request == 1
+    rows = rows.after(Known(requests([4, 8] * 10, 4.0), 30.0))
+    assert rows.per_request == 4
+    assert rows.after(Known(requests([8] * 10, 1.0), 30.0)) == rows
+    assert rows.after(NOT_READ) == rows
     for at in range(60, 660, 30):
-        mix = mix.after(Known(requests([8] * 20, 2.0), float(at)))
-    assert mix.rows_per_request == pytest.approx(2, rel=0.02)
+        rows = rows.after(Known(requests([8] * 20, 2.0), float(at)))
+    assert rows.per_request == pytest.approx(2, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -232,12 +232,12 @@ def test_the_way_down_is_bounded(replicas: int, floor: int, result: int) -> None
     ("cold_start", "hold"), [(0.0, LEAST_HOLD), (20.0, LEAST_HOLD), (31.0, 4), (60.0, 6), (300.0, 6)]
 )
 def test_the_highest_need_of_a_cold_start_is_kept_and_steps_are_apart(cold_start: float, hold: int) -> None:
-    patience = Patience()
+    stabilization = StabilizationWindow()
     for needed in (9, *[4] * (hold - 1)):
-        assert not patience.full
-        patience = patience.with_need(needed, cold_start)
-    assert (patience.floor, patience.full) == (9, True)
-    stepped = patience.stepped()
+        assert not stabilization.full
+        stabilization = stabilization.with_need(needed, cold_start)
+    assert (stabilization.floor, stabilization.full) == (9, True)
+    stepped = stabilization.stepped()
     for _ in range(PAUSE):
         assert not stepped.full
         stepped = stepped.with_need(4, cold_start)
@@ -275,7 +275,7 @@ def test_a_queue_that_is_no_longer_than_requests_may_wait_is_no_shortage(
         Replicas(4, 4, 0),
         NOT_READ,
     )
-    sizing = Sizing(CURVE, Objective(target, 16, 0.05), 1.0, 1.0)
+    sizing = ReplicaEstimate(BATCH_TIMES, Objective(target, 16, 0.05), 1.0, 1.0)
     assert (short(0.0, seen, sizing, Known(66.0, 0.0), 60.0) is not None) is is_short
 
 

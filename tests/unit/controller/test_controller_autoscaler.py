@@ -6,22 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from tailbound.autoscale.model import (
-    Decision,
-    LearnedCapacity,
-    Limit,
-    Limits,
-    Objective,
-    Observation,
-    Unknown,
-)
+from tailbound.autoscale.decision import Decision
+from tailbound.autoscale.model import LearnedCapacity, Limit, Limits, Objective, Observation, Unknown
 from tailbound.autoscale.state import State
 from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.signals import HISTORY
 from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, PODS
-from tailbound.reconcile.model import Carrier, Scalable
+from tailbound.reconcile.model import Carrier, ScalingRequest
 from tailbound.telemetry.prometheus import Series, Unavailable, Value
 
 from tests.unit.reconcile.objects import model, service
@@ -32,8 +25,8 @@ NOW = 1_800_000_000.0
 OBJECTIVE = Objective(p99=0.2)
 
 
-def wanted(*revisions: str) -> Scalable:
-    return Scalable(1, 20, OBJECTIVE.p99, {name: Carrier(100, OBJECTIVE) for name in revisions})
+def wanted(*revisions: str) -> ScalingRequest:
+    return ScalingRequest(1, 20, OBJECTIVE.p99, {name: Carrier(100, OBJECTIVE) for name in revisions})
 
 
 @dataclass

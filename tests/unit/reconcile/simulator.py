@@ -19,8 +19,8 @@ from tailbound.reconcile.model import (
     RenderFailed,
     Rendering,
     RenderRequest,
+    ScalingDecisions,
     Settings,
-    Sizes,
 )
 from tailbound.revisions.template import expand
 from tailbound.telemetry.prometheus import Series, Unavailable
@@ -51,7 +51,7 @@ class Simulator(Cluster):
     runtimes: Mapping[str, Object] = field(default_factory=dict)
     cluster_runtimes: Mapping[str, Object] = field(default_factory=lambda: {"onnxruntime": runtime()})
     obstacles: tuple[RefusedWrite, ...] = ()
-    sizes: Sizes | None = None
+    sizes: ScalingDecisions | None = None
     polls: bool = False
     """The last plan asks for counters."""
     queries: tuple[str, ...] = ()

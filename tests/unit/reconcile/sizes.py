@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from tailbound.autoscale.model import Decision, Explanation, Known, Limit, Reason
+from tailbound.autoscale.decision import Decision, Explanation, Reason
+from tailbound.autoscale.model import Known, Limit
 from tailbound.autoscale.state import State
-from tailbound.reconcile.model import Sized, Sizes
+from tailbound.reconcile.model import ScalingDecision, ScalingDecisions
 
 WHY = Explanation(
     arrivals=Known(12.3456, 0.0),
@@ -32,6 +33,6 @@ def decision(
     return Decision(replicas, Reason.FORECAST, why, State(), limited_by, stale, **fields)
 
 
-def sizes(*, late: float | None = None, **revisions: Sized) -> Sizes:
+def sizes(*, late: float | None = None, **revisions: ScalingDecision) -> ScalingDecisions:
     """By revision."""
-    return Sizes(revisions, late)
+    return ScalingDecisions(revisions, late)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tailbound.api.conditions import ConditionType
 from tailbound.autoscale.model import Limit, Objective
-from tailbound.reconcile.model import Plan, Scalable, Sized, Sizes
+from tailbound.reconcile.model import Plan, ScalingDecision, ScalingDecisions, ScalingRequest
 
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import CANARY, SLA, around, begun, replicas, state, until
@@ -32,13 +32,13 @@ def decided(simulator: Simulator, late: float | None = None, awaited: bool = Fal
         if value is not None:
             count, share = value if isinstance(value, tuple) else (value, 100)
             made = count if not isinstance(count, int) else decision(count)
-            revisions[name] = Sized(share, made)
-    simulator.sizes = Sizes(revisions, late, awaited)
+            revisions[name] = ScalingDecision(share, made)
+    simulator.sizes = ScalingDecisions(revisions, late, awaited)
     return simulator.reconcile()
 
 
 def shares(plan: Plan) -> dict[str, int]:
-    assert isinstance(plan.scalable, Scalable)
+    assert isinstance(plan.scalable, ScalingRequest)
     return {name.split("-")[-2]: each.share for name, each in plan.scalable.revisions.items()}
 
 
@@ -102,7 +102,7 @@ def test_figures_alone_write_nothing() -> None:
     decided(simulator, r1=7)
     simulator.settle()
     (name,) = simulator.names("Deployment")
-    simulator.sizes = Sizes({name: Sized(100, decision(7, arrivals=99.0))}, None)
+    simulator.sizes = ScalingDecisions({name: ScalingDecision(100, decision(7, arrivals=99.0))}, None)
     plan = simulator.plan()
     assert (plan.writes, plan.status) == ((), None)
 
@@ -183,7 +183,7 @@ def test_what_was_refused_as_it_would_be_late_is_a_missed_target_and_is_told(
     late: float, shed: float, status: str, words: str
 ) -> None:
     simulator = following()
-    simulator.sizes = Sizes({}, late, shed=shed)
+    simulator.sizes = ScalingDecisions({}, late, shed=shed)
     simulator.reconcile()
     (found,) = [
         each for each in simulator.service["status"]["conditions"] if each["type"] == ConditionType.SLA_MET
@@ -331,14 +331,16 @@ def test_an_operator_that_starts_during_a_canary_changes_no_count() -> None:
 def test_learned_capacity_is_written_once_beside_the_marks() -> None:
     simulator = following()
     (name,) = simulator.names("Deployment")
-    simulator.sizes = Sizes({name: Sized(100, decision(2), capacity='{"base": 0.1}')}, None)
+    simulator.sizes = ScalingDecisions(
+        {name: ScalingDecision(100, decision(2), capacity='{"base": 0.1}')}, None
+    )
     simulator.reconcile()
     (record,) = simulator.of("ControllerRevision")
     annotations = record["metadata"]["annotations"]
     assert annotations["tailbound.dev/capacity"] == '{"base": 0.1}'
     assert annotations["tailbound.dev/stable"] == "true"
     simulator.settle()
-    simulator.sizes = Sizes({name: Sized(100, decision(2))}, None)
+    simulator.sizes = ScalingDecisions({name: ScalingDecision(100, decision(2))}, None)
     assert simulator.plan().writes == ()
 
 

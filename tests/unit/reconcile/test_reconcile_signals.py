@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from tailbound.autoscale.model import Arrivals, Ceiling, Known, Limit, Objective, Replicas, Unknown
-from tailbound.reconcile.model import Carrier, Scalable
+from tailbound.reconcile.model import Carrier, ScalingRequest
 from tailbound.reconcile.signals import RevisionSignals, Signals, limits, observed
 
 NOW = 1_000_000.0
 NOT_KNOWN = Unknown("nobody knows")
-WANTED = Scalable(least=4, most=20, p99_seconds=0.2, revisions={"r1": Carrier(100, Objective(p99=0.2))})
+WANTED = ScalingRequest(least=4, most=20, p99_seconds=0.2, revisions={"r1": Carrier(100, Objective(p99=0.2))})
 
 
 def deployment(replicas: int, *, refused: bool = False) -> dict[str, Any]:

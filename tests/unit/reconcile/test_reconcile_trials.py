@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tailbound.api.conditions import Reason
-from tailbound.reconcile.model import Sized
+from tailbound.reconcile.model import ScalingDecision
 
 from tests.unit.reconcile.objects import model, runtime, service
 from tests.unit.reconcile.sizes import decision
@@ -122,7 +122,7 @@ class Trials(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, pods=st.integers(1, 6), share=st.sampled_from((100, 50)), then=ROUNDS)
     def the_autoscaler_decides(self, number: str, pods: int, share: int, then: int) -> None:
-        self.trial.sized[number] = Sized(share, decision(pods))
+        self.trial.sized[number] = ScalingDecision(share, decision(pods))
         self.trial.go(then)
 
     @rule(then=ROUNDS)

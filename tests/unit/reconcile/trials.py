@@ -17,8 +17,8 @@ from tailbound.reconcile.model import (
     Observation,
     Plan,
     RefusedWrite,
-    Sized,
-    Sizes,
+    ScalingDecision,
+    ScalingDecisions,
     Write,
 )
 from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership
@@ -72,7 +72,7 @@ class Trial(Simulator):
     held: dict[tuple[str, str], tuple[RefusedWrite, datetime]] = field(default_factory=dict)
     """Refused writes, and until when they are not tried again."""
     restarts: dict[str, int] = field(default_factory=dict)
-    sized: dict[str, Sized] = field(default_factory=dict)
+    sized: dict[str, ScalingDecision] = field(default_factory=dict)
     """What the autoscaler decided last, by the number of the revision."""
     answer: str = "good"
     """What Prometheus says of a revision's metric: good, bad, or none."""
@@ -142,11 +142,11 @@ class Trial(Simulator):
     def observation(self) -> Observation:
         """With what the autoscaler decided, where it does."""
         by_name = {name: each for name in self.names("ControllerRevision") if (each := self._sized(name))}
-        self.sizes = Sizes(by_name, None) if by_name else None
+        self.sizes = ScalingDecisions(by_name, None) if by_name else None
         self.prometheus = self._answered
         return super().observation()
 
-    def _sized(self, name: str) -> Sized | None:
+    def _sized(self, name: str) -> ScalingDecision | None:
         return self.sized.get(name.split("-")[1])
 
     def _answered(self, query: str) -> tuple[Series, ...]:

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tailbound.autoscale.curve import Curve, Fit, learn, seeded
+from tailbound.autoscale.batch_time import BatchTimeModel, Fit, learn, seeded
 from tailbound.autoscale.model import BatchSums
 
-CURVE = Curve(0.2, 0.05)
+BATCH_TIMES = BatchTimeModel(0.2, 0.05)
 NOISE = 0.14
 """Relative spread of single batches."""
 Seconds = Callable[[float], float]
@@ -31,12 +31,12 @@ def sums(sizes: list[int], seconds: Seconds, random: Random | None = None) -> Ba
     )
 
 
-def learned(fit: Fit, *windows: BatchSums, limit: int = 16) -> tuple[Fit, Curve]:
+def learned(fit: Fit, *windows: BatchSums, limit: int = 16) -> tuple[Fit, BatchTimeModel]:
     """After windows that follow one another."""
     for window in windows:
         fit = learn(fit, window, 0.0 if fit.at is None else fit.at + 60.0, limit)
-    assert fit.curve is not None
-    return fit, fit.curve
+    assert fit.batch_times is not None
+    return fit, fit.batch_times
 
 
 def near(size: float, limit: int, count: int, random: Random) -> list[int]:
@@ -52,9 +52,9 @@ def idle(limit: int, count: int, random: Random) -> list[int]:
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0.001, 5), st.floats(0.0001, 1))
 def test_a_line_is_found_in_the_batches_that_lie_on_it(base: float, per_row: float) -> None:
-    _, curve = learned(Fit(), sums([1, 4, 8, 16] * 200, Curve(base, per_row).seconds))
-    assert curve.seconds(16) == pytest.approx(base + 16 * per_row, rel=0.1)
-    assert curve.seconds(7) == pytest.approx(base + 7 * per_row, rel=0.03)
+    _, batch_times = learned(Fit(), sums([1, 4, 8, 16] * 200, BatchTimeModel(base, per_row).seconds))
+    assert batch_times.seconds(16) == pytest.approx(base + 16 * per_row, rel=0.1)
+    assert batch_times.seconds(7) == pytest.approx(base + 7 * per_row, rel=0.03)
 
 
 @settings(max_examples=200, deadline=None)
@@ -67,29 +67,29 @@ def test_a_line_is_found_in_the_batches_that_lie_on_it(base: float, per_row: flo
 def test_whatever_batches_were_seen_no_line_is_taken_for_twice_its_capacity(
     share: float, sizes: list[int], windows: int, more: int
 ) -> None:
-    truth, limit = Curve(1 - share, share), max(sizes) + more
-    _, curve = learned(Fit(), *[sums(sizes, truth.seconds)] * windows, limit=limit)
+    truth, limit = BatchTimeModel(1 - share, share), max(sizes) + more
+    _, batch_times = learned(Fit(), *[sums(sizes, truth.seconds)] * windows, limit=limit)
     mean = sum(sizes) / len(sizes)
-    assert curve.capacity(limit) <= (1 + 1 / mean) * truth.capacity(limit) * (1 + 1e-9)
+    assert batch_times.capacity(limit) <= (1 + 1 / mean) * truth.capacity(limit) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
     ("truth", "limit", "few", "ones", "little", "half", "full"),
     [
-        (Curve(0.25, 0.00), 4, (0.3, 0.8), (0.39, 0.41), (0.75, 1.0), (0.9, 1.0), (0.95, 1.05)),
-        (Curve(0.20, 0.05), 4, (0.5, 1.1), (0.61, 0.65), (0.88, 1.0), (0.95, 1.05), (0.95, 1.05)),
-        (Curve(0.10, 0.10), 4, (0.8, 1.3), (0.97, 1.03), (0.95, 1.05), (0.95, 1.05), (0.95, 1.05)),
-        (Curve(0.00, 0.25), 4, (1.0, 1.8), (1.55, 1.63), (0.95, 1.12), (0.95, 1.05), (0.95, 1.05)),
-        (Curve(0.20, 0.05), 16, (0.4, 1.1), (0.45, 0.50), (0.55, 1.0), (0.92, 1.05), (0.95, 1.05)),
-        (Curve(0.10, 0.10), 16, (0.7, 1.4), (0.96, 1.04), (0.92, 1.05), (0.95, 1.05), (0.95, 1.05)),
-        (Curve(0.00, 0.25), 16, (1.0, 2.2), (1.80, 1.94), (1.0, 1.5), (0.95, 1.05), (0.95, 1.05)),
-        (Curve(0.20, 0.05), 64, (0.3, 1.1), (0.39, 0.44), (0.4, 1.0), (0.92, 1.05), (0.95, 1.05)),
-        (Curve(0.00, 0.25), 64, (1.0, 2.3), (1.85, 2.03), (1.0, 1.9), (0.95, 1.05), (0.95, 1.05)),
+        (BatchTimeModel(0.25, 0.00), 4, (0.3, 0.8), (0.39, 0.41), (0.75, 1.0), (0.9, 1.0), (0.95, 1.05)),
+        (BatchTimeModel(0.20, 0.05), 4, (0.5, 1.1), (0.61, 0.65), (0.88, 1.0), (0.95, 1.05), (0.95, 1.05)),
+        (BatchTimeModel(0.10, 0.10), 4, (0.8, 1.3), (0.97, 1.03), (0.95, 1.05), (0.95, 1.05), (0.95, 1.05)),
+        (BatchTimeModel(0.00, 0.25), 4, (1.0, 1.8), (1.55, 1.63), (0.95, 1.12), (0.95, 1.05), (0.95, 1.05)),
+        (BatchTimeModel(0.20, 0.05), 16, (0.4, 1.1), (0.45, 0.50), (0.55, 1.0), (0.92, 1.05), (0.95, 1.05)),
+        (BatchTimeModel(0.10, 0.10), 16, (0.7, 1.4), (0.96, 1.04), (0.92, 1.05), (0.95, 1.05), (0.95, 1.05)),
+        (BatchTimeModel(0.00, 0.25), 16, (1.0, 2.2), (1.80, 1.94), (1.0, 1.5), (0.95, 1.05), (0.95, 1.05)),
+        (BatchTimeModel(0.20, 0.05), 64, (0.3, 1.1), (0.39, 0.44), (0.4, 1.0), (0.92, 1.05), (0.95, 1.05)),
+        (BatchTimeModel(0.00, 0.25), 64, (1.0, 2.3), (1.85, 2.03), (1.0, 1.9), (0.95, 1.05), (0.95, 1.05)),
     ],
     ids=lambda value: str(value) if isinstance(value, int) else None,
 )
 def test_capacity_over_the_true_one_after_few_batches_or_ones_little_half_or_full_load(
-    truth: Curve,
+    truth: BatchTimeModel,
     limit: int,
     few: tuple[float, float],
     ones: tuple[float, float],
@@ -126,46 +126,46 @@ def test_what_is_no_line_is_taken_for_at_most_twice_its_capacity(limit: int, sec
 
 def test_fuller_batches_correct_a_shape_that_was_only_supposed_and_not_the_level() -> None:
     random = Random(1)
-    seen = [sums(near(4, 16, 100, random), CURVE.seconds, random) for _ in range(3)]
-    fit, _ = learned(Fit(), *[sums([1] * 100, CURVE.seconds, random)] * 5)
-    _, curve = learned(fit, *seen)
-    assert curve.capacity(16) == pytest.approx(CURVE.capacity(16), rel=0.15)
-    assert curve.seconds(4) == pytest.approx(CURVE.seconds(4), rel=0.05)
+    seen = [sums(near(4, 16, 100, random), BATCH_TIMES.seconds, random) for _ in range(3)]
+    fit, _ = learned(Fit(), *[sums([1] * 100, BATCH_TIMES.seconds, random)] * 5)
+    _, batch_times = learned(fit, *seen)
+    assert batch_times.capacity(16) == pytest.approx(BATCH_TIMES.capacity(16), rel=0.15)
+    assert batch_times.seconds(4) == pytest.approx(BATCH_TIMES.seconds(4), rel=0.05)
 
 
 @pytest.mark.parametrize("size", [6, 8, 14])
 def test_batches_that_all_take_longer_move_the_level_at_once_and_keep_the_shape(size: int) -> None:
     random = Random(1)
-    before = [sums(near(8, 16, 200, random), CURVE.seconds) for _ in range(10)]
+    before = [sums(near(8, 16, 200, random), BATCH_TIMES.seconds) for _ in range(10)]
     fit, was = learned(Fit(), *before)
-    slower = sums(near(size, 16, 200, random), Curve(0.27, 0.0675).seconds)
-    _, curve = learned(fit, slower)
-    assert curve.seconds(16) == pytest.approx(1.35 * was.seconds(16), rel=0.02)
-    assert curve.seconds(1) == pytest.approx(1.35 * was.seconds(1), rel=0.06)
+    slower = sums(near(size, 16, 200, random), BatchTimeModel(0.27, 0.0675).seconds)
+    _, batch_times = learned(fit, slower)
+    assert batch_times.seconds(16) == pytest.approx(1.35 * was.seconds(16), rel=0.02)
+    assert batch_times.seconds(1) == pytest.approx(1.35 * was.seconds(1), rel=0.06)
 
 
 def test_a_night_of_batches_of_one_forgets_no_busy_day() -> None:
     random = Random(1)
-    day = [sums(near(8, 16, 400, random), CURVE.seconds, random) for _ in range(60)]
-    night = [sums([1] * 50, CURVE.seconds, random) for _ in range(8 * 60)]
-    _, curve = learned(Fit(), *day, *night)
-    assert curve.capacity(16) == pytest.approx(CURVE.capacity(16), rel=0.1)
+    day = [sums(near(8, 16, 400, random), BATCH_TIMES.seconds, random) for _ in range(60)]
+    night = [sums([1] * 50, BATCH_TIMES.seconds, random) for _ in range(8 * 60)]
+    _, batch_times = learned(Fit(), *day, *night)
+    assert batch_times.capacity(16) == pytest.approx(BATCH_TIMES.capacity(16), rel=0.1)
 
 
 def test_what_was_learned_in_an_earlier_life_counts_for_a_shape_that_cannot_be_told_yet() -> None:
-    _, curve = learned(seeded(CURVE, 16), sums([8] * 2000, Curve(0.3, 0.075).seconds))
-    assert curve.capacity(16) == pytest.approx(CURVE.capacity(16) / 1.5, rel=0.02)
-    _, curve = learned(seeded(CURVE, 16), sums([1] * 100, CURVE.seconds))
-    assert curve.capacity(16) == pytest.approx(CURVE.capacity(16), rel=0.1)
+    _, batch_times = learned(seeded(BATCH_TIMES, 16), sums([8] * 2000, BatchTimeModel(0.3, 0.075).seconds))
+    assert batch_times.capacity(16) == pytest.approx(BATCH_TIMES.capacity(16) / 1.5, rel=0.02)
+    _, batch_times = learned(seeded(BATCH_TIMES, 16), sums([1] * 100, BATCH_TIMES.seconds))
+    assert batch_times.capacity(16) == pytest.approx(BATCH_TIMES.capacity(16), rel=0.1)
 
 
 def test_a_window_without_batches_teaches_nothing() -> None:
-    fit = seeded(CURVE, 16)
-    assert learn(fit, sums([], CURVE.seconds), 30.0, 16) == fit
-    assert learn(Fit(), sums([], CURVE.seconds), 30.0, 16).curve is None
+    fit = seeded(BATCH_TIMES, 16)
+    assert learn(fit, sums([], BATCH_TIMES.seconds), 30.0, 16) == fit
+    assert learn(Fit(), sums([], BATCH_TIMES.seconds), 30.0, 16).batch_times is None
 
 
 def test_the_same_window_counts_once() -> None:
-    window = sums([1, 8, 16] * 10, CURVE.seconds)
+    window = sums([1, 8, 16] * 10, BATCH_TIMES.seconds)
     fit = learn(Fit(), window, 30.0, 16)
     assert learn(fit, window, 30.0, 16) == fit

@@ -11,7 +11,7 @@ MEMORY: Final = 120.0
 
 
 @dataclass(frozen=True)
-class Mix:
+class RowsPerRequest:
     """Sums over past requests, newer ones counting more, and when the last ones were added."""
 
     rows: float = 0.0
@@ -19,11 +19,11 @@ class Mix:
     at: float | None = None
 
     @property
-    def rows_per_request(self) -> float:
+    def per_request(self) -> float:
         """At least 1, which is what is reckoned with before any request was seen."""
         return max(1.0, self.rows / self.requests) if self.requests > 0 else 1.0
 
-    def after(self, service: Service) -> "Mix":
+    def after(self, service: Service) -> "RowsPerRequest":
         """With the requests of a window that was not taken in yet."""
         if not isinstance(service, Known) or not isinstance(service.value, BatchSums):
             return self
@@ -32,4 +32,6 @@ class Mix:
         if fresh <= 0 or sums.requests <= 0:
             return self
         kept = 1.0 if self.at is None else exp(-(at - self.at) / MEMORY)
-        return Mix(self.rows * kept + fresh * sums.rows, self.requests * kept + fresh * sums.requests, at)
+        return RowsPerRequest(
+            self.rows * kept + fresh * sums.rows, self.requests * kept + fresh * sums.requests, at
+        )

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Final
 
 from tailbound.autoscale.arithmetic import ALL_DIGITS, Ceiling, Figure, Product, Quotient, Sum, Term, exact
-from tailbound.autoscale.curve import Curve
+from tailbound.autoscale.batch_time import BatchTimeModel
 from tailbound.autoscale.latency import floor, idle, p99
 from tailbound.autoscale.model import Objective
 
@@ -17,10 +17,10 @@ MARGIN: Final = 0.8
 
 
 @dataclass(frozen=True)
-class Sizing:
+class ReplicaEstimate:
     """What turns a rate into replicas."""
 
-    curve: Curve
+    batch_times: BatchTimeModel
     objective: Objective
     correction: float
     dispersion: float
@@ -30,12 +30,12 @@ class Sizing:
     @property
     def capacity(self) -> float:
         """Requests per second of one replica that works on full batches."""
-        return self.curve.capacity(self.objective.max_batch) / self.rows_per_request
+        return self.batch_times.capacity(self.objective.max_batch) / self.rows_per_request
 
     @property
     def missed(self) -> float | None:
         """The 99th percentile of a replica that has nothing else to do, where that misses the target."""
-        least = idle(self.curve, self.objective, self.rows_per_request)
+        least = idle(self.batch_times, self.objective, self.rows_per_request)
         return least if least > self.objective.p99 else None
 
     def term(self, rate: Term) -> Term:
@@ -64,10 +64,10 @@ class Sizing:
         allowed = MARGIN * self.objective.p99
         # Rows that come together are as much more scattered as there are of them.
         dispersion = self.dispersion * self.rows_per_request
-        if floor(self.curve, self.objective, dispersion) > allowed:
+        if floor(self.batch_times, self.objective, dispersion) > allowed:
             return least
         rows = rate * self.rows_per_request / self.correction
         replicas = least
-        while p99(replicas, rows, self.curve, self.objective, dispersion) > allowed:
+        while p99(replicas, rows, self.batch_times, self.objective, dispersion) > allowed:
             replicas += 1
         return replicas

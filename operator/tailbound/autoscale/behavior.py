@@ -19,7 +19,7 @@ FACTOR, STEP = 2, 4
 
 
 @dataclass(frozen=True)
-class Patience:
+class StabilizationWindow:
     """The last ticks' needs, and the ticks to wait until the next step down."""
 
     needs: tuple[int, ...] = ()
@@ -27,7 +27,7 @@ class Patience:
     hold: int = LEAST_HOLD
     """Ticks for which a replica must not have been needed before it is given up."""
 
-    def with_need(self, needed: int, cold_start: float) -> "Patience":
+    def with_need(self, needed: int, cold_start: float) -> "StabilizationWindow":
         """After one more tick.
 
         To keep a replica for as long as another takes to start costs what starting one again would. A rule
@@ -35,9 +35,9 @@ class Patience:
         takes minutes, the spare of the forecast is larger for that already.
         """
         hold = max(LEAST_HOLD, ceil(min(cold_start, _LONGEST_HOLD) / TICK))
-        return Patience((*self.needs, needed)[-hold:], max(0, self.pause - 1), hold)
+        return StabilizationWindow((*self.needs, needed)[-hold:], max(0, self.pause - 1), hold)
 
-    def stepped(self) -> "Patience":
+    def stepped(self) -> "StabilizationWindow":
         """After a step down."""
         return replace(self, pause=PAUSE)
 

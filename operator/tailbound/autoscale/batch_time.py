@@ -38,7 +38,7 @@ _SEED: Final = 20.0
 
 
 @dataclass(frozen=True)
-class Curve:
+class BatchTimeModel:
     """A batch of n rows takes base + n * per_row seconds."""
 
     base: float
@@ -65,11 +65,11 @@ class Shape:
     """How far `share` is believed, from 0 to 1, against what is supposed."""
 
     @property
-    def line(self) -> Curve:
+    def line(self) -> BatchTimeModel:
         """With a second for the mean batch."""
         supposed = self.rows / (1 + self.rows)
         share = self.trust * self.share + (1 - self.trust) * supposed
-        return Curve(1 - share, share / self.rows)
+        return BatchTimeModel(1 - share, share / self.rows)
 
     def doubt(self, rows: float, other: float) -> float:
         """Standard deviation, relative to it, of the ratio of the times of batches of two sizes."""
@@ -132,18 +132,18 @@ class Fit:
     at: float | None = None
 
     @property
-    def curve(self) -> Curve | None:
+    def batch_times(self) -> BatchTimeModel | None:
         """None while nothing is known."""
         if self.sums.batches <= 0:
             return None
         line = self.shape.line
         level = self.sums.seconds / (line.base * self.sums.batches + line.per_row * self.sums.rows)
-        return Curve(line.base * level, line.per_row * level)
+        return BatchTimeModel(line.base * level, line.per_row * level)
 
 
-def seeded(curve: Curve, batch: int) -> Fit:
+def seeded(batch_times: BatchTimeModel, batch: int) -> Fit:
     """What was learned in an earlier life, as a few batches of either extreme size."""
-    one, full = curve.seconds(1), curve.seconds(batch)
+    one, full = batch_times.seconds(1), batch_times.seconds(batch)
     sums = Sums().plus(Sums(2, 1 + batch, 1 + batch**2, one + full, one + batch * full), _SEED / 2)
     return Fit(sums, sums.shape(batch))
 
@@ -169,10 +169,10 @@ def _step(fit: Fit, window: Sums) -> float:
     Batches of another size than before may take another time because the line is not as steep as supposed:
     then they are to correct its shape, and not its level.
     """
-    curve = fit.curve
-    if curve is None:
+    batch_times = fit.batch_times
+    if batch_times is None:
         return 1.0
-    ratio = window.seconds / (curve.base * window.batches + curve.per_row * window.rows)
+    ratio = window.seconds / (batch_times.base * window.batches + batch_times.per_row * window.rows)
     doubt = fit.shape.doubt(window.mean, fit.sums.mean)
     allowed = _DEVIATIONS * sqrt(SCATTER**2 / window.batches + doubt**2)
     return ratio if abs(ratio - 1) > max(_LEAST_STEP, allowed) else 1.0
