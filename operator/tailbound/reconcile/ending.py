@@ -2,7 +2,8 @@
 
 Kubernetes keeps such a pod until its node is back or somebody deletes it by force. metadata.deletionTimestamp
 is when its grace period is over, and what is there for `MARGIN` after that counts as gone: it holds up no
-other revision. Where its place is missing all the same, the scheduler says so of the pod that needs it.
+other revision. So does at once what was deleted later than now, as after the clock was set back: no outage
+lasts longer for that. Where its place is missing all the same, the scheduler says so of the pod that waits.
 """
 
 from collections.abc import Iterable
@@ -13,18 +14,20 @@ from tailbound.reconcile.model import Object
 from tailbound.reconcile.owned_state import FINISHED, revision_of, terminating
 
 MARGIN: Final = timedelta(seconds=30)
-"""A kubelet that lives needs far less to report the end of a pod."""
+"""A kubelet that lives needs far less to report the end of a pod; clocks of one cluster differ by less."""
+_GRACE: Final = 30
+"""Seconds that Kubernetes grants a pod if nothing else is said."""
 
 
 def overdue(pods: Iterable[Object], now: datetime) -> list[Object]:
     """Those that should have ended, in order of their names."""
-    found = [pod for pod in _ending(pods) if _gone_at(pod) <= now]
+    found = [pod for pod in _ending(pods) if _gone_at(pod, now) <= now]
     return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
 
 def next_overdue(pods: Iterable[Object], now: datetime) -> datetime | None:
     """When the next of them counts as gone, unless it ends; None if none is to end."""
-    return min((at for pod in _ending(pods) if (at := _gone_at(pod)) > now), default=None)
+    return min((at for pod in _ending(pods) if (at := _gone_at(pod, now)) > now), default=None)
 
 
 def holding(pods: Iterable[Object], now: datetime) -> dict[str, int]:
@@ -32,7 +35,7 @@ def holding(pods: Iterable[Object], now: datetime) -> dict[str, int]:
     counts: dict[str, int] = {}
     for pod in pods:
         revision, finished = revision_of(pod), pod.get("status", {}).get("phase") in FINISHED
-        if revision is not None and not finished and not (terminating(pod) and _gone_at(pod) <= now):
+        if revision is not None and not finished and not (terminating(pod) and _gone_at(pod, now) <= now):
             counts[revision] = counts.get(revision, 0) + 1
     return counts
 
@@ -55,5 +58,8 @@ def _ending(pods: Iterable[Object]) -> Iterable[Object]:
     return (pod for pod in pods if terminating(pod) and pod.get("status", {}).get("phase") not in FINISHED)
 
 
-def _gone_at(pod: Object) -> datetime:
-    return datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]) + MARGIN
+def _gone_at(pod: Object, now: datetime) -> datetime:
+    metadata = pod["metadata"]
+    end = datetime.fromisoformat(metadata["deletionTimestamp"])
+    begin = end - timedelta(seconds=metadata.get("deletionGracePeriodSeconds", _GRACE))
+    return now if begin > now + MARGIN else end + MARGIN

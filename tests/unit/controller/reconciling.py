@@ -67,6 +67,7 @@ class Api:
         simulator = self.simulator
         assert body["metadata"]["resourceVersion"] == simulator.service["metadata"]["resourceVersion"]
         self.writes.append((simulator.now, resource.kind, "status"))
+        simulator.seen_ready = simulator.ready_revisions()
         simulator.check_weight(body["status"])
         simulator.service["status"] = copy.deepcopy(dict(body["status"]))
         simulator.service["status"].pop(self.prunes, None)

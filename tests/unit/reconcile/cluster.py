@@ -52,6 +52,8 @@ class Cluster:
     """Deployments of which it refuses some."""
     cut_off: set[str] = field(default_factory=set)
     """Pods on a node that is gone: they are never ready, and nobody confirms their end."""
+    seen_ready: set[str] = field(default_factory=set)
+    """Revisions with ready endpoints when the last decision was made."""
     now: datetime = START
 
     # The API server.
@@ -171,6 +173,7 @@ class Cluster:
         deleted = (self.now + GRACE).isoformat()
         body = copy.deepcopy(self.pods[pod])
         body["metadata"].setdefault("deletionTimestamp", deleted)
+        body["metadata"].setdefault("deletionGracePeriodSeconds", GRACE.seconds)
         self.pods[pod] = body
 
     def cut_off_node(self, pod: str) -> None:
@@ -302,8 +305,11 @@ class Cluster:
             self.check_unused(revision)
 
     def check_weight(self, status: Object) -> None:
-        """Weight is on ready endpoints unless none is ready anywhere, and no rejected revision gets any."""
-        ready, rejected = self.ready_revisions(), self.marked("rejected-at")
+        """Weight is on ready endpoints unless none is ready anywhere, and no rejected revision gets any.
+
+        What counts is what was seen: the decision may bring back a Service, and with it ready endpoints.
+        """
+        ready, rejected = self.seen_ready, self.marked("rejected-at")
         recreates = self.service["spec"].get("rollout", {}).get("strategy") == "recreate"
         before = weights_in(self.service.get("status") or {})
         for name, weight in weights_in(status).items():
@@ -321,7 +327,7 @@ class Cluster:
         before = weights_in(self.service.get("status") or {})
         stable = next(iter(self.marked("stable")), None)
         recreates = wanted.get("rollout", {}).get("strategy") == "recreate"
-        if stable not in self.ready_revisions() or wanted.get("stopped") or recreates:
+        if stable not in self.seen_ready or wanted.get("stopped") or recreates:
             return
         lacking = max(100 - 100 * self.ready_pods(stable) // self.needed(str(stable)), 0)
         served = self.marked("promoted-at") - self.marked("rejected-at")

@@ -91,6 +91,7 @@ class Simulator(Cluster):
     def plan(self) -> Plan:
         """The decision on what is, with every input left as it was."""
         observation = self.observation()
+        self.seen_ready = self.ready_revisions()
         # Bytes are made several times as fast as a deep copy, which takes half of the time of a look.
         before = pickle.dumps(observation)
         plan = self.decided(observation)

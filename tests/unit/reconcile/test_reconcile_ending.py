@@ -37,6 +37,16 @@ def test_a_pod_that_nobody_ends_holds_up_no_rollout(rollout: dict[str, Any]) -> 
     assert trial.plan().requeue_after is None
 
 
+def test_a_clock_that_was_set_back_makes_no_outage_longer() -> None:
+    trial, lost = cut_off(RECREATE, devices=3)
+    while "deletionTimestamp" not in trial.pods[lost]["metadata"]:
+        trial.go_round()
+    trial.now -= timedelta(hours=1)
+    trial.go(10)
+    assert trial.weights() == {"r2": 100}
+    assert lost in trial.pods
+
+
 def test_it_holds_its_place_until_it_should_have_ended() -> None:
     trial, lost = cut_off(RECREATE, devices=3)
     while "deletionTimestamp" not in trial.pods[lost]["metadata"]:

@@ -9,6 +9,7 @@ from tailbound.reconcile.model import Plan, RefusedWrite
 
 from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, verbs
 from tests.unit.reconcile.objects import NAME, model, service
+from tests.unit.reconcile.rollouts import begun, until
 from tests.unit.reconcile.simulator import Simulator
 from tests.unit.reconcile.trials import Trial
 
@@ -199,3 +200,13 @@ def test_a_service_that_lost_owner_and_labels_is_in_the_way_until_it_is_deleted(
     assert f"Service {NAME} exists and belongs to no controller" in trial.message("Stalled")
     trial.mend()
     trial.heals()
+
+
+def test_services_of_two_revisions_that_are_deleted_by_hand_come_back_and_the_rollout_goes_on() -> None:
+    simulator = begun({}, replicas=1)
+    until(simulator, lambda rollout: rollout["weight"] == 100)
+    for name in simulator.names("Deployment"):
+        del simulator.objects["Service", name]
+    simulator.reconcile()
+    simulator.settle()
+    assert (simulator.weights(), simulator.condition("Promoted")) == ({"r2": 100}, ("True", "Promoted"))

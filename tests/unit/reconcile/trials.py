@@ -76,8 +76,6 @@ class Trial(Simulator):
     """What the autoscaler decided last, by the number of the revision."""
     answer: str = "good"
     """What Prometheus says of a revision's metric: good, bad, or none."""
-    seen_ready: set[str] = field(default_factory=set)
-    """Revisions with ready endpoints when the last decision was made."""
     answered_at: float = 0.0
     """Time of the newest value that Prometheus has."""
     requests: int = 1000
@@ -155,11 +153,6 @@ class Trial(Simulator):
         at = self.answered_at
         good = self.answer == "good" or "-r1-" in query
         return () if self.answer == "none" else (Series({}, (Value(at, 0.99 if good else 0.2),)),)
-
-    def check_capacity(self, status: Object) -> None:
-        """Only of what was seen: the decision may bring back the Service of the stable revision itself."""
-        if self.marked("stable") <= self.seen_ready:
-            super().check_capacity(status)
 
     def needed(self, revision: str) -> int:
         """As the operator sizes it."""
