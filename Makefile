@@ -28,12 +28,16 @@ demo: $(INSTALLED) ## Bring up a cluster, serve a real model, edit it under traf
 
 demo-down: cluster-down ## Remove the demo's cluster from this machine
 
-test: $(INSTALLED) ## Everything below; our own cluster is gone afterwards
+test: $(INSTALLED) ## Everything below; our own cluster is gone afterwards. T=NAME: only the tests of this name
+ifdef T
+	@$(BIN)/python -m tests.one "$(T)"
+else
 	@$(BESIDE) --jobs=3 binaries images quick servers
 	@$(MAKE) --no-print-directory integration
 	@status=0; $(MAKE) --no-print-directory e2e || status=$$?; \
 	 [ -n "$$KUBECONFIG" ] || $(MAKE) --no-print-directory cluster-down || status=$$?; exit $$status
 	@echo "make test: ok"
+endif
 
 quick: ## What needs no cluster: lint types contracts crd-check unit runtime
 	@for part in lint types contracts crd-check unit runtime; do \
