@@ -20,6 +20,7 @@ from tailbound.api.traffic import TrafficStatus
 from tailbound.reconcile.model import Object, Observation
 from tailbound.revisions.identity import number_in
 from tailbound.revisions.record import Marks, marks_of, origin_of
+from tailbound.traffic.endpoints import endpoints_by_revision
 
 SERVICE_KIND: Final = "InferenceService"
 FINISHED: Final = frozenset({"Failed", "Succeeded"})
@@ -193,18 +194,14 @@ class OwnedState:
 
     @cached_property
     def ready_endpoints(self) -> dict[str, int]:
-        """Ready endpoints by revision. An endpoint of two address families counts once."""
+        """How many pods gateways may route to, by revision."""
         return {revision: len(names) for revision, names in self.ready_names.items()}
 
     @cached_property
-    def ready_names(self) -> dict[str, set[str]]:
-        """Names of the pods that are ready endpoints, by revision; an address where there is no name."""
-        ready: dict[str, set[str]] = {}
-        for endpoint_slice in self.observation.endpoint_slices:
-            revision = revision_of(endpoint_slice)
-            if revision is not None:
-                ready.setdefault(revision, set()).update(_ready_in(endpoint_slice))
-        return ready
+    def ready_names(self) -> dict[str, frozenset[str]]:
+        """Names of the pods that gateways may route to, by revision; an address where there is no name."""
+        found = endpoints_by_revision(self.observation.endpoint_slices)
+        return {revision: endpoints.http.ready_pods for revision, endpoints in found.items()}
 
     @cached_property
     def live_pods(self) -> dict[str, list[Object]]:
@@ -225,12 +222,3 @@ class OwnedState:
     def traffic(self) -> TrafficStatus | None:
         """status.traffic as it is stored."""
         return self.service.status.traffic
-
-
-def _ready_in(endpoint_slice: Object) -> Iterator[str]:
-    for endpoint in endpoint_slice.get("endpoints") or ():
-        conditions = endpoint.get("conditions") or {}
-        # An absent condition is to be read as ready.
-        if conditions.get("ready") is not False and not conditions.get("terminating"):
-            target = endpoint.get("targetRef") or {}
-            yield str(target.get("name") or (endpoint.get("addresses") or ["?"])[0])

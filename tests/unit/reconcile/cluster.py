@@ -269,6 +269,8 @@ class Cluster:
             slices.append(
                 {
                     "metadata": {"name": f"{revision}-x", "labels": {REVISION_LABEL: revision}},
+                    "addressType": "IPv4",
+                    "ports": [{"name": "http", "port": 8080}],
                     "endpoints": endpoints,
                 }
             )

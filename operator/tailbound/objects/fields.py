@@ -1,0 +1,59 @@
+"""Fields of JSON of any shape, read without errors: another type than the expected one reads as absent."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+Object: TypeAlias = Mapping[str, Any]
+"""A Kubernetes object, or a part of one, as JSON. Never mutated: stores share it."""
+
+_EMPTY: Final[Object] = MappingProxyType({})
+
+
+def child(parent: Object, *names: str) -> Object:
+    """The object at this path; an empty one where it is absent."""
+    for name in names:
+        value = parent.get(name)
+        parent = value if isinstance(value, Mapping) else _EMPTY
+    return parent
+
+
+def children(parent: Object, name: str) -> Iterator[Object]:
+    """The objects in the list `name`; none where it is absent."""
+    value = parent.get(name)
+    if isinstance(value, list | tuple):
+        yield from (each for each in value if isinstance(each, Mapping))
+
+
+def texts(parent: Object, name: str) -> tuple[str, ...]:
+    """The texts in the list `name`; none where it is absent."""
+    value = parent.get(name)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+
+
+def text(parent: Object, name: str) -> str:
+    """A text; empty where it is absent."""
+    value = parent.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def number(parent: Object, name: str) -> int | None:
+    """An integer; None where it is absent."""
+    value = parent.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def flag(parent: Object, name: str) -> bool | None:
+    """A truth value; None where it is absent."""
+    value = parent.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def time(parent: Object, name: str) -> datetime | None:
+    """An RFC 3339 time with its zone (UTC where it has none); None where it is absent or no time."""
+    try:
+        found = datetime.fromisoformat(text(parent, name))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
