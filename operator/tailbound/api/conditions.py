@@ -26,7 +26,8 @@ class ConditionType(StrEnum):
     PROMOTED = "Promoted"
     HAND_REFUSED = "HandRefused"
     CONFLICT = "Conflict"
-    # Of services whose pods follow the traffic; ScalingLimited also of others, while it is True.
+    # SLAMet is there with a P99 target, the others where pods follow the traffic. ScalingLimited is also
+    # elsewhere while it is True.
     SLA_MET = "SLAMet"
     SCALING_LIMITED = "ScalingLimited"
     METRICS_STALE = "MetricsStale"

@@ -1,10 +1,12 @@
-"""Sizes every service that follows its traffic: one look at the metrics per tick, then one decision each.
+"""Decides, once per tick, how many pods every service that follows its traffic is to have.
 
-A service is reconciled only when a decision about it has changed: an idle fleet writes nothing.
+All signals of the fleet are read at once. A service whose number of pods is fixed is only watched: how many
+of its requests are late. A service is reconciled only when what is known of it has changed: an idle fleet
+writes nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -12,7 +14,7 @@ from typing import Protocol
 from tailbound.api.names import REVISION_LABEL
 from tailbound.autoscale.decide import STALE
 from tailbound.autoscale.decision import Decision
-from tailbound.autoscale.model import Known, LearnedCapacity, Limits, Objective, Observation, Unknown
+from tailbound.autoscale.model import Known, LearnedCapacity, Limits, Objective, Observation, Rate, Unknown
 from tailbound.autoscale.state import USUAL_COLD_START, State, restored
 from tailbound.controller.signals import Queries, Rates, Snapshot, history, take
 from tailbound.controller.stores import Stores
@@ -49,7 +51,7 @@ class _Children:
 
 @dataclass
 class Autoscaler:
-    """The newest decisions on every service that its last plan gave to the autoscaler.
+    """The newest decisions on every service whose last plan asks for them.
 
     `changed(key)` is called when a decision is another than before. `now` is Unix time in seconds, as that of
     Prometheus is.
@@ -77,10 +79,13 @@ class Autoscaler:
         """Decide on this service from now on, and until `release`."""
         if not self.wanted:
             self._wake.set()
+        before = self.wanted.get(key)
+        if before is not None and before.only_watched != wanted.only_watched:
+            self.release(key)
         self.wanted[key] = wanted
 
     def release(self, key: Key) -> None:
-        """Its pods do not follow the traffic any more."""
+        """Neither decide on this service any more nor watch it."""
         self.wanted.pop(key, None)
         self._sizes.pop(key, None)
         self._ready_since.pop(key, None)
@@ -96,8 +101,8 @@ class Autoscaler:
 
     async def tick(self) -> None:
         """One look at the metrics, and one decision on each revision."""
-        new = self.wanted.keys() - self._sizes.keys()
-        past = await history(self.queries) if new else {}
+        sized = {key for key, wanted in self.wanted.items() if not wanted.only_watched}
+        past = await history(self.queries) if sized - self._sizes.keys() else {}
         snapshot = await take(self.queries, self.gateways())
         for key, wanted in sorted(self.wanted.items()):
             # Others have their turn: a large fleet's traffic takes seconds to be looked back at.
@@ -117,10 +122,39 @@ class Autoscaler:
         children = self._children(key, wanted)
         before = self._sizes.get(key) or ScalingDecisions({}, None, awaited=True)
         signals = snapshot.of(key, children, wanted.p99_seconds)
+        seen = {
+            name: observed(
+                signals, name, wanted.revisions[name].share, each.deployment, each.pods, self.now()
+            )
+            for name, each in children.items()
+        }
+        if any(each.replicas.ready for each in seen.values()):
+            self._ready_since.setdefault(key, self.now())
+        # Without requests it stays as it was: a service that gets few would else write with each of them.
+        late, shed = (before.late, before.shed) if signals.late is None else (signals.late, signals.shed)
+        found = replace(before, revisions={}, late=late, shed=shed)
+        if wanted.only_watched:
+            found = replace(found, missing=_missing_of(signals.arrivals.over_60s, before.missing))
+        else:
+            found = replace(found, revisions=self._sized(key, wanted, children, seen, past))
+        incomplete = (
+            not seen or found.missing or any(each.decision.stale for each in found.revisions.values())
+        )
+        return replace(found, awaited=before.awaited and bool(incomplete) and self._is_young(key))
+
+    def _sized(
+        self,
+        key: Key,
+        wanted: ScalingRequest,
+        children: Mapping[str, _Children],
+        observations: Mapping[str, Observation],
+        past: Rates,
+    ) -> dict[str, ScalingDecision]:
+        """One decision on each revision."""
+        before = self._sizes.get(key) or ScalingDecisions({}, None)
         sized: dict[str, ScalingDecision] = {}
-        for name, each in children.items():
-            carrier, known = wanted.revisions[name], before.revisions.get(name)
-            seen = observed(signals, name, carrier.share, each.deployment, each.pods, self.now())
+        for name, seen in observations.items():
+            carrier, each, known = wanted.revisions[name], children[name], before.revisions.get(name)
             decision = self.decide(
                 self.now(),
                 seen,
@@ -132,16 +166,11 @@ class Autoscaler:
             )
             decision = _in_the_same_words(decision, known)
             sized[name] = ScalingDecision(carrier.share, decision, self._to_write(each, decision.state))
-            if seen.replicas.ready:
-                self._ready_since.setdefault(key, self.now())
-        # Without requests it stays as it was: a service that gets few would else write with each of them.
-        late, shed = (before.late, before.shed) if signals.late is None else (signals.late, signals.shed)
-        return ScalingDecisions(sized, late, before.awaited and self._awaits(key, sized), shed)
+        return sized
 
-    def _awaits(self, key: Key, sized: Mapping[str, ScalingDecision]) -> bool:
-        """Whether something is missing, and Prometheus has hardly had the time to see a pod."""
-        missing = not sized or any(each.decision.stale for each in sized.values())
-        return missing and self.now() - self._ready_since.get(key, self.now()) < STALE
+    def _is_young(self, key: Key) -> bool:
+        """Whether Prometheus has hardly had the time to see a pod of this service."""
+        return self.now() - self._ready_since.get(key, self.now()) < STALE
 
     def _children(self, key: Key, wanted: ScalingRequest) -> dict[str, _Children]:
         """Children of revisions that are there already: the first pods of one follow from the others'."""
@@ -187,14 +216,23 @@ def _belongs(pod: Object, revision: str) -> bool:
 
 
 def _in_the_same_words(decision: Decision, before: ScalingDecision | None) -> Decision:
-    """While the same signals are missing they are reported as at first: texts of errors always differ."""
-    if before is None or _missing(before.decision) != _missing(decision):
+    """The decision, with missing signals in the words of the one before it.
+
+    Texts of errors differ at every look, and each new text would be written to the status.
+    """
+    if before is None or _names(before.decision.stale) != _names(decision.stale):
         return decision
     return replace(decision, stale=before.decision.stale)
 
 
-def _missing(decision: Decision) -> list[str]:
-    return [words.partition(":")[0] for words in decision.stale]
+def _missing_of(arrivals: Rate, before: tuple[str, ...]) -> tuple[str, ...]:
+    """Signals that are missing for counting late requests, in the words of `before` if they are the same."""
+    missing = (f"arrivals: {arrivals.why}",) if isinstance(arrivals, Unknown) else ()
+    return before if _names(before) == _names(missing) else missing
+
+
+def _names(missing: Iterable[str]) -> list[str]:
+    return [words.partition(":")[0] for words in missing]
 
 
 def _told(sizes: ScalingDecisions) -> Mapping[str, object]:
@@ -211,4 +249,4 @@ def _told(sizes: ScalingDecisions) -> Mapping[str, object]:
         for name, each in sizes.revisions.items()
     }
     late = None if sizes.late is None else sizes.late <= ALLOWED_LATE
-    return told | {"": (late, rounded(sizes.shed), sizes.awaited)}
+    return told | {"": (late, rounded(sizes.shed), sizes.awaited, sizes.missing)}

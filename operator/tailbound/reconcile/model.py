@@ -86,7 +86,7 @@ class Carrier:
 
 @dataclass(frozen=True)
 class ScalingRequest:
-    """A service whose pods follow the traffic: what the autoscaler is to decide on, from now on."""
+    """What the autoscaler is to do for a service with a P99 target: decide on its pods, or only watch it."""
 
     least: int
     """Pods of a revision with all requests, whatever the traffic."""
@@ -95,6 +95,8 @@ class ScalingRequest:
     p99_seconds: float
     """The target."""
     revisions: Mapping[str, Carrier]
+    only_watched: bool = False
+    """Whether the number of pods is fixed, so that only the late requests are counted."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,10 @@ class ScalingDecision:
 
 @dataclass(frozen=True)
 class ScalingDecisions:
-    """The autoscaler's newest decisions on one service."""
+    """The autoscaler's newest decisions on one service, and how late its requests are."""
 
     revisions: Mapping[str, ScalingDecision]
+    """Nothing for a service that is only watched."""
     late: float | None
     """Share of the last minute's requests that were slower than the P99 target; None: there were none, or it
     could not be read."""
@@ -120,6 +123,8 @@ class ScalingDecisions:
     """Whether metrics of it have never been complete, and could hardly be yet."""
     shed: float = 0.0
     """Share of the same requests that were refused because they would have been slower; a part of `late`."""
+    missing: tuple[str, ...] = ()
+    """Signals that were missing, with why, where the service is only watched. Decisions name their own."""
 
 
 @dataclass(frozen=True)

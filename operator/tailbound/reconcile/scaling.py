@@ -34,9 +34,6 @@ from tailbound.rollout.sizing import ALL, Size, Sizing, fixed
 
 ALLOWED_LATE: Final = 0.01
 """Share of the requests that may be slower than a P99 target."""
-CONDITIONS: Final = frozenset(
-    {ConditionType.SLA_MET, ConditionType.SCALING_LIMITED, ConditionType.METRICS_STALE}
-)
 _DIGITS: Final = 3
 _MOST_WAITING: Final = 0.9
 """Of the target: longer than this no request waits for its batch, as far as sizing goes."""
@@ -62,10 +59,10 @@ def _size(sized: ScalingDecision) -> Size:
 
 
 def scalable(world: OwnedState, step: RolloutStep) -> ScalingRequest | None:
-    """What the autoscaler is to decide on; None where the traffic does not decide."""
+    """What the autoscaler is to decide on or to watch; None without a P99 target, or where it is stopped."""
     spec = world.service.spec
     latency = spec.sla.latency
-    if not spec.scaling.automatic or latency is None or spec.stopped:
+    if latency is None or spec.stopped:
         return None
     target = latency.p99.timedelta.total_seconds()
     carriers = {
@@ -73,7 +70,9 @@ def scalable(world: OwnedState, step: RolloutStep) -> ScalingRequest | None:
         for name, pods in step.fleet.items()
         if pods > 0
     }
-    return ScalingRequest(spec.scaling.asked, spec.scaling.most, target, carriers)
+    return ScalingRequest(
+        spec.scaling.asked, spec.scaling.most, target, carriers, only_watched=not spec.scaling.automatic
+    )
 
 
 def _objective(world: OwnedState, name: str, target: float) -> Objective:
@@ -106,29 +105,44 @@ def status(world: OwnedState, step: RolloutStep) -> ScalingStatus | None:
 
 
 def still_true(service: InferenceService) -> tuple[Condition, ...]:
-    """The stored conditions, without those on scaling of which nothing is said any more."""
-    stored, scaling = service.status.conditions, service.spec.scaling
-    if scaling.automatic:
-        return stored
-    over = CONDITIONS if _asked(scaling) is None else CONDITIONS - {ConditionType.SCALING_LIMITED}
-    return tuple(each for each in stored if each.type not in over)
+    """The stored conditions, without those on scaling that no longer apply.
+
+    | condition | applies |
+    |---|---|
+    | SLAMet | with a P99 target |
+    | ScalingLimited | where pods follow the traffic, or the scale subresource asks for what bounds forbid |
+    | MetricsStale | where pods follow the traffic |
+    """
+    scaling = service.spec.scaling
+    applies: dict[str, bool] = {
+        ConditionType.SLA_MET: service.spec.sla.latency is not None,
+        ConditionType.SCALING_LIMITED: scaling.automatic or _asked(scaling) is not None,
+        ConditionType.METRICS_STALE: scaling.automatic,
+    }
+    return tuple(each for each in service.status.conditions if applies.get(each.type, True))
 
 
 def verdicts(world: OwnedState) -> dict[ConditionType, ConditionVerdict]:
-    """The conditions of a service whose pods follow the traffic. Of what is not known nothing is said.
+    """The conditions on scaling that are known now; `still_true` keeps the others as they are.
 
-    Of other services only that the scale subresource asks for what the bounds do not allow.
+    | pods | the autoscaler | conditions |
+    |---|---|---|
+    | follow the traffic | has looked | SLAMet, ScalingLimited, MetricsStale |
+    | are fixed | has looked | SLAMet; ScalingLimited where bounds cut what is asked for |
+    | any | has not | ScalingLimited where bounds cut what is asked for |
     """
     sizes, asked = world.observation.sizes, _asked(world.service.spec.scaling)
-    if not world.service.spec.scaling.automatic or sizes is None:
-        return {} if asked is None else {ConditionType.SCALING_LIMITED: asked}
+    found = {} if asked is None else {ConditionType.SCALING_LIMITED: asked}
+    if sizes is None:
+        return found
     decisions = {name: each.decision for name, each in sorted(sizes.revisions.items())}
-    missing = sorted({each for decision in decisions.values() for each in decision.stale})
+    missing = sorted({*sizes.missing, *(each for one in decisions.values() for each in one.stale)})
     stale = _stale(world, missing, sizes.awaited)
-    found = {
-        ConditionType.SCALING_LIMITED: asked or _limited(world, decisions),
-        ConditionType.METRICS_STALE: stale,
-    }
+    if world.service.spec.scaling.automatic:
+        found = {
+            ConditionType.SCALING_LIMITED: asked or _limited(world, decisions),
+            ConditionType.METRICS_STALE: stale,
+        }
     met = _met(world, sizes, decisions, missing, stale.reason)
     return found if met is None else {ConditionType.SLA_MET: met, **found}
 
@@ -145,12 +159,14 @@ def _met(
     |---|---|---|---|---|
     | are missing | any | any | Unknown | that of MetricsStale |
     | are there | at most 1 % were late | any | True | WithinTarget |
-    | are there | more were late | any | False | TargetMissed, and which revision no pods would help |
+    | are there | more were late | any | False | TargetMissed, and what would help |
     | are there | none | True or False | as it was | as it was |
     | are there | none | else | Unknown | Pending |
     """
     latency = world.service.spec.sla.latency
-    target, late = latency.p99 if latency is not None else "", sizes.late
+    if latency is None:
+        return None
+    target, late = latency.p99, sizes.late
     if missing:
         return ConditionVerdict(
             _UNKNOWN, stale, f"it is not known while metrics are missing: {'; '.join(missing)}"
@@ -167,9 +183,8 @@ def _met(
     refused = rounded(sizes.shed)
     if refused:
         message = f"{message}, or would: about {100 * refused:g}% are refused for it (spec.overload)"
-    return ConditionVerdict(
-        _FALSE, Reason.TARGET_MISSED, "; ".join([message, *_unreachable(decisions, str(target))])
-    )
+    helps = (*_unreachable(decisions, str(target)), *_fixed(world.service.spec.scaling))
+    return ConditionVerdict(_FALSE, Reason.TARGET_MISSED, "; ".join([message, *helps]))
 
 
 def _unreachable(decisions: Mapping[str, Decision], target: str) -> Iterator[str]:
@@ -181,6 +196,17 @@ def _unreachable(decisions: Mapping[str, Decision], target: str) -> Iterator[str
                 f"{decision.unreachable:.2g}s, which is more than {target}: raise spec.sla.latency.p99, or "
                 "make the model faster"
             )
+
+
+def _fixed(scaling: Scaling) -> Iterator[str]:
+    """What helps a service with too few pods whose number does not follow the traffic."""
+    if scaling.mode is ScalingMode.EXTERNAL:
+        yield f"spec.scaling.replicas asks for {scaling.asked} pods: ask for more, or make the model faster"
+    elif not scaling.automatic:
+        yield (
+            f"the number of pods is fixed at {scaling.asked}: raise spec.scaling.min, set spec.scaling.max "
+            "above it for pods to follow the traffic, or make the model faster"
+        )
 
 
 def rounded(share: float) -> float:

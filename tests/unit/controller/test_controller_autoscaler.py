@@ -269,3 +269,31 @@ def test_a_revision_without_a_deployment_is_not_decided_on() -> None:
     view = lab.autoscaler.view(("risk", "churn"))
     assert view is not None
     assert list(view.revisions) == [revision]
+
+
+def test_a_service_that_is_only_watched_is_not_decided_on_and_says_what_is_missing() -> None:
+    lab = Lab()
+    revision = lab.add("churn")
+    watched = replace(wanted(revision), only_watched=True)
+    lab.autoscaler.expect(("risk", "churn"), watched)
+    told = []
+    for lab.passed in (0.0, 20.0, 60.0, 80.0):
+        told.append(bool(lab.tick()))
+    view = lab.autoscaler.view(("risk", "churn"))
+    assert view is not None
+    assert (told, lab.core.states) == ([True, False, True, False], [])
+    assert (view.revisions, view.late, view.awaited) == ({}, None, False)
+    assert [words.partition(":")[0] for words in view.missing] == ["arrivals"]
+
+
+def test_what_was_decided_ends_where_a_service_is_only_watched_from_now_on() -> None:
+    lab = Lab()
+    revision = lab.add("churn")
+    lab.tick()
+    lab.autoscaler.expect(("risk", "churn"), replace(wanted(revision), only_watched=True))
+    assert lab.autoscaler.view(("risk", "churn")) is None
+    lab.autoscaler.expect(("risk", "churn"), wanted(revision))
+    lab.tick()
+    view = lab.autoscaler.view(("risk", "churn"))
+    assert view is not None
+    assert list(view.revisions) == [revision]

@@ -42,13 +42,16 @@ def shares(plan: Plan) -> dict[str, int]:
     return {name.split("-")[-2]: each.share for name, each in plan.scalable.revisions.items()}
 
 
-def test_only_a_service_with_room_between_its_bounds_is_given_to_the_autoscaler() -> None:
+def test_only_a_service_with_room_between_its_bounds_is_decided_on_and_others_are_watched() -> None:
     for scaling in ({}, {"min": 3}, {"min": 3, "max": 3}, {"mode": "external", "max": 9}):
         simulator = Simulator(service=service(sla=SLA, scaling=scaling))
         simulator.settle()
-        assert simulator.plan().scalable is None
+        plan = simulator.plan()
+        assert plan.scalable is not None
+        assert plan.scalable.only_watched
     plan = following().plan()
     assert plan.scalable is not None
+    assert not plan.scalable.only_watched
     assert (plan.scalable.p99_seconds, plan.scalable.least, plan.scalable.most) == (0.1, 2, 20)
     assert shares(plan) == {"r1": 100}
 
@@ -230,7 +233,56 @@ def test_what_is_said_of_scaling_ends_with_it() -> None:
     status = simulator.service["status"]
     assert replicas(simulator) == {"r1": 2}
     assert "scaling" not in status
-    assert not {"SLAMet", "ScalingLimited", "MetricsStale"} & {each["type"] for each in status["conditions"]}
+    kinds = {each["type"] for each in status["conditions"]}
+    assert {"SLAMet", "ScalingLimited", "MetricsStale"} & kinds == {"SLAMet"}
+    simulator.edit(sla={})
+    simulator.settle()
+    assert "SLAMet" not in {each["type"] for each in simulator.service["status"]["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("scaling", "helps"),
+    [
+        pytest.param({}, "the number of pods is fixed at 1: raise spec.scaling.min", id="default"),
+        pytest.param({"min": 3, "max": 3}, "fixed at 3: raise spec.scaling.min", id="equal-bounds"),
+        pytest.param(
+            {"mode": "external", "replicas": 4, "max": 9}, "replicas asks for 4 pods", id="external"
+        ),
+    ],
+)
+def test_a_service_with_a_fixed_number_of_pods_says_whether_its_target_is_met(
+    scaling: dict[str, Any], helps: str
+) -> None:
+    simulator, told = Simulator(service=service(sla=SLA, scaling=scaling)), []
+    simulator.settle()
+    unread = ("arrivals: Prometheus is not reached",)
+    for seen in (
+        ScalingDecisions({}, None, awaited=True, missing=unread),
+        ScalingDecisions({}, None),
+        ScalingDecisions({}, 0.01),
+        ScalingDecisions({}, None),
+        ScalingDecisions({}, None, missing=unread),
+        ScalingDecisions({}, 0.02),
+    ):
+        simulator.sizes = seen
+        simulator.reconcile()
+        told.append(simulator.condition(ConditionType.SLA_MET))
+    pending, unknown = ("Unknown", "Pending"), ("Unknown", "MetricsMissing")
+    met, missed = ("True", "WithinTarget"), ("False", "TargetMissed")
+    assert told == [pending, pending, met, met, unknown, missed]
+    assert helps in simulator.message(ConditionType.SLA_MET)
+    assert replicas(simulator) == {"r1": scaling.get("replicas", scaling.get("min", 1))}
+    kinds = {each["type"] for each in simulator.service["status"]["conditions"]}
+    assert not {"ScalingLimited", "MetricsStale"} & kinds
+
+
+def test_a_service_without_a_target_is_not_watched() -> None:
+    simulator = Simulator(service=service(sla={}))
+    simulator.settle()
+    assert simulator.plan().scalable is None
+    simulator.sizes = ScalingDecisions({}, 0.5)
+    simulator.reconcile()
+    assert "SLAMet" not in {each["type"] for each in simulator.service["status"]["conditions"]}
 
 
 def test_a_canary_is_sized_for_its_share_and_the_stable_revision_for_everything() -> None:
