@@ -23,10 +23,15 @@ from tailbound.rollout.sizing import ALL
 def demands(
     objectives: Sequence[Objective], p99_ms: int | None, metrics: Sequence[Metric]
 ) -> tuple[str, ...]:
-    """One item for each bound; `p99_ms` is the latency target, if there is one."""
+    """One item for each bound, with the rate that is to be excluded where that is a setting of its own.
+
+    `p99_ms` is the latency target, if there is one.
+    """
     return (
         *(
-            f"latency {p99_ms} ms" if each.measure is Measure.LATENCY else f"{each.measure} {each.allowed:g}"
+            f"latency {p99_ms} ms"
+            if each.measure is Measure.LATENCY
+            else f"{each.measure} {each.allowed:g}, below {each.unacceptable:g} for sure"
             for each in objectives
         ),
         *(f"metric {each.name} {each.digest}" for each in metrics),

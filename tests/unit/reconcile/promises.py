@@ -159,7 +159,8 @@ def _bounds(seen: Seen) -> frozenset[str]:
     """What the spec asks of a candidate."""
     sla, analysis = seen.spec.sla, seen.spec.rollout.analysis
     metrics = (f"{each.name} {each.query} {each.min}" for each in analysis.metrics)
-    return frozenset((*(str(each) for each in (sla.latency, sla.error_rate) if each), *metrics))
+    errors = f"{sla.error_rate} {analysis.min_error_rate}" if sla.error_rate else None
+    return frozenset((*(str(each) for each in (sla.latency, errors) if each), *metrics))
 
 
 def _passes(seen: Seen, before: Object, after: Object) -> bool:

@@ -25,6 +25,9 @@ HARDER: dict[str, dict[str, Any]] = {
     "lower-latency": {"sla": {**FAST, "latency": {"p99": "50ms"}}},
     "another-latency": {"sla": {**FAST, "latency": {"p99": "200ms"}}},
     "fewer-errors": {"sla": {**FAST, "errorRate": "0.5%"}},
+    "another-proof-of-few-errors": {
+        "rollout": {**CANARY, "promotion": "manual", "analysis": {"minErrorRate": "5%"}}
+    },
 }
 NO_HARDER: dict[str, dict[str, Any]] = {
     "no-latency": {"sla": {"errorRate": "1%"}},
