@@ -91,7 +91,8 @@ def _short(names: Iterable[str]) -> frozenset[str]:
 
 def _situation(world: OwnedState, known: TrafficFacts, now: datetime) -> RolloutInput:
     service, spec = world.service, world.service.spec
-    stored = _not_ahead(service.status.rollout, now)
+    overtaken = world.traffic is not None and known.reported > world.traffic.generation
+    stored = _in_time(service.status.rollout, now, overtaken=overtaken)
     holding = ending.holding(world.observation.pods, now)
     names = {*world.deployments, *world.stored_revisions, *world.ready_endpoints, *holding}
     names |= {known.desired} if known.desired is not None else set()
@@ -111,7 +112,7 @@ def _situation(world: OwnedState, known: TrafficFacts, now: datetime) -> Rollout
         traffic=world.traffic,
         acknowledged=known.acknowledged,
         first_generation=_first_generation(world, known, now),
-        overtaken=world.traffic is not None and known.reported > world.traffic.generation,
+        overtaken=overtaken,
         spec=spec.rollout,
         stored=stored,
         hands=read_hands(
@@ -133,12 +134,17 @@ def _first_generation(world: OwnedState, known: TrafficFacts, now: datetime) -> 
     return max(int(now.timestamp()) if world.deployments else 1, known.reported + 1)
 
 
-def _not_ahead(stored: RolloutStatus | None, now: datetime) -> RolloutStatus | None:
-    """With no time later than now, as after the clock was set back: no limit lasts longer for that."""
+def _in_time(stored: RolloutStatus | None, now: datetime, *, overtaken: bool) -> RolloutStatus | None:
+    """With times that limits can be counted from.
+
+    None is later than now, as after the clock was set back: no limit lasts longer for that. Where a gateway
+    shows that the status is from a backup all are now: no limit is over for what it does not know of.
+    """
     if stored is None:
         return None
-    times = {name: value for name in _TIMES if (value := getattr(stored, name)) is not None and value > now}
-    return stored.model_copy(update=dict.fromkeys(times, now)) if times else stored
+    known = {name: value for name in _TIMES if (value := getattr(stored, name)) is not None}
+    wrong = [name for name, value in known.items() if overtaken or value > now]
+    return stored.model_copy(update=dict.fromkeys(wrong, now)) if wrong else stored
 
 
 def _lag(analysis: Analysis) -> timedelta:

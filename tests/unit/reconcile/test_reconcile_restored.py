@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Plan
 
-from tests.unit.reconcile.objects import model
+from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
+from tests.unit.reconcile.trials import Trial
 
 SILENT = {
     "both-lag": ({"gateway-a", "gateway-b"}, set()),
@@ -81,3 +82,28 @@ def test_an_unread_gateway_changes_nothing_of_a_service_with_one_revision() -> N
     simulator.settle()
     simulator.gateways["gateway-b"].readable = False
     assert simulator.reconcile() == Plan()
+
+
+def test_no_deadline_goes_on_from_a_backup() -> None:
+    steps = {"strategy": "canary", "steps": [{"weight": 5}, {"weight": 50}], "minStepTime": "2s"}
+    trial = Trial(
+        service=service(
+            rollout={**steps, "promotion": "manual", "progressDeadline": "30s"}, scaling={"min": 4}
+        )
+    )
+    trial.go(6)
+    trial.edit(model=model("b"))
+    while trial.service["status"]["rollout"].get("stepWeight") != 50:
+        trial.go(1)
+    saved = copy.deepcopy(trial.service["status"])
+    trial.go(20)
+    assert trial.rollout["reason"] == "AwaitingPromotion"
+    trial.out.add(next(pod for pod in trial.pods if "-r2-" in pod))
+    trial.go(1, seconds=3600)
+    trial.service["status"] = saved
+    trial.touch(trial.service)
+    trial.reconcile()
+    trial.go(10)
+    assert trial.marked("rejected-at") == set()
+    trial.go(20)
+    assert trial.marked("rejected-at") == {trial.rollout["revision"]}, "the deadline lasts as long as any"
