@@ -123,7 +123,7 @@ def stand_in(now: RolloutInput) -> str | None:
 def _asked_for(now: RolloutInput) -> Return | None:
     """The hand `rollback-to`. It names a revision that served once, or it is no return."""
     to = now.hands.revision(ROLLBACK_ANNOTATION)
-    if to is None or now.desired is None or now.stopped or not can_serve(now, to):
+    if to is None or now.stopped or not can_serve(now, to):
         return None
     return Return(
         to,

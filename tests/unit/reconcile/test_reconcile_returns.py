@@ -156,3 +156,24 @@ def test_a_spec_whose_pods_do_not_come_back_says_why_and_what_else_helps(
     trial.requests = 1000
     trial.go(10)
     assert (trial.weights(), trial.condition("Promoted")) == ({"r1": 100}, ("True", "Promoted"))
+
+
+def test_a_return_takes_place_while_nothing_can_be_made_of_the_newest_spec() -> None:
+    trial = Trial(service=service(rollout={"scaleDownDelay": "4s"}))
+    trial.go(6)
+    trial.edit(model=model("b"))
+    trial.go(20)
+    first, second = trial.names("ControllerRevision")
+    trial.edit(runtime={"name": "missing"})
+    trial.go(2)
+    trial.annotate(rollback_to=first)
+    trial.go(20)
+    assert (trial.weights(), trial.marked("stable")) == ({"r1": 100}, {first})
+    assert trial.marked("rejected-at") == {second}
+    assert trial.condition("HandRefused")[0] == "False"
+    assert trial.condition("Ready")[0] == "False"
+    trial.ends()
+    trial.requests = 1000
+    trial.edit(runtime={"name": "onnxruntime"}, model=model("c"))
+    trial.go(20)
+    assert trial.serving() == [trial.names("ControllerRevision")[-1]]
