@@ -1,5 +1,6 @@
 """InferenceServices of these tests: what is asked of them, and what their status says."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tailbound.api.names import API_VERSION
@@ -55,3 +56,8 @@ def weights_of(service: Object) -> dict[str, int]:
     """status.traffic by the number of the revision."""
     backends = service["status"]["traffic"]["backends"]
     return {backend["revision"].split("-")[-2]: backend["weight"] for backend in backends}
+
+
+def gives_weight(number: str, weight: int = 1) -> Callable[[Object], bool]:
+    """Whether a status sends at least this percentage to the revision with this number."""
+    return lambda service: weights_of(service).get(number, 0) >= weight

@@ -1,20 +1,23 @@
-"""The operator is killed between any two writes, loses its memory, and reaches the same end all the same."""
+"""The operator is killed before a write of each class, remembers nothing, and reaches the same end."""
 
 import asyncio
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tailbound.api.names import PROMOTED_AT_ANNOTATION, STABLE_ANNOTATION
-from tailbound.kube.protocol import Object
+from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, DISRUPTION_BUDGETS, SERVICES
+from tailbound.reconcile.model import Delete, DryRun, Write
 
 from tests.integration.controller.environment import Environment
-from tests.integration.controller.kills import dies
+from tests.integration.controller.kills import Moment, Recorder, dies, number_of
 from tests.integration.controller.nodes import kubelet
-from tests.integration.controller.services import is_ready
+from tests.integration.controller.services import gives_weight, is_ready
+from tests.unit.reconcile.objects import service
+from tests.unit.reconcile.simulator import Simulator
 
-MOST_WRITES = 40
 EDIT = {"env": [{"name": "LEVEL", "value": "2"}]}
 CONDITIONS = {
     "Promoted": ("True", "Promoted"),
@@ -86,10 +89,10 @@ async def end_state(environment: Environment, name: str) -> dict[str, Any]:
 
 
 async def is_finished(environment: Environment, name: str) -> bool:
-    service = await environment.service(name)
+    stored = await environment.service(name)
     deployments = await environment.children(DEPLOYMENTS, name)
-    stable = ((service.get("status") or {}).get("stable") or {}).get("revision")
-    return is_ready(service) and [each["metadata"]["name"] for each in deployments] == [stable]
+    stable = ((stored.get("status") or {}).get("stable") or {}).get("revision")
+    return is_ready(stored) and [each["metadata"]["name"] for each in deployments] == [stable]
 
 
 async def finish(environment: Environment, name: str, wanted: dict[str, Any]) -> None:
@@ -108,26 +111,74 @@ async def finish(environment: Environment, name: str, wanted: dict[str, Any]) ->
             assert last == wanted
 
 
-@pytest.mark.parametrize("phase", ["creation", "rollover"])
-async def test_every_kill_ends_where_no_kill_ends(environment: Environment, phase: str) -> None:
+KILLS = {
+    "creation-first": ("creation", Moment("create", "ControllerRevision")),
+    "creation-pods": ("creation", Moment("create", "Deployment")),
+    "creation-status": ("creation", Moment("replace_status", "InferenceService")),
+    "creation-mark": ("creation", Moment("apply", "ControllerRevision")),
+    "rollover-first": ("rollover", Moment("create", "ControllerRevision")),
+    "rollover-weight": ("rollover", Moment("replace_status", "InferenceService", gives_weight("r2"))),
+    "rollover-mark": ("rollover", Moment("apply", "ControllerRevision")),
+    "rollover-end-of-the-old": ("rollover", Moment("delete", "Deployment")),
+}
+
+
+@pytest.mark.parametrize(("phase", "moment"), KILLS.values(), ids=KILLS)
+async def test_a_kill_before_each_class_of_write_ends_where_no_kill_ends(
+    environment: Environment, phase: str, moment: Moment
+) -> None:
     async with kubelet(environment):
-        for writes in range(MOST_WRITES):
-            name = f"churn-{writes}"
-            await environment.create(name, scaling={"min": 2}, rollout={"scaleDownDelay": "1s"})
-            if phase == "rollover":
-                await finish(environment, name, ENDS["creation"])
-                await environment.edit(name, **EDIT)
-            died = await dies(environment, writes, partial(is_finished, environment, name))
-            await finish(environment, name, ENDS[phase])
-            if not died:
-                break
-        else:
-            pytest.fail(f"still writing after {MOST_WRITES} writes")
-    assert writes > 5
+        await environment.create("churn", scaling={"min": 2}, rollout={"scaleDownDelay": "1s"})
+        if phase == "rollover":
+            await finish(environment, "churn", ENDS["creation"])
+            await environment.edit("churn", **EDIT)
+        assert await dies(environment, moment, partial(is_finished, environment, "churn"))
+        await finish(environment, "churn", ENDS[phase])
 
 
-def has_replicas(wanted: int, service: Object) -> bool:
-    return is_ready(service) and bool(service["status"]["replicas"] == wanted)
+async def test_the_simulated_api_server_gets_the_writes_of_the_real_one(environment: Environment) -> None:
+    """In the same order, over a creation and a rollover: kills are enumerated on the simulated one."""
+    written: list[tuple[str, str, str]] = []
+    operator = environment.operator(wrap=lambda inner: cast(KubeClient, Recorder(inner, written)))
+    async with environment.running(operator), kubelet(environment):
+        await environment.create("churn", scaling={"min": 2}, rollout={"scaleDownDelay": "1s"})
+        await environment.until("the creation", partial(is_finished, environment, "churn"))
+        await environment.edit("churn", **EDIT)
+        await environment.until("the rollover", partial(is_replaced, environment))
+    simulated = Recorded(service=service(scaling={"min": 2}, rollout={"scaleDownDelay": "1s"}))
+    simulated.settle()
+    simulated.edit(**EDIT)
+    simulated.settle()
+    assert written == simulated.written
+
+
+async def is_replaced(environment: Environment) -> bool:
+    """Nothing is left of the first revision but its record."""
+    if not await is_finished(environment, "churn"):
+        return False
+    found = await end_state(environment, "churn")
+    return bool(found["children"] == ENDS["rollover"]["children"])
+
+
+@dataclass
+class Recorded(Simulator):
+    """The simulated cluster, which keeps its writes as `Recorder` does."""
+
+    written: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def write(self, write: Write) -> None:
+        super().write(write)
+        if not isinstance(write, DryRun):
+            kind, name = (
+                (write.kind, write.name)
+                if isinstance(write, Delete)
+                else (write.body["kind"], write.body["metadata"]["name"])
+            )
+            self.written.append((type(write).__name__.lower(), kind, number_of(name)))
+
+
+def has_replicas(wanted: int, stored: Object) -> bool:
+    return is_ready(stored) and bool(stored["status"]["replicas"] == wanted)
 
 
 async def test_writes_by_others_while_deciding_end_in_the_same_state(environment: Environment) -> None:

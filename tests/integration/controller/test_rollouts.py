@@ -1,7 +1,6 @@
 """Rollouts on the real API server, judged by the counters of two gateways."""
 
 import re
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS
 
 from tests.integration.controller.environment import Environment
-from tests.integration.controller.kills import dies
+from tests.integration.controller.kills import Moment, dies
 from tests.integration.controller.nodes import kubelet
 from tests.integration.controller.services import (
     CANARY,
@@ -19,12 +18,12 @@ from tests.integration.controller.services import (
     SLA,
     SLOW,
     condition,
+    gives_weight,
     is_ready,
     rollout_of,
     weights_of,
 )
 
-MOST_WRITES = 30
 BY_HAND = {**CANARY, "steps": [{"weight": 50}], "promotion": "manual"}
 
 
@@ -150,30 +149,41 @@ async def finish(environment: Environment, name: str, wanted: dict[str, Any]) ->
     assert await end_of(environment, name) == wanted
 
 
-@pytest.mark.parametrize(
-    ("answers", "wanted"),
-    [pytest.param(GOOD, PASSED, id="good"), pytest.param(SLOW, CONDEMNED, id="slow")],
-)
-async def test_every_kill_of_a_judged_rollout_counts_every_request_once(
+def judges(service: Object) -> bool:
+    """Whether requests of the candidate were counted."""
+    return any(finding["requests"] for finding in rollout_of(service).get("findings", ()))
+
+
+def rolls_back(service: Object) -> bool:
+    return rollout_of(service).get("state") == "RolledBack"
+
+
+KILLS = {
+    "good-pods": (GOOD, Moment("create", "Deployment")),
+    "good-weight": (GOOD, Moment("replace_status", "InferenceService", gives_weight("r2"))),
+    "good-evidence": (GOOD, Moment("replace_status", "InferenceService", judges)),
+    "slow-rejection": (SLOW, Moment("apply", "ControllerRevision")),
+    "slow-return": (SLOW, Moment("replace_status", "InferenceService", rolls_back)),
+    "slow-end-of-the-candidate": (SLOW, Moment("delete", "Deployment")),
+}
+
+
+@pytest.mark.parametrize(("answers", "moment"), KILLS.values(), ids=KILLS)
+async def test_a_kill_of_a_judged_rollout_counts_every_request_once(
     environment: Environment,
     monkeypatch: pytest.MonkeyPatch,
     answers: dict[str, int],
-    wanted: dict[str, Any],
+    moment: Moment,
 ) -> None:
-    async def over(name: str) -> bool:
-        return await end_of(environment, name) == wanted
+    wanted = PASSED if answers == GOOD else CONDEMNED
+
+    async def over() -> bool:
+        return await end_of(environment, "churn") == wanted
 
     # Most of the time would go by until the counters are read again.
     monkeypatch.setattr(counters, "PERIOD_SECONDS", 0.25)
     async with kubelet(environment):
-        for writes in range(MOST_WRITES):
-            name = f"churn-{writes}"
-            await serving(environment, name, BY_HAND, r1=GOOD, r2=answers)
-            await environment.edit(name, model=NEW_MODEL)
-            died = await dies(environment, writes, partial(over, name))
-            await finish(environment, name, wanted)
-            if not died:
-                break
-        else:
-            pytest.fail(f"still writing after {MOST_WRITES} writes")
-    assert writes > 5
+        await serving(environment, "churn", BY_HAND, r1=GOOD, r2=answers)
+        await environment.edit("churn", model=NEW_MODEL)
+        assert await dies(environment, moment, over)
+        await finish(environment, "churn", wanted)

@@ -1,7 +1,6 @@
-"""The operator is killed between any two writes while pods change places on full nodes."""
+"""The operator is killed before a write of each class while pods change places on full nodes."""
 
 import asyncio
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,16 +10,26 @@ from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, INFERENCE_SERVICES
 
 from tests.integration.controller.environment import Environment, beside
-from tests.integration.controller.kills import dies
+from tests.integration.controller.kills import Moment, dies
 from tests.integration.controller.nodes import kubelet
 from tests.integration.controller.services import NEW_MODEL, condition, weights_of
 
 NAME = "churn"
 # Cuts are tried side by side, each in namespaces of its own.
 LANES = 3
-FEWEST_WRITES, MOST_WRITES = 10, 60
 # So that no look at the API server takes the time from those who work with it.
 EVERY_SECONDS = 0.2
+MOMENTS = (
+    Moment("apply", "Deployment"),
+    Moment("replace_status", "InferenceService", lambda service: len(weights_of(service)) > 1),
+    Moment("apply", "ControllerRevision"),
+    Moment(
+        "replace_status",
+        "InferenceService",
+        lambda service: condition(service, "Promoted")["status"] == "True",
+    ),
+    Moment("delete", "Deployment"),
+)
 ROLLOUT = {"capacity": "inPlace", "scaleDownDelay": "0s", "minStepTime": "1s", "historyLimit": 100}
 
 
@@ -63,13 +72,15 @@ async def roll_back(environment: Environment, number: int) -> None:
 
 @dataclass
 class Enumeration:
-    """Every number of writes after which the operator dies, until it is finished before that."""
+    """Moments at which the operator dies, one after the other."""
 
     returns: bool
     """Of returns by hand, and otherwise of rollouts."""
     pods: int
-    numbers: Iterator[int] = field(default_factory=itertools.count)
-    finished_after: list[int] = field(default_factory=list)
+    moments: Iterator[Moment] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.moments = iter(MOMENTS)
 
     async def lane(self, environment: Environment) -> None:
         """One cut after the other, of one rollout after the other of the same service."""
@@ -79,27 +90,24 @@ class Enumeration:
             while True:
                 async with environment.running():
                     await self._until_alone(environment, serving)
-                    if self.finished_after:
+                    if (moment := next(self.moments, None)) is None:
                         return
                     newest += 1
                     if self.returns:
                         await change(environment, newest)
                         await self._until_alone(environment, newest)
-                writes = next(self.numbers)
-                assert writes < MOST_WRITES, f"still writing after {MOST_WRITES} writes"
                 serving = 1 if self.returns else newest
                 await (roll_back if self.returns else change)(environment, newest)
                 reached = partial(alone, environment, serving, self.pods)
-                if not await dies(environment, writes, reached, EVERY_SECONDS):
-                    self.finished_after.append(writes)
+                assert await dies(environment, moment, reached, EVERY_SECONDS)
 
     async def _until_alone(self, environment: Environment, number: int) -> None:
         reached = partial(alone, environment, number, self.pods)
         await environment.until(f"r{number} alone", reached, every=EVERY_SECONDS)
 
 
-@pytest.mark.parametrize(("returns", "pods"), [(False, 3), (True, 2)], ids=["a rollout", "a return by hand"])
-async def test_every_kill_while_places_change_hands_ends_where_no_kill_ends(
+@pytest.mark.parametrize(("returns", "pods"), [(False, 3), (True, 2)], ids=["rollout", "return-by-hand"])
+async def test_kills_while_places_change_hands_end_where_no_kill_ends(
     environment: Environment, returns: bool, pods: int
 ) -> None:
     lanes = [await beside(environment, number) for number in range(LANES)]
@@ -107,4 +115,3 @@ async def test_every_kill_while_places_change_hands_ends_where_no_kill_ends(
     async with asyncio.TaskGroup() as group:
         for lane in lanes:
             group.create_task(enumeration.lane(lane))
-    assert min(enumeration.finished_after) >= FEWEST_WRITES
