@@ -17,7 +17,7 @@ ACROSS_PLANES := -n auto --maxprocesses 4 --dist load --maxschedchunk 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick lint types contracts crds crd-check unit runtime \
-        integration e2e soak explore cluster-up cluster-down bench-rollout bench-batching bench-autoscale bench-shedding
+        integration e2e soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-autoscale bench-shedding
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -61,6 +61,9 @@ crd-check: $(INSTALLED) ## The checked-in CRDs are those of the models
 
 unit: $(INSTALLED) ## Pure parts
 	$(BIN)/python -m pytest tests/unit -q $(ACROSS)
+
+mutants: $(INSTALLED) ## A dozen edits that each break one guarantee are caught by the tests
+	$(BIN)/python -m tests.mutants
 
 explore: $(INSTALLED) ## Property machines of rollouts with new examples for MINUTES, 60 if not given
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m tests.unit.reconcile.explore $(or $(MINUTES),60)

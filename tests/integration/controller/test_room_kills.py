@@ -21,13 +21,8 @@ LANES = 3
 EVERY_SECONDS = 0.2
 MOMENTS = (
     Moment("apply", "Deployment"),
-    Moment("replace_status", "InferenceService", lambda service: len(weights_of(service)) > 1),
     Moment("apply", "ControllerRevision"),
-    Moment(
-        "replace_status",
-        "InferenceService",
-        lambda service: condition(service, "Promoted")["status"] == "True",
-    ),
+    Moment("replace_status", "InferenceService"),
     Moment("delete", "Deployment"),
 )
 ROLLOUT = {"capacity": "inPlace", "scaleDownDelay": "0s", "minStepTime": "1s", "historyLimit": 100}

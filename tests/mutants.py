@@ -1,0 +1,160 @@
+"""`make mutants`: edits that each break one guarantee, in a copy of the tree; the named tests have to fail.
+
+The exit status is not 0 if an edit survives, or if its old text is no longer there.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+COPIED: Final = ("operator", "runtime_image", "tests", "e2e", "crds", "charts", "examples", "pyproject.toml")
+FAILED_TESTS: Final = 1
+"""Exit status of pytest."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One edit of a file of operator/tailbound, and the tests below tests/unit that must notice it."""
+
+    guarantee: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+MUTANTS: Final = (
+    Mutant(
+        "a good candidate is rejected with probability alpha at most",
+        "judge/verdict.py",
+        "alpha = ALPHA / tests /",
+        "alpha = 0.9 / tests /",
+        "judge/test_verdict.py",
+    ),
+    Mutant(
+        "a breach that both revisions share rejects nobody",
+        "judge/verdict.py",
+        "(beyond and comparable, Outcome.HOLD)",
+        "(beyond and comparable, Outcome.ROLL_BACK)",
+        "judge/test_verdict.py",
+    ),
+    Mutant(
+        "a counter that fell is not taken for requests at once",
+        "judge/counters.py",
+        "if settled else Unknown.UNKNOWN",
+        "if True else Unknown.UNKNOWN",
+        "judge",
+    ),
+    Mutant(
+        "a restarted Envoy counts from zero",
+        "judge/counters.py",
+        "if before is None or before.start_time != now.start_time:",
+        "if before is None:",
+        "judge",
+    ),
+    Mutant(
+        "restarts reject a candidate",
+        "rollout/rejections.py",
+        "if state.restarts >= spec.restart_limit:",
+        "if state.restarts > 1000:",
+        "rollout/test_machine.py",
+    ),
+    Mutant(
+        "the progress deadline rejects a candidate",
+        "rollout/rejections.py",
+        "    if overdue(",
+        "    if not name and overdue(",
+        "rollout/test_machine.py",
+    ),
+    Mutant(
+        "a stable revision without ready endpoints gets no weight while another serves",
+        "rollout/weights.py",
+        "if target != base or not",
+        "if target != base and not",
+        "rollout/test_weights.py",
+    ),
+    Mutant(
+        "a gateway with older weights has not acknowledged",
+        "reconcile/gateways.py",
+        " and traffic_generation == wanted.traffic_generation",
+        "",
+        "reconcile/test_reconcile_gateways.py",
+    ),
+    Mutant(
+        "a gateway with an older spec has not acknowledged",
+        "reconcile/gateways.py",
+        "generation >= wanted.generation and ",
+        "",
+        "reconcile/test_reconcile_gateways.py",
+    ),
+    Mutant(
+        "the Lease of a living leader is not taken",
+        "controller/lease.py",
+        "if not self._may_write():",
+        "if False:",
+        "controller/test_controller_lease.py",
+    ),
+    Mutant(
+        "a leader that could not renew its Lease stops",
+        "controller/lease.py",
+        "            if not self.holds():",
+        "            if False:",
+        "controller/test_controller_lease.py",
+    ),
+    Mutant(
+        "pods go only after the stabilization window",
+        "autoscale/behavior.py",
+        "(*self.needs, needed)[-hold:]",
+        "(needed,)",
+        "autoscale",
+    ),
+)
+
+
+def tried(mutant: Mutant, tree: Path) -> str:
+    """What became of a mutant: caught, or why not."""
+    file = tree / "operator" / "tailbound" / mutant.file
+    before = file.read_text()
+    if before.count(mutant.old) != 1:
+        return f"OUTDATED: {mutant.file} has {before.count(mutant.old)} times {mutant.old!r}; write it again"
+    file.write_text(before.replace(mutant.old, mutant.new))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        f"tests/unit/{mutant.tests}",
+    ]
+    try:
+        status = subprocess.run(command, cwd=tree, check=False, capture_output=True).returncode
+    finally:
+        file.write_text(before)
+    return "caught" if status == FAILED_TESTS else f"SURVIVED: pytest {mutant.tests} ended with {status}"
+
+
+def main() -> int:
+    """Exit status: 0 if all are caught."""
+    root = Path(__file__).parents[1]
+    with tempfile.TemporaryDirectory(prefix="tailbound-mutants-") as folder:
+        tree = Path(folder)
+        for name in COPIED:
+            copy = shutil.copytree if (root / name).is_dir() else shutil.copy2
+            copy(root / name, tree / name)
+        wrong = 0
+        for mutant in MUTANTS:
+            outcome = tried(mutant, tree)
+            wrong += outcome != "caught"
+            sys.stdout.write(f"{outcome}: {mutant.guarantee} ({mutant.file})\n")
+            sys.stdout.flush()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
