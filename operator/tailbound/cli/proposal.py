@@ -8,7 +8,7 @@ from typing import Any
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.cli.subject import service_of
-from tailbound.reconcile.desired import Desired, find_or_make, intend
+from tailbound.reconcile.desired import Desired, draft_of, find_or_make, intend
 from tailbound.reconcile.model import Object, Observation, Settings
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.record import CorruptRevisionError, Revision, from_object
@@ -51,7 +51,8 @@ def propose(live: Object | None, wanted: Object, around: Surroundings) -> Propos
     world = replace(world, observation=replace(seen, settings=_settings(stable)))
     intent = intend(world)
     request = intent.request(world)
-    desired = find_or_make(world, intent, expand(request) if request is not None else None)
+    draft = draft_of(world, intent, expand(request) if request is not None else None)
+    desired = find_or_make(world, intent, draft)
     name = desired.revision.name if desired.revision is not None else None
     marks = world.marks.get(name or "")
     rejection = marks.rejected if marks is not None else None

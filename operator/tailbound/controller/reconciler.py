@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from tailbound.controller.drafts import Drafter, Drafts, Renders
 from tailbound.controller.execute import Executor, target_of
 from tailbound.controller.observe import observe
 from tailbound.controller.restraint import Restraint, Target
@@ -13,16 +14,16 @@ from tailbound.controller.subscriptions import Following
 from tailbound.kube.errors import Conflict
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import Object
+from tailbound.reconcile.desired import Draft
 from tailbound.reconcile.model import (
     Create,
     DryRun,
     Observation,
     Plan,
     RefusedWrite,
-    Rendering,
-    RenderRequest,
     Settings,
 )
+from tailbound.reconcile.snapshot import Reading
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 
@@ -31,23 +32,15 @@ _LOG = logger(__name__)
 MOST_CONFLICTS = 8
 
 
-class Decider(Protocol):
+class Decider(Drafter, Protocol):
     """The pure core."""
 
-    def wanted_rendering(self, observation: Observation) -> RenderRequest | None:
-        """What to render before deciding."""
+    def read(self, observation: Observation) -> Reading:
+        """What was observed, parsed."""
         ...
 
-    def decide(self, observation: Observation, rendering: Rendering, now: datetime) -> Plan:
+    def decide(self, reading: Reading, drafted: Draft, now: datetime) -> Plan:
         """What to do."""
-        ...
-
-
-class Renders(Protocol):
-    """Expands templates outside this process."""
-
-    async def render(self, request: RenderRequest) -> Rendering:
-        """The outcome; Transient if it could not be had now."""
         ...
 
 
@@ -78,7 +71,7 @@ class Reconciler:
         self._stores = stores
         self._executor = executor
         self._following = following
-        self._renderer = renderer
+        self._drafts = Drafts(renderer, decider)
         self._events = events
         self._decider = decider
         self._settings = settings
@@ -126,9 +119,8 @@ class Reconciler:
             self._following.counters.view(key),
             self._following.autoscaler.view(key),
         )
-        request = self._decider.wanted_rendering(observation)
-        rendering = None if request is None else await self._renderer.render(request)
-        return self._decider.decide(observation, rendering, self._now())
+        reading = self._decider.read(observation)
+        return self._decider.decide(reading, await self._drafts.of(reading), self._now())
 
     async def _write(
         self, key: Key, service: Object, plan: Plan, obstacles: dict[Target, RefusedWrite]

@@ -13,6 +13,7 @@
 
 import json
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.api.parsing import InvalidObject, parse
@@ -28,6 +29,21 @@ from tailbound.revisions.restricted import violations
 
 
 @dataclass(frozen=True)
+class DraftVersion:
+    """The versions of everything that a draft is made from: equal versions make equal drafts."""
+
+    revision: str
+    spec_hash: str
+    service: tuple[str, int]
+    """uid and generation."""
+    runtime: tuple[str, str]
+    """uid and resourceVersion."""
+    hardware_class: tuple[str, str]
+    """uid and resourceVersion."""
+    settings: Settings
+
+
+@dataclass(frozen=True)
 class Intended:
     """What the spec asks for, before anything is rendered."""
 
@@ -37,6 +53,21 @@ class Intended:
     number: int
     stored: bool
     choice: Choice | Problem
+
+    def version(self, world: OwnedState) -> DraftVersion | None:
+        """What a draft would be made from, or None if there is nothing to render from."""
+        if isinstance(self.choice, Problem):
+            return None
+        service = world.service.metadata
+        runtime, hardware_class = self.choice.runtime.metadata, self.choice.hardware_class.metadata
+        return DraftVersion(
+            revision=self.name,
+            spec_hash=self.spec_hash,
+            service=(service.uid, service.generation),
+            runtime=(runtime.uid, runtime.resource_version),
+            hardware_class=(hardware_class.uid, hardware_class.resource_version),
+            settings=world.observation.settings,
+        )
 
     def request(self, world: OwnedState) -> RenderRequest | None:
         """What to render, or None if there is nothing to render from."""
@@ -48,6 +79,10 @@ class Intended:
             template_json=canonical_json(server),
             context_json=canonical_json(context(world.service, self.choice.hardware_class, self.name)),
         )
+
+
+Draft: TypeAlias = Revision | Problem | None
+"""The revision that the spec would be made into now, or why it cannot be; None: a rendering is awaited."""
 
 
 @dataclass(frozen=True)
@@ -74,23 +109,21 @@ def intend(world: OwnedState) -> Intended:
     return Intended(spec_hash, name, number, stored=False, choice=choose(world))
 
 
-def find_or_make(world: OwnedState, intent: Intended, rendering: Rendering) -> Desired:
+def find_or_make(world: OwnedState, intent: Intended, draft: Draft) -> Desired:
     """The revision that the intent comes to."""
     if not intent.stored:
-        made = _make(world, intent, rendering)
-        if isinstance(made, Revision):
-            return Desired(revision=made, is_new=True)
-        return Desired(problem=made)
+        if isinstance(draft, Revision):
+            return Desired(revision=draft, is_new=True)
+        return Desired(problem=draft)
     try:
         revision = from_object(world.stored_revisions[intent.name])
     except CorruptRevisionError as corrupt:
         remedy = f"delete it (kubectl delete controllerrevision {intent.name}) and a new revision is made"
         return Desired(problem=Problem(Reason.REVISION_CORRUPT, f"{corrupt}; {remedy}"))
-    fresh = _make(world, intent, rendering)
-    return Desired(revision=revision, outdated=_outdated(revision, fresh), rendering_known=fresh is not None)
+    return Desired(revision=revision, outdated=_outdated(revision, draft), rendering_known=draft is not None)
 
 
-def _outdated(stored: Revision, fresh: Revision | Problem | None) -> Problem | None:
+def _outdated(stored: Revision, fresh: Draft) -> Problem | None:
     untouched = f"the pods of {stored.name} are untouched"
     if isinstance(fresh, Problem):
         return Problem(fresh.reason, f"{untouched}, but could not be made again: {fresh.message}")
@@ -104,8 +137,8 @@ def _outdated(stored: Revision, fresh: Revision | Problem | None) -> Problem | N
     )
 
 
-def _make(world: OwnedState, intent: Intended, rendering: Rendering) -> Revision | Problem | None:
-    """A revision from a rendering. None: the rendering is still awaited."""
+def draft_of(world: OwnedState, intent: Intended, rendering: Rendering) -> Draft:
+    """A revision from a rendering."""
     choice = intent.choice
     if isinstance(choice, Problem):
         return choice

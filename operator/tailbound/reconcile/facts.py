@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 
 from tailbound.api.conditions import Reason
+from tailbound.api.rollout import Strategy
+from tailbound.reconcile import ending
+from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.desired import Desired
-from tailbound.reconcile.gateways import Applied
-from tailbound.reconcile.pods import PodsReport
+from tailbound.reconcile.gateways import Applied, acknowledgement
+from tailbound.reconcile.owned_state import OwnedState
+from tailbound.reconcile.pods import PodsReport, report
 from tailbound.reconcile.selection import Problem
+from tailbound.reconcile.writes import Resolved
 from tailbound.rollout.model import RolloutStep
 
 
@@ -110,3 +115,32 @@ class Facts:
         """Percent of the requests that a candidate gets beside the base."""
         rollout = self.step.rollout
         return rollout.weight if self.step.candidate is not None and rollout is not None else 0
+
+
+def facts_of(decided: Decided, resolved: Resolved) -> Facts:
+    """The facts of one decision."""
+    owned, step = decided.owned, decided.step
+    name, target = decided.name or "", step.flow.target
+    serves = target is not None and owned.ready_endpoints.get(target, 0) > 0
+    return Facts(
+        stopped=owned.service.spec.stopped,
+        problem=resolved.problem or decided.desired.problem,
+        conflict=resolved.conflict,
+        waiting=resolved.waiting,
+        desired=decided.desired,
+        step=step,
+        applied=acknowledgement(owned, decided.snapshot.routing, step.flow.traffic),
+        replicas=step.fleet.get(name, 0),
+        ready=owned.ready_endpoints.get(name, 0),
+        was_stable=name == owned.stable,
+        serving=target if serves else None,
+        recreates=owned.service.spec.rollout.strategy is Strategy.RECREATE,
+        pods=_pods(owned, name),
+        target_pods=_pods(owned, target or ""),
+        pods_left=bool(owned.observation.pods),
+        late=ending.told(owned.observation.pods, decided.now),
+    )
+
+
+def _pods(owned: OwnedState, name: str) -> PodsReport:
+    return report(owned.live_pods.get(name, ()), owned.deployments.get(name))

@@ -12,11 +12,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tailbound.api.conditions import Reason
+from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService, RoutingStatus
 from tailbound.api.rollout import previews
-from tailbound.api.traffic import Observed, ServiceObservation
+from tailbound.api.traffic import Observed, ServiceObservation, TrafficStatus
 from tailbound.reconcile.model import Unread
+from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.identity import canonical_json, text_hash
 
 
@@ -60,6 +61,29 @@ def applied(gateways: Mapping[str, Observed | Unread], wanted: Wanted, *, kept: 
         reason, message = findings[0]
         return Applied(reason, message, acknowledged)
     return Applied(Reason.ACKNOWLEDGED, "every gateway pod has applied the routes", acknowledged)
+
+
+def acknowledgement(
+    owned: OwnedState, routing: RoutingStatus, traffic: TrafficStatus | None
+) -> Applied | None:
+    """What the gateways do with this traffic; None while there is none.
+
+    That all acknowledged it is kept in the status. Of a service with one revision it speaks for those that
+    are silent: later ones get Ready only with the newest routes, and an idle service must not write because
+    one is replaced. What a gateway says itself goes before: the status may be a backup's.
+    """
+    if traffic is None:
+        return None
+    stored = owned.service.status.condition(ConditionType.TRAFFIC_APPLIED)
+    kept = (
+        len(owned.deployments) < 2
+        and traffic == owned.traffic
+        and stored is not None
+        and stored.status is ConditionStatus.TRUE
+        and stored.observed_generation >= routing.generation
+    )
+    wanted = Wanted(owned.key, routing.generation, traffic.generation)
+    return applied(owned.observation.gateways, wanted, kept=kept)
 
 
 def latest(gateways: Mapping[str, Observed | Unread], service: str) -> int:

@@ -1,9 +1,9 @@
 """Inputs and outputs of `decide`: the seam between the pure core and the controller around it.
 
-The controller fills an `Observation` from its stores (never from the API server), asks `wanted_rendering`
-what to render, hands the outcome to `decide`, executes `Plan.writes` in order, and writes `Plan.status`
-last. A write that the API server refuses for good becomes an `RefusedWrite` of the next observation, so that
-the status explains it.
+The controller fills an `Observation` from its stores (never from the API server), has it parsed (`read`) and
+a revision drafted (`draft`), hands both to `decide`, executes `Plan.writes` in order, and writes
+`Plan.status` last. A write that the API server refuses for good becomes a `RefusedWrite` of the next
+observation, so that the status explains it.
 """
 
 from collections.abc import Mapping

@@ -214,6 +214,11 @@ class OwnedState:
         return pods
 
     @property
+    def key(self) -> str:
+        """NAMESPACE/NAME, as gateways report the service."""
+        return f"{self.service.metadata.namespace}/{self.service.metadata.name}"
+
+    @property
     def refresh(self) -> str:
         """The annotation that asks for a new revision of the same spec; empty without one."""
         return self.service.metadata.annotations.get(REFRESH_ANNOTATION, "")

@@ -5,7 +5,10 @@ from typing import Any
 
 from tailbound.api.conditions import ConditionType
 from tailbound.api.inferenceservice import MOST_CONDITIONS, InferenceServiceStatus, RevisionStatus
+from tailbound.api.meta import Condition
 from tailbound.api.names import SERVICE_LABEL
+from tailbound.reconcile import scaling
+from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.model import Object
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.rollout.model import RolloutStep
@@ -14,7 +17,26 @@ from tailbound.rollout.weights import weight_of
 _OUR_CONDITIONS = frozenset(ConditionType)
 
 
-def revision_status(world: OwnedState, step: RolloutStep, name: str | None) -> RevisionStatus | None:
+def document(decided: Decided, merged: tuple[Condition, ...]) -> InferenceServiceStatus:
+    """The whole status, with these conditions."""
+    owned, step = decided.owned, decided.step
+    return InferenceServiceStatus(
+        observed_generation=owned.service.metadata.generation,
+        url=_url(owned),
+        traffic=step.flow.traffic,
+        routing=decided.snapshot.routing,
+        stable=_revision_status(owned, step, step.stable),
+        canary=_revision_status(owned, step, step.candidate),
+        rollout=step.rollout,
+        scaling=scaling.status(owned, step),
+        serving_pods=_serving_pods(owned, step),
+        replicas=_total_replicas(owned.deployments.values()),
+        selector=_selector(owned),
+        conditions=merged,
+    )
+
+
+def _revision_status(world: OwnedState, step: RolloutStep, name: str | None) -> RevisionStatus | None:
     """One revision, its pods and its share; None if there is no such revision."""
     if name is None:
         return None
@@ -23,7 +45,7 @@ def revision_status(world: OwnedState, step: RolloutStep, name: str | None) -> R
     return RevisionStatus(revision=name, replicas=replicas, ready=ready, weight=weight)
 
 
-def serving_pods(world: OwnedState, step: RolloutStep) -> str:
+def _serving_pods(world: OwnedState, step: RolloutStep) -> str:
     """Ready and wanted pods of all revisions that get requests; empty where none does."""
     backends = step.flow.traffic.backends if step.flow.traffic is not None else ()
     names = [backend.revision for backend in backends if backend.weight]
@@ -31,18 +53,18 @@ def serving_pods(world: OwnedState, step: RolloutStep) -> str:
     return f"{ready}/{sum(step.fleet.get(name, 0) for name in names)}" if names else ""
 
 
-def url(world: OwnedState) -> str:
+def _url(world: OwnedState) -> str:
     """Where the service answers inside the cluster."""
     metadata = world.service.metadata
     return f"http://{metadata.name}.{metadata.namespace}.svc.{world.observation.settings.cluster_domain}"
 
 
-def selector(world: OwnedState) -> str:
+def _selector(world: OwnedState) -> str:
     """Selects the pods of every revision."""
     return f"{SERVICE_LABEL}={world.service.metadata.name}"
 
 
-def total_replicas(deployments: Iterable[Object]) -> int:
+def _total_replicas(deployments: Iterable[Object]) -> int:
     """Pods that exist, of all revisions."""
     return sum(_pods(deployment)[0] for deployment in deployments)
 

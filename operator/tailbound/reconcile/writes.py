@@ -19,7 +19,7 @@ undone, and in the way of nothing, is reported all the same (`conflict`).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.reconcile import ending
@@ -29,19 +29,106 @@ from tailbound.reconcile.owned_state import OwnedState, Ownership, controller_of
 from tailbound.reconcile.selection import Problem
 
 
+@dataclass(frozen=True)
+class Probe:
+    """Find out what is in the way of an object of ours of this name; nothing is written."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Ensure:
+    """An object as it should be."""
+
+    body: Mapping[str, Any]
+    come_what_may: bool = False
+    """What serves is made whole though the rest is stuck."""
+    vital: bool = True
+    """The rest cannot go on without it."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A change of an object of ours that is still to come, to be asked about in a dry run."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of an object of ours that a comparison cannot see, because it takes something away."""
+
+    body: Mapping[str, Any]
+    live: Object
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Objects of ours that nothing needs."""
+
+    api_version: str
+    kind: str
+    members: tuple[Object, ...]
+
+
+WriteRequest: TypeAlias = Probe | Ensure | Ask | Change | Remove
+"""What a pass asks for; which write it comes to depends on what exists and on what is in the way."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The writes that requests come to, in their order, and what is in the way."""
+
+    writes: tuple[Write, ...]
+    problem: Problem | None
+    """The first thing that a person has to change, or that the API server refused."""
+    waiting: str | None
+    """The first thing that must be gone before the work can go on."""
+    conflict: Problem | None
+    """The first child that is refused, undone or not ours to write, and in the way of nothing else."""
+
+    @property
+    def blocked(self) -> bool:
+        """Something is in the way."""
+        return self.problem is not None or self.waiting is not None
+
+
+def resolve(world: OwnedState, requests: Iterable[WriteRequest], now: datetime) -> Resolved:
+    """Requests to writes, in order: what is in the way of one keeps later ones from bringing up anything."""
+    writer = _Writer(world, now)
+    for request in requests:
+        match request:
+            case Probe():
+                writer.probe(request.kind, request.name, vital=True)
+            case Ensure():
+                writer.ensure(request)
+            case Ask():
+                writer.ask(request)
+            case Change():
+                writer.change(request)
+            case Remove():
+                writer.remove(request)
+    return Resolved(tuple(writer.writes), writer.problem, writer.waiting, writer.conflict)
+
+
+def refuses(world: OwnedState, kind: str, name: str) -> bool:
+    """The API server has just refused to write this object."""
+    return any((each.kind, each.name) == (kind, name) for each in world.observation.obstacles)
+
+
 @dataclass
-class Writer:
-    """Collects the writes of one plan, in order."""
+class _Writer:
+    """The state of one resolution; it does not leave `resolve`."""
 
     world: OwnedState
     now: datetime
     writes: list[Write] = field(default_factory=list)
     problem: Problem | None = None
-    """The first thing that has to be changed by hand, or that the API server refused."""
     waiting: str | None = None
-    """The first thing that must be gone before the work can go on."""
-    _told: set[tuple[str, str]] = field(default_factory=set)
+    _reported: set[tuple[str, str]] = field(default_factory=set)
     _beside: list[Problem] = field(default_factory=list)
+    _refused: dict[tuple[str, str], RefusedWrite] = field(init=False)
 
     def __post_init__(self) -> None:
         self._refused = {
@@ -49,86 +136,65 @@ class Writer:
         }
 
     @property
-    def blocked(self) -> bool:
-        """Something is in the way."""
-        return self.problem is not None or self.waiting is not None
-
-    @property
     def conflict(self) -> Problem | None:
-        """The first child that is refused, undone or not ours to write, and in the way of nothing else."""
-        refused = sorted(item for item in self._refused.items() if item[0] not in self._told)
+        refused = sorted(item for item in self._refused.items() if item[0] not in self._reported)
         return next(iter([*self._beside, *(refusal_of(obstacle) for _, obstacle in refused)]), None)
 
-    def refuses(self, kind: str, name: str) -> bool:
-        """The API server has just refused to write this object."""
-        return (kind, name) in self._refused
-
-    def probe(self, kind: str, name: str, *, vital: bool = True) -> bool:
-        """Note what is in the way of an object of ours of this name; True if nothing is.
-
-        The rest can go on without one that is not vital.
-        """
+    def probe(self, kind: str, name: str, *, vital: bool) -> bool:
+        """Note what is in the way; True if nothing is."""
         live = self.world.find(kind, name)
         refused = self._refused.get((kind, name))
         if refused is not None:
             if live is None and vital:
                 self._note(refusal_of(refused))
-                self._told.add((kind, name))
-        elif live is None:
+                self._reported.add((kind, name))
+            return False
+        if live is None:
             return True
-        else:
-            whose = ownership(live, self.world.service)
-            if whose is Ownership.FOREIGN and vital:
-                self._note(_conflict(kind, live))
-            elif whose is Ownership.FOREIGN:
-                self._beside.append(_conflict(kind, live))
-            elif not vital and (whose is Ownership.PREVIOUS or terminating(live)):
-                return False
-            elif whose is Ownership.PREVIOUS:
-                self._wait(
-                    f"{kind} {name} of a deleted InferenceService of this name is still there; waiting for "
-                    "garbage collection to remove it"
-                )
-            elif terminating(live):
-                late = ending.told(self.world.observation.pods, self.now) if kind == "Deployment" else ""
-                self._wait(f"{kind} {name} is being deleted; waiting until it is gone{late}")
-            else:
-                return True
+        whose = ownership(live, self.world.service)
+        if whose is Ownership.FOREIGN and vital:
+            self._note(_conflict(kind, live))
+        elif whose is Ownership.FOREIGN:
+            self._beside.append(_conflict(kind, live))
+        elif whose is Ownership.OURS and not terminating(live):
+            return True
+        elif vital:
+            self.waiting = self.waiting or self._waits_for(kind, name, whose)
         return False
 
-    def ensure(self, body: Mapping[str, Any], *, come_what_may: bool = False, vital: bool = True) -> None:
-        """The object as it should be. `come_what_may`: what serves is made whole though the rest is stuck."""
+    def ensure(self, request: Ensure) -> None:
+        body = request.body
         kind, name = body["kind"], body["metadata"]["name"]
-        if not self.probe(kind, name, vital=vital):
+        if not self.probe(kind, name, vital=request.vital):
             return
         live = self.world.find(kind, name)
         if live is None:
-            if come_what_may or not self.blocked:
+            if request.come_what_may or (self.problem is None and self.waiting is None):
                 self.writes.append(Create(body))
         elif differs(body, live):
             self.writes.append(Apply(_guarded(body, live)))
 
-    def dry_run(self, body: Mapping[str, Any]) -> None:
-        """Ask about a change of an object of ours that is still to come."""
+    def ask(self, request: Ask) -> None:
+        body = request.body
         live = self.world.find(body["kind"], body["metadata"]["name"])
         if live is not None and ownership(live, self.world.service) is Ownership.OURS and differs(body, live):
             self.writes.append(DryRun(_guarded(body, live)))
 
-    def apply(self, body: Mapping[str, Any], live: Object) -> None:
-        """A change of an object of ours that a comparison cannot see, because it takes something away."""
+    def change(self, request: Change) -> None:
+        body = request.body
         if (body["kind"], body["metadata"]["name"]) not in self._refused:
-            self.writes.append(Apply(_guarded(body, live)))
+            self.writes.append(Apply(_guarded(body, request.live)))
 
-    def delete(self, members: Iterable[Object], api_version: str, kind: str) -> None:
-        """Objects of ours that nothing needs, save those that the API server just refused to delete."""
-        for live in members:
+    def remove(self, request: Remove) -> None:
+        """All but those that the API server just refused to delete."""
+        for live in request.members:
             metadata = live["metadata"]
-            if terminating(live) or (kind, metadata["name"]) in self._refused:
+            if terminating(live) or (request.kind, metadata["name"]) in self._refused:
                 continue
             self.writes.append(
                 Delete(
-                    api_version=api_version,
-                    kind=kind,
+                    api_version=request.api_version,
+                    kind=request.kind,
                     namespace=metadata["namespace"],
                     name=metadata["name"],
                     uid=metadata["uid"],
@@ -139,8 +205,14 @@ class Writer:
     def _note(self, problem: Problem) -> None:
         self.problem = self.problem or problem
 
-    def _wait(self, message: str) -> None:
-        self.waiting = self.waiting or message
+    def _waits_for(self, kind: str, name: str, whose: Ownership) -> str:
+        if whose is Ownership.PREVIOUS:
+            return (
+                f"{kind} {name} of a deleted InferenceService of this name is still there; waiting for "
+                "garbage collection to remove it"
+            )
+        late = ending.told(self.world.observation.pods, self.now) if kind == "Deployment" else ""
+        return f"{kind} {name} is being deleted; waiting until it is gone{late}"
 
 
 def _guarded(body: Mapping[str, Any], live: Object) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from tailbound.controller.subscriptions import Following
 from tailbound.kube.errors import KubeError
 from tailbound.kube.protocol import KubeClient, Object
 from tailbound.kube.resources import INFERENCE_SERVICES, Resource
+from tailbound.reconcile.desired import Draft
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Observation, Plan, Rendering, Write
+from tailbound.reconcile.snapshot import BeingDeleted, Reading
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.metrics import Metrics
 
@@ -96,11 +98,20 @@ class Decider:
 
     simulator: Simulator
 
-    def wanted_rendering(self, _observation: Observation) -> None:
+    def read(self, observation: Observation) -> Reading:
+        self.simulator.obstacles = observation.obstacles
+        return BeingDeleted()
+
+    def draft_version(self, _reading: Reading) -> None:
         return None
 
-    def decide(self, observation: Observation, _rendering: Rendering, _now: datetime) -> Plan:
-        self.simulator.obstacles = observation.obstacles
+    def wanted_rendering(self, _reading: Reading) -> None:
+        return None
+
+    def draft(self, _reading: Reading, _rendering: Rendering) -> None:
+        return None
+
+    def decide(self, _reading: Reading, _drafted: Draft, _now: datetime) -> Plan:
         plan = self.simulator.plan()
         self.simulator.polls, self.simulator.queries = plan.poll_counters, plan.queries
         return plan

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from tailbound.judge.polls import PollResults
-from tailbound.reconcile.decide import decide, wanted_rendering
+from tailbound.reconcile.decide import decide, draft, read, wanted_rendering
 from tailbound.reconcile.model import (
     Object,
     Observation,
@@ -100,10 +100,11 @@ class Simulator(Cluster):
 
     def decided(self, observation: Observation) -> Plan:
         """The decision on this observation, with the rendering that it asks for."""
-        request = wanted_rendering(observation)
+        reading = read(observation)
+        request = wanted_rendering(reading)
         rendering = rendered(request) if request is not None else None
         assert rendering is None or isinstance(rendering, RenderFailed) or json.loads(rendering.template_json)
-        return decide(observation, rendering, self.now)
+        return decide(reading, draft(reading, rendering), self.now)
 
     def reconcile(self, *, crash_after: int | None = None) -> Plan:
         """Decide and execute; `crash_after` writes the operator dies."""

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable
 
-from tailbound.reconcile.decide import decide, wanted_rendering
+from tailbound.reconcile.decide import decide, draft, read, wanted_rendering
 from tailbound.reconcile.model import Plan
 from tailbound.revisions.template import expand
 
@@ -33,10 +33,14 @@ def test_deciding_on_an_idle_service_with_full_history_is_cheap() -> None:
         simulator.edit(model=spec()["model"] | {"sha256": f"{number:064x}"})
         simulator.settle()
     observation = simulator.observation()
-    request = wanted_rendering(observation)
+    request = wanted_rendering(read(observation))
     assert request is not None
-    rendering = expand(request)
-    assert decide(observation, rendering, simulator.now) == Plan()
+    drafted = draft(read(observation), expand(request))
+
+    def idle_poll() -> Plan:
+        return decide(read(observation), drafted, simulator.now)
+
+    assert idle_poll() == Plan()
     objects = [
         observation.service,
         *observation.revisions,
@@ -46,5 +50,5 @@ def test_deciding_on_an_idle_service_with_full_history_is_cheap() -> None:
         *observation.endpoint_slices,
     ]
     text = json.dumps(objects)
-    deciding = cheapest(lambda: decide(observation, rendering, simulator.now))
+    deciding = cheapest(idle_poll)
     assert deciding < MOST_TIMES_JSON * cheapest(lambda: json.dumps(json.loads(text)))

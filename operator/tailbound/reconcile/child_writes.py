@@ -1,0 +1,124 @@
+"""The children of one service as they should be after this decision: one function per pass of its writes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tailbound.api.inferenceservice import InferenceService
+from tailbound.api.names import HANDLED_ANNOTATIONS, preview_name
+from tailbound.api.rollout import previews
+from tailbound.reconcile import children
+from tailbound.reconcile.decided import Decided
+from tailbound.reconcile.marks import record_of_desired
+from tailbound.reconcile.model import Object
+from tailbound.reconcile.owned_state import revision_of
+from tailbound.reconcile.writes import Ask, Ensure, Remove, WriteRequest, refuses
+from tailbound.revisions.history import to_prune
+from tailbound.revisions.identity import NAME_LIMIT
+from tailbound.revisions.record import Revision
+from tailbound.rollout.actions import named
+
+
+def trials(decided: Decided) -> Iterator[WriteRequest]:
+    """Dry runs of what weights are moved for: what may be refused comes before what is given up for it."""
+    for name, replicas in decided.step.tries.items():
+        revision = decided.desired.revision if name == decided.name else decided.stored(name)
+        if revision is not None:
+            service = decided.owned.service
+            yield Ask(children.deployment(service, revision, revision.template, replicas))
+
+
+def serving_revisions(decided: Decided) -> Iterator[WriteRequest]:
+    """What serves beside the desired revision is kept whole; and if the service is stopped, it stops."""
+    for name, replicas in decided.step.fleet.items():
+        revision = decided.stored(name) if name != decided.name else None
+        if revision is not None:
+            yield from _children(decided, revision, replicas, come_what_may=True)
+
+
+def desired_revision(decided: Decided) -> Iterator[WriteRequest]:
+    """The Service of the whole service, the desired revision's record, and its children."""
+    revision = decided.desired.revision
+    if revision is None:
+        return
+    yield Ensure(_front_service(decided, decided.owned.service.metadata.name))
+    yield from record_of_desired(decided, revision)
+    replicas = decided.step.fleet.get(revision.name)
+    if replicas is not None:
+        yield from _children(decided, revision, replicas)
+
+
+def preview_service(decided: Decided) -> Iterator[WriteRequest]:
+    """The name of the preview comes last: a conflict about it keeps nothing else from being done."""
+    name = _preview_name(decided.owned.service)
+    if name is not None and decided.desired.revision is not None:
+        yield Ensure(_front_service(decided, name))
+
+
+def unneeded_children(decided: Decided) -> Iterator[WriteRequest]:
+    """Remove children of revisions that nothing needs, budgets of single pods, and a preview's old name."""
+    owned, fleet = decided.owned, decided.step.fleet
+    seen, kept = owned.observation, _kept_stable(decided)
+
+    def gone(child: Object) -> bool:
+        name = revision_of(child)
+        return decided.step.shrink and name is not None and name not in fleet and name != kept
+
+    yield Remove("apps/v1", "Deployment", tuple(filter(gone, owned.ours(seen.deployments))))
+    yield Remove("v1", "Service", tuple(filter(gone, owned.ours(seen.services))))
+    budgets = tuple(
+        budget
+        for budget in owned.ours(seen.disruption_budgets)
+        if gone(budget) or fleet.get(revision_of(budget) or "", 2) < 2
+    )
+    yield Remove("policy/v1", "PodDisruptionBudget", budgets)
+    if _preview_name(owned.service) is None:
+        former = owned.find("Service", preview_name(owned.service.metadata.name))
+        own = owned.ours([former] if former is not None else [])
+        yield Remove("v1", "Service", tuple(each for each in own if revision_of(each) is None))
+
+
+def old_history(decided: Decided) -> Iterator[WriteRequest]:
+    """Remove old ControllerRevisions; what runs, serves or is marked stays."""
+    owned, step, intended = decided.owned, decided.step, decided.intended
+    numbers = owned.numbers | {intended.name: intended.number}
+    marked = {name for name, marks in owned.marks.items() if marks.stable}
+    in_use = {*owned.deployments, *marked, *step.fleet, intended.name, step.stable, step.candidate}
+    in_use |= {step.rollout.from_revision} if step.rollout is not None else set()
+    annotations = owned.service.metadata.annotations
+    in_use |= {named(annotations[each]) for each in HANDLED_ANNOTATIONS if each in annotations}
+    limit = owned.service.spec.rollout.history_limit
+    doomed = tuple(owned.stored_revisions[name] for name in to_prune(numbers, in_use, limit))
+    yield Remove("apps/v1", "ControllerRevision", doomed)
+
+
+def _children(
+    decided: Decided, revision: Revision, replicas: int, *, come_what_may: bool = False
+) -> Iterator[WriteRequest]:
+    service, template = decided.owned.service, revision.template
+    yield Ensure(children.revision_service(service, revision, template), come_what_may, not come_what_may)
+    deployment = children.deployment(service, revision, template, replicas)
+    yield Ensure(deployment, come_what_may, not come_what_may)
+    if replicas > 1:
+        yield Ensure(children.disruption_budget(service, revision), come_what_may, vital=False)
+
+
+def _front_service(decided: Decided, name: str) -> dict[str, Any]:
+    return children.front_service(decided.owned.service, decided.owned.observation.settings, name)
+
+
+def _kept_stable(decided: Decided) -> str | None:
+    """The revision that keeps the mark of the stable one, also where the move of that mark is refused."""
+    owned, following = decided.owned, decided.step.marking.stable
+    if owned.service.spec.stopped or owned.stable is None:
+        return None
+    moves = following not in (None, owned.stable)
+    refused = any(
+        refuses(owned, "ControllerRevision", name) for name in (owned.stable, following) if name is not None
+    )
+    return None if moves and not refused else owned.stable
+
+
+def _preview_name(service: InferenceService) -> str | None:
+    """The name of the Service of its previews; None if it has none, or if no Service can be called so."""
+    name, rollout = preview_name(service.metadata.name), service.spec.rollout
+    return name if previews(rollout.strategy, rollout.promotion) and len(name) <= NAME_LIMIT else None
