@@ -73,9 +73,16 @@ MUTANTS: Final = (
     Mutant(
         "a stable revision without ready endpoints gets no weight while another serves",
         "rollout/weights.py",
-        "if target != base or not",
-        "if target != base and not",
+        "(now.ready(base) > 0, base),",
+        "(base is not None, base),",
         "rollout/test_weights.py",
+    ),
+    Mutant(
+        "a candidate gets weight only once it has ready endpoints",
+        "rollout/steps.py",
+        "    if ready == 0:\n        return 0\n    if ready >= pods:",
+        "    if ready >= 0:",
+        "rollout/test_machine.py",
     ),
     Mutant(
         "a gateway with older weights has not acknowledged",
