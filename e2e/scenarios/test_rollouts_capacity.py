@@ -71,9 +71,9 @@ def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -
         rollout.promoted(revision)
         scene.gone("Deployment", stable)
         devices.offer(PODS)
-        rollout.hand("rollback-to", stable)
+        rollout.action("rollback-to", stable)
         ends = "is given up if no further pod gets ready within 20s"
-        rollout.reaches("Promoting", "RolledBackByHand", revision=stable, says=ends)
+        rollout.reaches("Promoting", "RolledBackManually", revision=stable, says=ends)
         told = rollout.reaches("Promoted", "Unschedulable", revision=revision, within=120)["message"]
         assert f"the return to {stable} was given up" in told, told
         assert "Another way out: change the spec" in told, told

@@ -21,7 +21,7 @@ def test_preview_is_answered_by_the_new_revision_until_it_takes_over(scene: Scen
     assert rollout.served(revision)["good"] == before + REQUESTS
     assert sum(rollout.counted()[revision].values()) == 0, "a preview is no evidence"
     assert rollout.stable() == stable
-    rollout.hand("promote", revision)
+    rollout.action("promote", revision)
     rollout.promoted(revision)
     scene.wait("the answer without a candidate", lambda: _nothing_to_see(rollout), 180)
 

@@ -146,9 +146,9 @@ def test_too_little_traffic_is_inconclusive_and_a_person_promotes(scene: Scene) 
     paused = rollout.reaches("Paused", "Inconclusive", revision=revision, weight=50)
     assert "without a verdict" in paused["message"]
     scene.condition("quiet", "Promoted", "Unknown", "Inconclusive")
-    rollout.hand("promote", revision)
+    rollout.action("promote", revision)
     rollout.promoted(revision)
-    assert rollout.status()["reason"] == "PromotedByHand"
+    assert rollout.status()["reason"] == "PromotedManually"
 
 
 def test_blue_green_returns_at_once_while_the_old_pods_are_kept(scene: Scene) -> None:

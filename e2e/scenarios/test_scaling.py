@@ -146,7 +146,7 @@ def test_a_canary_is_sized_for_its_share_while_the_traffic_grows(scene: Scene) -
     with scaled.load(BUSY, rise=(BUSY / 2, 2 * RISE_SECONDS)) as full:
         told = scene.wait("both sized", both, FOLLOWS_SECONDS)
         assert told[revision] <= told[stable], told
-        rollout.hand("promote", revision)
+        rollout.action("promote", revision)
         rollout.promoted(revision)
         scaled.until("all pods of the new revision", 3, ready=True)
     for load in (half, full):

@@ -119,23 +119,23 @@ priorityClassName: {{ . }}
 {{- end }}
 
 {{/* What a request does to the annotations by which people act on a rollout. */}}
-{{- define "tailbound.hands" -}}
+{{- define "tailbound.actions" -}}
 ['tailbound.dev/promote', 'tailbound.dev/abort', 'tailbound.dev/retry', 'tailbound.dev/rollback-to', 'tailbound.dev/pause', 'tailbound.dev/refresh']
 {{- end }}
 
-{{- define "tailbound.handsVariables" -}}
+{{- define "tailbound.actionsVariables" -}}
 - name: before
   expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
 - name: after
   expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
-- name: hands
-  expression: "{{ include "tailbound.hands" . }}"
+- name: actions
+  expression: "{{ include "tailbound.actions" . }}"
 - name: untouched
-  expression: "variables.hands.all(hand, variables.before[?hand].orValue('') == variables.after[?hand].orValue(''))"
+  expression: "variables.actions.all(action, variables.before[?action].orValue('') == variables.after[?action].orValue(''))"
 - name: byBefore
-  expression: "variables.before[?'tailbound.dev/hands-by'].orValue('')"
+  expression: "variables.before[?'tailbound.dev/requested-by'].orValue('')"
 - name: byAfter
-  expression: "variables.after[?'tailbound.dev/hands-by'].orValue('')"
+  expression: "variables.after[?'tailbound.dev/requested-by'].orValue('')"
 {{- end }}
 
 {{- define "tailbound.gatewayRules" -}}

@@ -210,9 +210,9 @@ class Rollout:
         assert stable in ("", self.stable())
         return found
 
-    def hand(self, hand: str, value: str | None) -> None:
+    def action(self, action: str, value: str | None) -> None:
         """Set one of the annotations that people act with; None removes it."""
-        body = {"metadata": {"annotations": {f"{PREFIX}{hand}": value}}}
+        body = {"metadata": {"annotations": {f"{PREFIX}{action}": value}}}
         self.scene.api.patch("InferenceService", self.name, self.scene.namespace, body)
 
     @contextmanager

@@ -5,7 +5,7 @@ acknowledged that, and a ready endpoint answers. While a new revision is on its 
 (`RollingOut`), so that `kubectl wait --for=condition=Ready` right after `kubectl apply` waits for the edit.
 `Promoted` is True if the newest spec's revision has taken over, Unknown while it is on its way or waits for
 a person, and False (`RolledBack`) once it was rejected: `kubectl wait --for=condition=Promoted` waits for it.
-`Reconciling` and `Stalled` are abnormal-true, as kstatus reads them. `HandRefused` is True while an
+`Reconciling` and `Stalled` are abnormal-true, as kstatus reads them. `ActionRefused` is True while an
 annotation asks a rollout for something that cannot be, and `Conflict` while a write of a child is refused, or
 another client undoes it again and again: the rest goes on meanwhile.
 """
@@ -24,7 +24,7 @@ class ConditionType(StrEnum):
     TRAFFIC_APPLIED = "TrafficApplied"
     RUNTIME_OUTDATED = "RuntimeOutdated"
     PROMOTED = "Promoted"
-    HAND_REFUSED = "HandRefused"
+    ACTION_REFUSED = "ActionRefused"
     CONFLICT = "Conflict"
     # SLAMet is there with a P99 target, the others where pods follow the traffic. ScalingLimited is also
     # elsewhere while it is True.
@@ -66,7 +66,7 @@ class Reason(StrEnum):
     NO_GATEWAY = "NoGateway"  # no gateway pod is Ready
     STOPPED = "Stopped"  # spec.stopped
     # Rollouts. Reasons of Promoted and of status.rollout.
-    PROMOTED = "Promoted"  # the revision takes all requests and was judged good, or was promoted by hand
+    PROMOTED = "Promoted"  # the revision takes all requests and was judged good, or was promoted manually
     ROLLED_BACK = "RolledBack"  # the revision was rejected; status.rollout.reason says why
     ANALYSING = "Analysing"  # it gets its share of the requests, and there is no verdict yet
     NO_DATA = "NoData"  # a gateway's counters are missing: no verdict until they are back
@@ -74,17 +74,17 @@ class Reason(StrEnum):
     AWAITING_PROMOTION = "AwaitingPromotion"  # every step is passed and spec.rollout.promotion is manual
     PAUSED = "Paused"  # by the annotation tailbound.dev/pause
     INCONCLUSIVE = "Inconclusive"  # a step was over without a verdict
-    PROMOTED_BY_HAND = "PromotedByHand"
+    PROMOTED_MANUALLY = "PromotedManually"
     # Why a revision was rejected: one of these, or what kept its pods from getting ready (CrashLoop …).
     SLOW = "Slow"  # proven to breach the latency target
     FAILING = "Failing"  # proven to breach the error rate
     METRIC_BREACHED = "MetricBreached"  # proven to breach a bound of analysis.metrics
     DEADLINE_EXCEEDED = "DeadlineExceeded"  # no further pod got ready within spec.rollout.progressDeadline
     LOST = "Lost"  # promoted, and then none of its endpoints was ready any more
-    ABORTED_BY_HAND = "AbortedByHand"
-    ROLLED_BACK_BY_HAND = "RolledBackByHand"  # by the annotation tailbound.dev/rollback-to
-    HAND_REFUSED = "HandRefused"  # an annotation names a revision for which it has no sense
-    NO_HAND_REFUSED = "NoHandRefused"
+    ABORTED_MANUALLY = "AbortedManually"
+    ROLLED_BACK_MANUALLY = "RolledBackManually"  # by the annotation tailbound.dev/rollback-to
+    ACTION_REFUSED = "ActionRefused"  # an annotation names a revision for which it has no sense
+    NO_ACTION_REFUSED = "NoActionRefused"
     SUPERSEDED = "Superseded"  # a newer spec came before it was judged; not a rejection
     # Scaling.
     TARGET_MISSED = "TargetMissed"  # more than one request in a hundred was slower than the P99 target

@@ -33,15 +33,15 @@ SPEC_HASH_ANNOTATION: Final = (
 REJECTED_AT_ANNOTATION: Final = f"{GROUP}/rejected-at"  # RFC 3339; while present it is not tried again
 REJECTED_REASON_ANNOTATION: Final = f"{GROUP}/rejected-reason"  # a Reason
 REJECTED_MESSAGE_ANNOTATION: Final = f"{GROUP}/rejected-message"  # the decision and its numbers, in words
-REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user whose hand it was; absent after a verdict
-PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user whose hand it was; absent after a verdict
+REJECTED_BY_ANNOTATION: Final = f"{GROUP}/rejected-by"  # the user who asked for it; absent after a verdict
+PROMOTED_BY_ANNOTATION: Final = f"{GROUP}/promoted-by"  # the user who asked for it; absent after a verdict
 FORMERLY_REJECTED_ANNOTATION: Final = f"{GROUP}/formerly-rejected"  # as JSON; it was tried again after each
 RETURN_GIVEN_UP_ANNOTATION: Final = f"{GROUP}/return-given-up"  # as JSON; of the last return to it
 SUPERSEDED_AT_ANNOTATION: Final = f"{GROUP}/superseded-at"  # RFC 3339; a later spec came before a verdict
 SUPERSEDED_BY_ANNOTATION: Final = f"{GROUP}/superseded-by"  # the revision of that spec
 CAPACITY_ANNOTATION: Final = f"{GROUP}/capacity"  # how fast a pod of it was found to be, as JSON
 
-# Hands: annotations that people set on an InferenceService. A value is a revision's name, or that name with
+# Actions: annotations that people set on an InferenceService. A value is a revision's name, or that name with
 # anything behind a slash, which tells a repetition from what was already acted on. What is being acted on is
 # remembered: it goes on where the annotation is lost, as after a kubectl replace.
 PROMOTE_ANNOTATION: Final = f"{GROUP}/promote"  # all requests to this revision once its endpoints are ready
@@ -51,7 +51,7 @@ ROLLBACK_ANNOTATION: Final = f"{GROUP}/rollback-to"  # make this revision the st
 PAUSE_ANNOTATION: Final = f"{GROUP}/pause"  # keep this revision's weight until it is empty or names another
 # Of any value: a new value is a new revision of the same spec, made from the runtime as it is then.
 REFRESH_ANNOTATION: Final = f"{GROUP}/refresh"
-HANDS: Final = (
+ACTION_ANNOTATIONS: Final = (
     PROMOTE_ANNOTATION,
     ABORT_ANNOTATION,
     RETRY_ANNOTATION,
@@ -59,7 +59,7 @@ HANDS: Final = (
     PAUSE_ANNOTATION,
     REFRESH_ANNOTATION,
 )
-# Marks on the ControllerRevision that a hand names: the value of that hand that was last acted on.
+# Marks on the ControllerRevision that an action names: the value of that action that was last acted on.
 HANDLED_ANNOTATIONS: Final = {
     PROMOTE_ANNOTATION: f"{GROUP}/handled-promote",
     ABORT_ANNOTATION: f"{GROUP}/handled-abort",
@@ -72,8 +72,8 @@ UNDER_WAY_ANNOTATIONS: Final = {
     ROLLBACK_ANNOTATION: f"{GROUP}/under-way-rollback-to",
     PAUSE_ANNOTATION: f"{GROUP}/under-way-pause",
 }
-# Set by the API server where it can: the user who last changed one of the hands.
-HANDS_BY_ANNOTATION: Final = f"{GROUP}/hands-by"
+# Set by the API server where it can: the user who last changed one of the actions.
+REQUESTED_BY_ANNOTATION: Final = f"{GROUP}/requested-by"
 
 # On a HardwareClass: "true" makes it the one that services without `hardware.class` get.
 DEFAULT_CLASS_ANNOTATION: Final = f"{GROUP}/is-default-class"

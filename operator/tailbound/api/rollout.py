@@ -37,7 +37,7 @@ class Promotion(StrEnum):
 
 
 def previews(strategy: str, promotion: str) -> bool:
-    """Whether a candidate waits, whole and without a request, to be looked at and promoted by hand."""
+    """Whether a candidate waits, whole and without a request, to be looked at and promoted manually."""
     return strategy == Strategy.BLUE_GREEN and promotion == Promotion.MANUAL
 
 

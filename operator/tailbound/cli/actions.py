@@ -8,7 +8,7 @@
 | these three | - | - | it is the first revision: there is nothing to return to |
 | promote, pause | - | - | it is an older one that comes back: nothing is judged |
 | pause, promote | - | - | an abort of it was asked for, which wins |
-| pause | - | - | it was promoted by hand, or that was asked for: a promotion is not held |
+| pause | - | - | it was promoted manually, or that was asked for: a promotion is not held |
 | resume | pause, empty | - | it is not paused |
 | retry | retry | the rejected revision | the newest revision was not rejected |
 | rollback | rollback-to | the given one, else the one before | it never served, is newest, or serves now |
@@ -33,7 +33,7 @@ from tailbound.cli.subject import CommandError, Entry, Subject, returns
 from tailbound.rollout.actions import named
 
 
-class Hand(StrEnum):
+class Action(StrEnum):
     """What people may ask for."""
 
     PROMOTE = "promote"
@@ -45,22 +45,24 @@ class Hand(StrEnum):
 
 
 _ANNOTATIONS = {
-    Hand.PROMOTE: PROMOTE_ANNOTATION,
-    Hand.ABORT: ABORT_ANNOTATION,
-    Hand.PAUSE: PAUSE_ANNOTATION,
-    Hand.RESUME: PAUSE_ANNOTATION,
-    Hand.RETRY: RETRY_ANNOTATION,
-    Hand.ROLLBACK: ROLLBACK_ANNOTATION,
+    Action.PROMOTE: PROMOTE_ANNOTATION,
+    Action.ABORT: ABORT_ANNOTATION,
+    Action.PAUSE: PAUSE_ANNOTATION,
+    Action.RESUME: PAUSE_ANNOTATION,
+    Action.RETRY: RETRY_ANNOTATION,
+    Action.ROLLBACK: ROLLBACK_ANNOTATION,
 }
 
 
-def target(hand: Hand, subject: Subject, revision: str | None = None) -> str:
+def target(action: Action, subject: Subject, revision: str | None = None) -> str:
     """The revision that the command is about. Raises CommandError where it makes no sense."""
     if subject.service.spec.stopped:
-        raise CommandError(f"{subject.title} is stopped: set spec.stopped to false before you ask for {hand}")
-    if hand is Hand.ROLLBACK:
+        raise CommandError(
+            f"{subject.title} is stopped: set spec.stopped to false before you ask for {action}"
+        )
+    if action is Action.ROLLBACK:
         return _older(subject, revision)
-    if hand is Hand.RETRY:
+    if action is Action.RETRY:
         return _rejected(subject)
     rollout = subject.under_way
     if rollout is None:
@@ -69,14 +71,14 @@ def target(hand: Hand, subject: Subject, revision: str | None = None) -> str:
             f"{subject.title} has no rollout under way{unseen}: see kubectl tailbound status "
             f"{subject.service.metadata.name}"
         )
-    if hand is not Hand.RESUME:
-        _demand_a_choice(hand, rollout)
-    if hand in (Hand.PAUSE, Hand.PROMOTE):
-        _demand_no_later_word(hand, subject, rollout)
+    if action is not Action.RESUME:
+        _demand_a_choice(action, rollout)
+    if action in (Action.PAUSE, Action.PROMOTE):
+        _demand_no_later_word(action, subject, rollout)
     paused = _paused(subject) == rollout.revision
-    if hand is Hand.PAUSE and paused:
+    if action is Action.PAUSE and paused:
         raise CommandError(f"{rollout.revision} is paused already: kubectl tailbound resume lets it go on")
-    if hand is Hand.RESUME and not paused:
+    if action is Action.RESUME and not paused:
         raise CommandError(
             f"{rollout.revision} is not paused: kubectl tailbound why {subject.service.metadata.name} says "
             "what it waits for"
@@ -84,52 +86,52 @@ def target(hand: Hand, subject: Subject, revision: str | None = None) -> str:
     return rollout.revision
 
 
-def changes(hand: Hand, revision: str, now: datetime) -> Mapping[str, str]:
+def changes(action: Action, revision: str, now: datetime) -> Mapping[str, str]:
     """The annotations to set. The time tells a repeated request from the first."""
-    if hand is Hand.RESUME:
-        return {_ANNOTATIONS[hand]: ""}
-    return {_ANNOTATIONS[hand]: f"{revision}/{utc_seconds(now)}"}
+    if action is Action.RESUME:
+        return {_ANNOTATIONS[action]: ""}
+    return {_ANNOTATIONS[action]: f"{revision}/{utc_seconds(now)}"}
 
 
-def said(hand: Hand, subject: Subject, revision: str) -> str:
+def said(action: Action, subject: Subject, revision: str) -> str:
     """What follows now that the annotation is there."""
     weight = subject.weight(revision)
     keeps = f"keeps {weight}% of the requests" if weight else "gets no requests"
     sentences = {
-        Hand.PROMOTE: f"{revision} gets all requests as soon as all its pods are ready",
-        Hand.ABORT: f"{revision} is being rolled back",
-        Hand.PAUSE: f"{revision} {keeps} until kubectl tailbound resume",
-        Hand.RESUME: f"{revision} goes on",
-        Hand.RETRY: f"{revision} is tried again",
-        Hand.ROLLBACK: f"{revision} takes over again, once its pods are ready",
+        Action.PROMOTE: f"{revision} gets all requests as soon as all its pods are ready",
+        Action.ABORT: f"{revision} is being rolled back",
+        Action.PAUSE: f"{revision} {keeps} until kubectl tailbound resume",
+        Action.RESUME: f"{revision} goes on",
+        Action.RETRY: f"{revision} is tried again",
+        Action.ROLLBACK: f"{revision} takes over again, once its pods are ready",
     }
     silent = f"; {subject.unseen}" if subject.unseen is not None else ""
-    return sentences[hand] + silent
+    return sentences[action] + silent
 
 
-def _demand_a_choice(hand: Hand, rollout: RolloutStatus) -> None:
-    """The operator acts on these hands only where one revision is to replace another."""
+def _demand_a_choice(action: Action, rollout: RolloutStatus) -> None:
+    """The operator acts on these actions only where one revision is to replace another."""
     if not rollout.from_revision:
-        raise CommandError(f"{rollout.revision} is the first revision: there is nothing to {hand}")
-    if returns(rollout) and hand is not Hand.ABORT:
-        raise CommandError(f"{rollout.revision} takes over again by itself: there is nothing to {hand}")
+        raise CommandError(f"{rollout.revision} is the first revision: there is nothing to {action}")
+    if returns(rollout) and action is not Action.ABORT:
+        raise CommandError(f"{rollout.revision} takes over again by itself: there is nothing to {action}")
 
 
-def _demand_no_later_word(hand: Hand, subject: Subject, rollout: RolloutStatus) -> None:
+def _demand_no_later_word(action: Action, subject: Subject, rollout: RolloutStatus) -> None:
     """To abort wins over everything, and to promote over a pause."""
-    asked, name = subject.hands, rollout.revision
+    asked, name = subject.actions, rollout.revision
     if asked.revision(ABORT_ANNOTATION) == name:
-        raise CommandError(f"an abort of {name} was asked for already: there is nothing to {hand}")
-    by_hand = rollout.reason == Reason.PROMOTED_BY_HAND or asked.revision(PROMOTE_ANNOTATION) == name
-    if hand is Hand.PAUSE and by_hand:
+        raise CommandError(f"an abort of {name} was asked for already: there is nothing to {action}")
+    manual = rollout.reason == Reason.PROMOTED_MANUALLY or asked.revision(PROMOTE_ANNOTATION) == name
+    if action is Action.PAUSE and manual:
         raise CommandError(
-            f"{name} was promoted by hand, which no pause holds: kubectl tailbound abort "
+            f"{name} was promoted manually, which no pause holds: kubectl tailbound abort "
             f"{subject.service.metadata.name} rolls it back"
         )
 
 
 def _paused(subject: Subject) -> str | None:
-    value = subject.hands.value(PAUSE_ANNOTATION)
+    value = subject.actions.value(PAUSE_ANNOTATION)
     return named(value) if value is not None else None
 
 

@@ -13,7 +13,7 @@ from tailbound.api.names import REFRESH_ANNOTATION
 from tailbound.api.quantities import Duration
 from tailbound.api.traffic import utc_seconds
 from tailbound.cli import actions, outcome
-from tailbound.cli.actions import Hand
+from tailbound.cli.actions import Action
 from tailbound.cli.cluster import Cluster, ConflictError
 from tailbound.cli.dryrun import applied
 from tailbound.cli.history import diff, history
@@ -34,13 +34,13 @@ _TRIES: Final = 10
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _DEFAULT_TIMEOUT: Final = Duration.parse("1h")
 _DEFAULT_MEASURE: Final = Duration.parse("10s")
-_HANDS: Final = {
-    Hand.PROMOTE: "give all requests to the revision that is on its way",
-    Hand.ABORT: "give the requests of the revision on its way back, and reject it",
-    Hand.PAUSE: "keep the revision on its way at the share of the requests that it has",
-    Hand.RESUME: "end a pause",
-    Hand.RETRY: "try the rejected revision again",
-    Hand.ROLLBACK: "return to an older revision",
+_ACTIONS: Final = {
+    Action.PROMOTE: "give all requests to the revision that is on its way",
+    Action.ABORT: "give the requests of the revision on its way back, and reject it",
+    Action.PAUSE: "keep the revision on its way at the share of the requests that it has",
+    Action.RESUME: "end a pause",
+    Action.RETRY: "try the rejected revision again",
+    Action.ROLLBACK: "return to an older revision",
 }
 
 
@@ -99,12 +99,12 @@ class Session:
     def _revision(self, name: str) -> Entry:
         return self._cluster.revision(self._namespace, name)
 
-    def hand(self) -> int:
+    def action(self) -> int:
         """Ask the operator for something. Where it writes in between, look again."""
-        hand, first = Hand(self._options.command), None
+        action, first = Action(self._options.command), None
         for _ in range(_TRIES):
             subject = self._cluster.subject(self._namespace, self._options.name)
-            revision = actions.target(hand, subject, getattr(self._options, "to", None))
+            revision = actions.target(action, subject, getattr(self._options, "to", None))
             if first is not None and revision != first:
                 raise CommandError(
                     f"{subject.title} went from {first} to {revision} meanwhile: see kubectl tailbound "
@@ -112,10 +112,10 @@ class Session:
                 )
             first = revision
             try:
-                self._cluster.annotate(subject.service, actions.changes(hand, revision, datetime.now(UTC)))
+                self._cluster.annotate(subject.service, actions.changes(action, revision, datetime.now(UTC)))
             except ConflictError:
                 continue
-            _print(actions.said(hand, subject, revision))
+            _print(actions.said(action, subject, revision))
             return 0
         raise CommandError(f"{self._options.name} is being written all the time: try again")
 
@@ -277,9 +277,9 @@ def _parser() -> argparse.ArgumentParser:
     compared = add("diff", Session.diff, "show how two revisions differ", named=False)
     compared.add_argument("older", metavar="REVISION")
     compared.add_argument("newer", metavar="REVISION")
-    for hand, text in _HANDS.items():
-        command = add(hand, Session.hand, text)
-        if hand is Hand.ROLLBACK:
+    for action, text in _ACTIONS.items():
+        command = add(action, Session.action, text)
+        if action is Action.ROLLBACK:
             command.add_argument("--to", metavar="REVISION", help="otherwise the one that served before")
     planned = add("plan", Session.plan, "say what applying a file would do, without doing it", named=False)
     planned.add_argument("-f", "--filename", required=True, metavar="FILE", help="as for kubectl apply")

@@ -50,21 +50,26 @@ class Outcome:
 
 def outcome(subject: Subject) -> Outcome | None:
     """How it ended; None while it has not."""
-    hands = subject.hands
+    actions = subject.actions
     rollout, promoted = subject.rollout, subject.service.status.condition(ConditionType.PROMOTED)
-    never = _never(subject, promoted) or _impossible(subject, hands.revision(ROLLBACK_ANNOTATION))
+    never = _never(subject, promoted) or _impossible(subject, actions.revision(ROLLBACK_ANNOTATION))
     if never is not None:
         return Outcome(FAILED, f"{subject.title}: {never}")
-    if rollout is None or promoted is None or _to_come(subject, hands, rollout) or _stale(subject, promoted):
+    if (
+        rollout is None
+        or promoted is None
+        or _to_come(subject, actions, rollout)
+        or _stale(subject, promoted)
+    ):
         return None
     if promoted.status is ConditionStatus.TRUE:
         stopped = f". {subject.serves()}" if subject.service.spec.stopped else ""
-        given_up = _given_up(hands, rollout)
+        given_up = _given_up(actions, rollout)
         said = rollout.message if given_up else f"promoted: {promoted.message}{stopped}"
         return Outcome(FAILED if given_up else PROMOTED, f"{subject.title} {said}")
     if promoted.status is ConditionStatus.FALSE:
         return Outcome(ROLLED_BACK, f"{subject.title} rolled back: {promoted.message}")
-    if rollout.state is RolloutState.PAUSED and not _to_go_on(hands, rollout):
+    if rollout.state is RolloutState.PAUSED and not _to_go_on(actions, rollout):
         return Outcome(PAUSED, f"{subject.title} paused: {rollout.message}")
     return None
 
@@ -73,7 +78,7 @@ def awaited(subject: Subject) -> str | None:
     """What is yet to be looked at, to be changed or to be acted on, in words; None if nothing."""
     if subject.unseen is not None or subject.stalled is not None:
         return subject.unseen or subject.stalled
-    for annotation, revision in subject.hands.open().items():
+    for annotation, revision in subject.actions.open().items():
         if annotation in (RETRY_ANNOTATION, ROLLBACK_ANNOTATION, PROMOTE_ANNOTATION, ABORT_ANNOTATION):
             return f"{annotation} asks for {revision}, and the operator has not finished acting on it"
     return None
@@ -87,9 +92,9 @@ def _never(subject: Subject, promoted: Condition | None) -> str | None:
     return "it is stopped, and nothing takes over before spec.stopped is false"
 
 
-def _given_up(hands: Actions, rollout: RolloutStatus) -> bool:
+def _given_up(actions: Actions, rollout: RolloutStatus) -> bool:
     """The return that is asked for was given up: what served before still does."""
-    asked = named(hands.values.get(ROLLBACK_ANNOTATION, ""))
+    asked = named(actions.values.get(ROLLBACK_ANNOTATION, ""))
     return rollout.from_revision == asked and gave_up_return(rollout)
 
 
@@ -105,11 +110,11 @@ def _impossible(subject: Subject, to: str | None) -> str | None:
     return None
 
 
-def _to_come(subject: Subject, hands: Actions, rollout: RolloutStatus) -> bool:
+def _to_come(subject: Subject, actions: Actions, rollout: RolloutStatus) -> bool:
     """The operator has yet to begin or to end what was asked for."""
     rejected = rollout.state is RolloutState.ROLLED_BACK
-    retried = rejected and hands.revision(RETRY_ANNOTATION) == rollout.revision
-    if retried or hands.revision(ROLLBACK_ANNOTATION) is not None:
+    retried = rejected and actions.revision(RETRY_ANNOTATION) == rollout.revision
+    if retried or actions.revision(ROLLBACK_ANNOTATION) is not None:
         return True
     entry = subject.entry(rollout.revision)
     if entry is None or entry.content is None:
@@ -132,8 +137,8 @@ def _stale(subject: Subject, promoted: Condition) -> bool:
     return rejected != (promoted.status is ConditionStatus.FALSE) or (taken_over and not entry.marks.stable)
 
 
-def _to_go_on(hands: Actions, rollout: RolloutStatus) -> bool:
+def _to_go_on(actions: Actions, rollout: RolloutStatus) -> bool:
     """The operator has yet to act on what ends the pause."""
-    asked = {hands.revision(PROMOTE_ANNOTATION), hands.revision(ABORT_ANNOTATION)}
-    resumed = rollout.reason == Reason.PAUSED and not hands.pauses(rollout.revision)
+    asked = {actions.revision(PROMOTE_ANNOTATION), actions.revision(ABORT_ANNOTATION)}
+    resumed = rollout.reason == Reason.PAUSED and not actions.pauses(rollout.revision)
     return resumed or rollout.revision in asked

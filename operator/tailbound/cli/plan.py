@@ -113,8 +113,8 @@ def _how(spec: RolloutSpec) -> str:
         Strategy.BLUE_GREEN: "blueGreen, all requests at once",
         Strategy.RECREATE: "recreate, the old pods end before the new ones start",
     }
-    by_hand = "; it has to be promoted by hand" if spec.promotion is Promotion.MANUAL else ""
-    return f"{ways[spec.strategy]}{by_hand}; the old pods are kept for {spec.scale_down_delay}"
+    manual = "; it has to be promoted manually" if spec.promotion is Promotion.MANUAL else ""
+    return f"{ways[spec.strategy]}{manual}; the old pods are kept for {spec.scale_down_delay}"
 
 
 def _quiet_changes(proposal: Proposal) -> list[str]:

@@ -15,7 +15,7 @@ _NONE = "-"
 _BAR = 8
 # Shown while they are True.
 _ABNORMAL = (
-    ConditionType.HAND_REFUSED,
+    ConditionType.ACTION_REFUSED,
     ConditionType.CONFLICT,
     ConditionType.SCALING_LIMITED,
     ConditionType.METRICS_STALE,

@@ -17,9 +17,9 @@ from tailbound.revisions.record import (
     marks_of,
     spec_origin,
 )
-from tailbound.rollout.actions import Actions, read_hands
+from tailbound.rollout.actions import Actions, read_actions
 
-_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
+_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_MANUALLY})
 OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 
 
@@ -114,9 +114,9 @@ class Subject:
         return f"{title}: {', '.join(parts)}."
 
     @property
-    def hands(self) -> Actions:
+    def actions(self) -> Actions:
         """What people ask of its rollout."""
-        return read_hands(
+        return read_actions(
             self.service.metadata.annotations,
             {entry.name: entry.marks.handled for entry in self.history},
             {entry.name: entry.marks.under_way for entry in self.history},
@@ -140,7 +140,7 @@ class Subject:
 
 def judged_now(rollout: RolloutStatus) -> bool:
     """Whether a verdict on this step decides what comes next: it shares the requests with stable."""
-    settled = {Reason.AWAITING_PROMOTION, Reason.PROMOTED_BY_HAND}
+    settled = {Reason.AWAITING_PROMOTION, Reason.PROMOTED_MANUALLY}
     return rollout.state in (RolloutState.ANALYSING, RolloutState.PAUSED) and rollout.reason not in settled
 
 
@@ -151,7 +151,7 @@ def returns(rollout: RolloutStatus) -> bool:
 
 def gave_up_return(rollout: RolloutStatus) -> bool:
     """Whether an older revision, `from`, was to come back and did not: what served before still does."""
-    took_over = rollout.reason in (Reason.PROMOTED, Reason.PROMOTED_BY_HAND)
+    took_over = rollout.reason in (Reason.PROMOTED, Reason.PROMOTED_MANUALLY)
     return rollout.state is RolloutState.PROMOTED and bool(rollout.from_revision) and not took_over
 
 

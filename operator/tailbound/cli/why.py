@@ -128,7 +128,7 @@ def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, 
     | Wait, without a sample | starts, is a preview, or takes over | that nothing was judged |
     | Wait | is judged now | that neither is proven yet, and what decides |
     | Wait | waits for its promotion | that it has passed, and nothing speaks against it since |
-    | Wait | was promoted by hand | that it was, without this proof |
+    | Wait | was promoted manually | that it was, without this proof |
     | Wait | takes over, or has | that nothing was proven against it |
     | Wait | was rolled back | that the cause was another one |
     """
@@ -148,7 +148,7 @@ def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, 
         (untried, "Nothing was judged in this rollout so far"),
         (judged_now(rollout), f"{outcome}: neither is proven yet, and {remedy}"),
         (reason == Reason.AWAITING_PROMOTION, "It has passed its steps; nothing is proven against it since"),
-        (reason == Reason.PROMOTED_BY_HAND, "It was promoted by hand: this proof was not waited for"),
+        (reason == Reason.PROMOTED_MANUALLY, "It was promoted manually: this proof was not waited for"),
         (rollout.state is RolloutState.ROLLED_BACK, "Neither was proven: another cause rolled it back"),
     )
     return next((said for holds, said in rules if holds), "Nothing was proven against it with all requests")

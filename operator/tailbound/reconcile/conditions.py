@@ -70,7 +70,7 @@ def verdicts(facts: Facts) -> dict[ConditionType, ConditionVerdict]:
         ConditionType.MODEL_VERIFIED: _model_verified(facts),
         ConditionType.TRAFFIC_APPLIED: _traffic_applied(facts),
         ConditionType.PROMOTED: promoted(facts),
-        ConditionType.HAND_REFUSED: _hand_refused(facts),
+        ConditionType.ACTION_REFUSED: _action_refused(facts),
         ConditionType.CONFLICT: _conflict(facts),
     }
     if facts.desired.rendering_known:
@@ -315,7 +315,7 @@ def promoted(facts: Facts) -> ConditionVerdict:
     | is another than the stable one, and spec.stopped is true | any | Unknown | Stopped |
     | is the stable one, without all requests | any | Unknown | that of the rollout, RollingOut without one |
     | is the stable one | takes its requests back from another | Unknown | that of the rollout |
-    | is the stable one | any other | True | Promoted, or PromotedByHand |
+    | is the stable one | any other | True | Promoted, or PromotedManually |
     | is on its way | any | Unknown | that of the rollout, RollingOut without one |
     """
     name, step = facts.name, facts.step
@@ -331,21 +331,23 @@ def promoted(facts: Facts) -> ConditionVerdict:
     moves = rollout is not None and (rollout.revision, rollout.state) == (name, RolloutState.PROMOTING)
     has_all = facts.stopped or weight_of(step.flow.traffic, name) == ALL
     if name == step.stable and has_all and not moves:
-        by_hand = rollout is not None and rollout.reason == Reason.PROMOTED_BY_HAND
-        reason = Reason.PROMOTED_BY_HAND if by_hand else Reason.PROMOTED
+        manual = rollout is not None and rollout.reason == Reason.PROMOTED_MANUALLY
+        reason = Reason.PROMOTED_MANUALLY if manual else Reason.PROMOTED
         return ConditionVerdict(_TRUE, reason, f"{outage}{name} has taken over")
     if rollout is None or rollout.state in (RolloutState.ROLLED_BACK, RolloutState.PROMOTED):
         return ConditionVerdict(_UNKNOWN, Reason.ROLLING_OUT, f"{outage}{name} does not have all requests")
-    return ConditionVerdict(_UNKNOWN, Reason(rollout.reason or Reason.ROLLING_OUT), outage + rollout.message)
+    # Another version of the operator may have stored a reason that this one does not know.
+    reason = Reason(rollout.reason) if rollout.reason in {*Reason} else Reason.ROLLING_OUT
+    return ConditionVerdict(_UNKNOWN, reason, outage + rollout.message)
 
 
-def _hand_refused(facts: Facts) -> ConditionVerdict:
+def _action_refused(facts: Facts) -> ConditionVerdict:
     refusal = facts.step.refusal
     if refusal is None:
         return ConditionVerdict(
-            _FALSE, Reason.NO_HAND_REFUSED, "no annotation asks a rollout for what it cannot do"
+            _FALSE, Reason.NO_ACTION_REFUSED, "no annotation asks a rollout for what it cannot do"
         )
-    return ConditionVerdict(_TRUE, Reason.HAND_REFUSED, refusal)
+    return ConditionVerdict(_TRUE, Reason.ACTION_REFUSED, refusal)
 
 
 def _runtime_outdated(facts: Facts) -> ConditionVerdict:

@@ -17,7 +17,7 @@ _TOLD: Final = (
     ConditionType.MODEL_VERIFIED,
     ConditionType.TRAFFIC_APPLIED,
     ConditionType.RUNTIME_OUTDATED,
-    ConditionType.HAND_REFUSED,
+    ConditionType.ACTION_REFUSED,
     ConditionType.CONFLICT,
 )
 # Good news, and steps on the way that everybody expects.
@@ -31,7 +31,7 @@ _NORMAL: Final = frozenset(
         Reason.STOPPED,
         Reason.ANALYSING,
         Reason.PROMOTED,
-        Reason.PROMOTED_BY_HAND,
+        Reason.PROMOTED_MANUALLY,
         Reason.AWAITING_PROMOTION,
         Reason.PAUSED,
     }
@@ -45,7 +45,7 @@ _QUIET: Final = frozenset(
         Reason.UP_TO_DATE,
         Reason.RECONCILED,
         Reason.NOT_STALLED,
-        Reason.NO_HAND_REFUSED,
+        Reason.NO_ACTION_REFUSED,
         Reason.NO_CONFLICT,
         Reason.WAITING_FOR_GATEWAY,
     }
@@ -91,7 +91,7 @@ def rollout_transition(
         return ()
     rolled_back = after.state is RolloutState.ROLLED_BACK
     reason = Reason.ROLLED_BACK if rolled_back else after.reason or after.state
-    if reason == Reason.ROLLED_BACK_BY_HAND:
+    if reason == Reason.ROLLED_BACK_MANUALLY:
         reason = Reason.ROLLING_OUT
     if reason in _QUIET or reason in {event.reason for event in told}:
         return ()

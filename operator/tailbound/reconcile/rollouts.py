@@ -23,7 +23,7 @@ from tailbound.reconcile.pods import most_restarts, report, unready_since
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.writes import refusal_of
 from tailbound.revisions.record import CorruptRevisionError, from_object
-from tailbound.rollout.actions import read_hands
+from tailbound.rollout.actions import read_actions
 from tailbound.rollout.demands import demands, without_mixed_counts
 from tailbound.rollout.figures import rounded, short_of
 from tailbound.rollout.machine import advance, begin
@@ -115,7 +115,7 @@ def _situation(world: OwnedState, known: TrafficFacts, now: datetime) -> Rollout
         overtaken=overtaken,
         spec=spec.rollout,
         stored=stored,
-        hands=read_hands(
+        actions=read_actions(
             service.metadata.annotations,
             {name: marks.handled for name, marks in world.marks.items()},
             {name: marks.under_way for name, marks in world.marks.items()},

@@ -87,7 +87,7 @@ class Rejected:
     reason: str
     message: str
     by: str | None = None
-    """The user whose hand it was; None after a verdict."""
+    """The user who asked for it; None after a verdict."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Marks:
     stable: bool = False
     promoted_at: str | None = None
     promoted_by: str | None = None
-    """The user whose hand it was; None after a verdict."""
+    """The user who asked for it; None after a verdict."""
     rejected: Rejected | None = None
     former: tuple[Rejected, ...] = ()
     """Rejections after which it was tried again, the newest last."""
@@ -166,8 +166,8 @@ class Marks:
             RETURN_GIVEN_UP_ANNOTATION: _rejections_text((self.not_returned,)) if self.not_returned else None,
             SUPERSEDED_AT_ANNOTATION: self.superseded.at if self.superseded else None,
             SUPERSEDED_BY_ANNOTATION: self.superseded.by if self.superseded else None,
-            **{HANDLED_ANNOTATIONS[hand]: value for hand, value in self.handled.items()},
-            **{UNDER_WAY_ANNOTATIONS[hand]: value for hand, value in self.under_way.items()},
+            **{HANDLED_ANNOTATIONS[action]: value for action, value in self.handled.items()},
+            **{UNDER_WAY_ANNOTATIONS[action]: value for action, value in self.under_way.items()},
             CAPACITY_ANNOTATION: self.capacity,
         }
         return {name: value for name, value in stored.items() if value is not None}
@@ -209,10 +209,10 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
             else None
         ),
         handled={
-            hand: annotations[mark] for hand, mark in HANDLED_ANNOTATIONS.items() if mark in annotations
+            action: annotations[mark] for action, mark in HANDLED_ANNOTATIONS.items() if mark in annotations
         },
         under_way={
-            hand: annotations[mark] for hand, mark in UNDER_WAY_ANNOTATIONS.items() if mark in annotations
+            action: annotations[mark] for action, mark in UNDER_WAY_ANNOTATIONS.items() if mark in annotations
         },
         capacity=annotations.get(CAPACITY_ANNOTATION),
     )

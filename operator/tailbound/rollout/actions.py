@@ -8,7 +8,7 @@ twice, and what is being acted on, so that a lost annotation ends nothing: anoth
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from tailbound.api.names import HANDLED_ANNOTATIONS, HANDS_BY_ANNOTATION, PAUSE_ANNOTATION
+from tailbound.api.names import HANDLED_ANNOTATIONS, PAUSE_ANNOTATION, REQUESTED_BY_ANNOTATION
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,22 @@ class Actions:
 
 
 def named(value: str) -> str:
-    """The revision that the value of a hand names."""
+    """The revision that the value of an action names."""
     return value.partition("/")[0]
 
 
-def read_hands(
+def read_actions(
     annotations: Mapping[str, str],
     handled: Mapping[str, Mapping[str, str]],
     under_way: Mapping[str, Mapping[str, str]],
 ) -> Actions:
-    """The hands among an object's annotations. The others are by revision what its record remembers."""
+    """The actions among an object's annotations. The others are by revision what its record remembers."""
     known = (*HANDLED_ANNOTATIONS, PAUSE_ANNOTATION)
     values = {name: annotations[name] for name in known if name in annotations}
-    lost = {hand: value for _, each in sorted(under_way.items()) for hand, value in each.items()}
+    lost = {action: value for _, each in sorted(under_way.items()) for action, value in each.items()}
     return Actions(
         values,
-        annotations.get(HANDS_BY_ANNOTATION),
+        annotations.get(REQUESTED_BY_ANNOTATION),
         {name for name, value in values.items() if handled.get(named(value), {}).get(name) == value},
-        {hand: value for hand, value in lost.items() if hand not in values},
+        {action: value for action, value in lost.items() if action not in values},
     )

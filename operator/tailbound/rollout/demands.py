@@ -42,7 +42,7 @@ def taken_back(rollout: RolloutStatus, asked: Sequence[str], *, followed: bool) 
     """The rollout with what is asked of it; `followed`: every gateway counts by that."""
     if rollout.judged_by is None or set(asked) <= set(rollout.judged_by):
         return rollout.model_copy(update={"judged_by": tuple(asked)})
-    goes_on = rollout.weight == ALL or plan.by_hand(rollout)
+    goes_on = rollout.weight == ALL or plan.promoted_manually(rollout)
     again = {} if goes_on else {"passed": 0, "step_started_at": None}
     judged_by = tuple(asked) if followed else rollout.judged_by
     return rollout.model_copy(update={**again, "judged_by": judged_by})

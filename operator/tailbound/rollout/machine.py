@@ -9,7 +9,7 @@ candidate:
 | Starting | 0 | its first pods are ready, and its requests will be counted | Analysing, or Promoting |
 | Analysing | that of the step | the step has passed (`steps.py`) | the next step; behind the last Promoting |
 | Promoting | 100, or what its ready pods carry | `scaleDownDelay` is over, no breach suspected | Promoted |
-| Paused | as it was | the pause ends, or the hand `promote` is there | what it was |
+| Paused | as it was | the pause ends, or the action `promote` is there | what it was |
 | any of these | what the base cannot carry (`weights.py`) | a rule of `rejections.py` holds | RolledBack |
 
 The base keeps all its pods until Promoted, unless they make room for the candidate's (`in_place.py`): until
@@ -131,19 +131,19 @@ def _with_time_to_move(now: RolloutInput, step: RolloutStep) -> RolloutStep:
 
 
 def _under_way(now: RolloutInput, who: Roles, marking: Marking) -> tuple[str, ...]:
-    """The hands that are being acted on."""
-    hands = (
+    """The actions that are being acted on."""
+    actions = (
         (ROLLBACK_ANNOTATION, who.back is not None and who.back.annotation is not None),
         (RETRY_ANNOTATION, who.retried),
-        (PAUSE_ANNOTATION, who.candidate is not None and now.hands.pauses(who.candidate)),
+        (PAUSE_ANNOTATION, who.candidate is not None and now.actions.pauses(who.candidate)),
     )
-    return tuple(hand for hand, holds in hands if holds and hand not in marking.handled)
+    return tuple(action for action, holds in actions if holds and action not in marking.handled)
 
 
 def _roll(now: RolloutInput, who: Roles, rollout: RolloutStatus, verdict: Verdict) -> RolloutStep:
-    candidate, hands = rollout.revision, now.hands
-    if hands.revision(ABORT_ANNOTATION) == candidate:
-        aborted = Rejection(candidate, Reason.ABORTED_BY_HAND, messages.aborted(hands.by), hands.by)
+    candidate, actions = rollout.revision, now.actions
+    if actions.revision(ABORT_ANNOTATION) == candidate:
+        aborted = Rejection(candidate, Reason.ABORTED_MANUALLY, messages.aborted(actions.by), actions.by)
         return _roll_back(now, who, rollout, aborted)
     before, rollout = rollout, steps.planned(now, rollout)
     if rollout.progress_at is not None:
@@ -151,8 +151,8 @@ def _roll(now: RolloutInput, who: Roles, rollout: RolloutStatus, verdict: Verdic
     rejected = rejection_of(now, rollout, verdict)
     if rejected is not None:
         return _roll_back(now, who, rollout, rejected)
-    if hands.revision(PROMOTE_ANNOTATION) == candidate and not plan.by_hand(rollout):
-        rollout = steps.promoting(now, rollout, Reason.PROMOTED_BY_HAND)
+    if actions.revision(PROMOTE_ANNOTATION) == candidate and not plan.promoted_manually(rollout):
+        rollout = steps.promoting(now, rollout, Reason.PROMOTED_MANUALLY)
     recreates = now.spec.strategy is Strategy.RECREATE and plan.is_last(rollout)
     hindered = steps.hindered(now, rollout)
     rollout = refused_writes.recorded(
@@ -178,7 +178,7 @@ def _retried(marking: Marking, who: Roles) -> Marking:
 def _share(now: RolloutInput, rollout: RolloutStatus, *, counting: bool) -> RolloutStep:
     """The candidate's pods and weight beside those of a base that gives up a place only if it is asked to.
 
-    It gets its first requests only once they will be counted, unless it is promoted by hand all the same.
+    It gets its first requests only once they will be counted, unless it is promoted manually all the same.
     """
     base, candidate = rollout.from_revision, rollout.revision
     without = steady_state.without(now, base)
@@ -188,7 +188,7 @@ def _share(now: RolloutInput, rollout: RolloutStatus, *, counting: bool) -> Roll
     rollout = steps.pods_counted(now, rollout)
     _, carries = steps.wanted(now, rollout)
     pods = steps.pods_needed(now, rollout)
-    unseen = not counting and rollout.weight == 0 and not plan.by_hand(rollout)
+    unseen = not counting and rollout.weight == 0 and not plan.promoted_manually(rollout)
     share = 0 if unseen else steps.share(now, rollout, pods)
     rollout = steps.weighted(now, rollout, share, pods)
     where = flow(now, base, candidate, share, (), waits=not rollout.in_place)
@@ -220,7 +220,7 @@ def _hindered(
         where, fleet = without.flow, dict(without.fleet)
     if now.of(candidate).deployed:
         fleet[candidate] = now.of(candidate).replicas
-    reason = plan.unless_by_hand(rollout, refused.reason)
+    reason = plan.unless_manual(rollout, refused.reason)
     held = messages.told(
         steps.pods_counted(now, rollout), RolloutState.STARTING, reason, messages.refused(rollout, refused)
     )
@@ -266,7 +266,7 @@ def _clearing(now: RolloutInput, rollout: RolloutStatus, clearing: Exchange) -> 
     waiting = messages.told(
         rollout,
         RolloutState.PENDING,
-        plan.unless_by_hand(rollout, Reason.ROLLING_OUT),
+        plan.unless_manual(rollout, Reason.ROLLING_OUT),
         messages.clearing(rollout),
     )
     if rollout.refused is None:
@@ -278,10 +278,10 @@ def _clearing(now: RolloutInput, rollout: RolloutStatus, clearing: Exchange) -> 
 
 
 def _roll_back(now: RolloutInput, who: Roles, rollout: RolloutStatus, rejection: Rejection) -> RolloutStep:
-    """The candidate's weight goes to the base, and only a retry by hand tries the candidate again."""
+    """The candidate's weight goes to the base, and only a manual retry tries the candidate again."""
     step = steady_state.without(now, who.base, frozenset({rollout.revision}))
     ended = messages.told(rollout, RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
     left = weight_of(step.flow.traffic, rollout.revision)
     ended = ended.model_copy(update={"weight": left, **deadline.OVER})
-    marking = replace(step.marking, rejection=rejection, handled=now.hands.asked(rollout.revision))
+    marking = replace(step.marking, rejection=rejection, handled=now.actions.asked(rollout.revision))
     return replace(step, rollout=ended, marking=marking, rejection=rejection)

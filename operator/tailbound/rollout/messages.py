@@ -137,7 +137,7 @@ def shared(rollout: RolloutStatus, verdict: Verdict) -> str:
 
 
 def paused(rollout: RolloutStatus) -> str:
-    """By hand."""
+    """Manually."""
     return (
         f"the annotation tailbound.dev/pause keeps {rollout.revision} at {rollout.weight} percent of the "
         'requests; kubectl tailbound resume, or tailbound.dev/pause="", lets it go on'
@@ -302,8 +302,8 @@ def waits_for_room(trouble: PodProblem, remedy: str) -> str:
 
 
 def aborted(by: str | None) -> str:
-    """By hand."""
-    return f"it was aborted by {by or 'hand'}"
+    """Manually."""
+    return f"it was aborted by {by or 'action'}"
 
 
 def restarts(count: int, trouble: PodProblem | None) -> str:

@@ -32,7 +32,7 @@ class Rejection:
     reason: str
     message: str
     by: str | None = None
-    """The user whose hand it was, where that is known."""
+    """The user who asked for it, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class RolloutInput:
     """Generation of a `traffic` that is written where none is stored, or where that is overtaken."""
     spec: RolloutSpec
     stored: RolloutStatus | None
-    hands: Actions
+    actions: Actions
     judged: bool
     """There is an objective to judge by."""
     demands: tuple[str, ...] | None

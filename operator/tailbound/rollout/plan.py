@@ -5,7 +5,7 @@ is the most with which the candidate has passed, "has" the weight that it has):
 
 | what holds | weight |
 |---|---|
-| it is promoted by hand, or it has all requests | all |
+| it is promoted manually, or it has all requests | all |
 | the plan asks for a proof with more than passed, and at most what it has | what it has |
 | the plan has a weight above passed and above what it has | the least of those |
 | it was observed with the weight of a step that has not passed | that one, though the plan does not name it |
@@ -26,14 +26,14 @@ UNBEGUN: Final[Mapping[str, object]] = {"step_started_at": None, "step_asked_at"
 """The fields of a rollout whose present step is still to begin."""
 
 
-def weight(weights: Sequence[int], rollout: RolloutStatus, *, by_hand: bool) -> int:
+def weight(weights: Sequence[int], rollout: RolloutStatus, *, manual: bool) -> int:
     """Percent of the requests at the present step of a plan with these weights."""
     has, passed, present = rollout.weight, rollout.passed, rollout.step_weight
     owed = any(passed < each <= has for each in weights)
     ahead = min((each for each in weights if each > max(passed, has)), default=ALL)
     reached = rollout.step_started_at is not None or has == present
     rules = (
-        (by_hand or has == ALL, ALL),
+        (manual or has == ALL, ALL),
         (owed, has),
         (ahead < ALL, ahead),
         (passed < present < ALL and reached, present),
@@ -51,11 +51,11 @@ def is_last(rollout: RolloutStatus) -> bool:
     return rollout.step_weight == ALL
 
 
-def by_hand(rollout: RolloutStatus) -> bool:
-    """The candidate was promoted by hand; it is on its last step."""
-    return rollout.reason == Reason.PROMOTED_BY_HAND
+def promoted_manually(rollout: RolloutStatus) -> bool:
+    """The candidate was promoted manually; it is on its last step."""
+    return rollout.reason == Reason.PROMOTED_MANUALLY
 
 
-def unless_by_hand(rollout: RolloutStatus, reason: Reason) -> Reason:
-    """This reason, or PromotedByHand for a candidate that was promoted by hand."""
-    return Reason.PROMOTED_BY_HAND if by_hand(rollout) else reason
+def unless_manual(rollout: RolloutStatus, reason: Reason) -> Reason:
+    """This reason, or PromotedManually for a candidate that was promoted manually."""
+    return Reason.PROMOTED_MANUALLY if promoted_manually(rollout) else reason

@@ -2,7 +2,7 @@
 
 First row that fits; what was acted on is never refused.
 
-| hand | the revision that it names | why it is refused |
+| action | the revision that it names | why it is refused |
 |---|---|---|
 | any | is none of this service | there is no such revision |
 | rollback-to | never took over, or is damaged | nothing to return to |
@@ -22,38 +22,41 @@ from tailbound.rollout.roles import can_serve
 
 def refusal(now: RolloutInput, step: RolloutStep) -> str | None:
     """Why the first annotation that cannot be acted on cannot be; None if there is none."""
-    if not now.hands.values:
+    if not now.actions.values:
         return None
     done = step.marking.handled
-    asked = {hand: name for hand, name in now.hands.open().items() if hand in now.hands.values}
-    open_hands = {hand: name for hand, name in asked.items() if hand not in done}
+    asked = {action: name for action, name in now.actions.open().items() if action in now.actions.values}
+    open_actions = {action: name for action, name in asked.items() if action not in done}
     # An empty one ends a pause.
-    pause = now.hands.values.get(PAUSE_ANNOTATION)
-    named_anywhere = {**open_hands, PAUSE_ANNOTATION: named(pause)} if pause else open_hands
+    pause = now.actions.values.get(PAUSE_ANNOTATION)
+    named_anywhere = {**open_actions, PAUSE_ANNOTATION: named(pause)} if pause else open_actions
     return next(
-        (f"{hand} is {now.hands.values[hand]!r}: {why}" for hand, why in _rules(now, step, named_anywhere)),
+        (
+            f"{action} is {now.actions.values[action]!r}: {why}"
+            for action, why in _rules(now, step, named_anywhere)
+        ),
         None,
     )
 
 
-def _rules(now: RolloutInput, step: RolloutStep, hands: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _rules(now: RolloutInput, step: RolloutStep, actions: dict[str, str]) -> Iterator[tuple[str, str]]:
     returns = sorted(name for name in now.revisions if can_serve(now, name))
     choice = f"name one of {', '.join(returns)}" if returns else "there is none to return to"
-    for hand, name in hands.items():
+    for action, name in actions.items():
         if name not in now.revisions:
-            remedy = choice if hand == ROLLBACK_ANNOTATION else "see kubectl tailbound history"
-            yield hand, f"this service has no revision of that name; {remedy}, or remove the annotation"
-    for hand, name in hands.items():
-        why = _senseless(now, step, hand, name, choice)
+            remedy = choice if action == ROLLBACK_ANNOTATION else "see kubectl tailbound history"
+            yield action, f"this service has no revision of that name; {remedy}, or remove the annotation"
+    for action, name in actions.items():
+        why = _senseless(now, step, action, name, choice)
         if why is not None:
-            yield hand, why
+            yield action, why
 
 
-def _senseless(now: RolloutInput, step: RolloutStep, hand: str, name: str, choice: str) -> str | None:
+def _senseless(now: RolloutInput, step: RolloutStep, action: str, name: str, choice: str) -> str | None:
     state, rejected = now.of(name), now.of(name).rejection is not None
     newest, rollout = name == now.desired, step.rollout
     back, promote, abort = (
-        hand == kind for kind in (ROLLBACK_ANNOTATION, PROMOTE_ANNOTATION, ABORT_ANNOTATION)
+        action == kind for kind in (ROLLBACK_ANNOTATION, PROMOTE_ANNOTATION, ABORT_ANNOTATION)
     )
     first = rollout is not None and rollout.revision == name and not rollout.from_revision
     on_its_way = name in {now.desired, step.stable}

@@ -9,7 +9,7 @@
 | `maxStepTime` is over, or the step did not begin in it, and `onInconclusive` is rollback | Inconclusive |
 
 `deadline.py` says when the deadline runs: pods that find no room say nothing about the revision.
-They hold during pauses and manual waits as well. The hand `abort` comes before all of them.
+They hold during pauses and manual waits as well. The action `abort` comes before all of them.
 """
 
 from collections.abc import Iterator

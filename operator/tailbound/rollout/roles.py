@@ -38,7 +38,7 @@ class Return:
     by: str | None = None
     """The user who asked for it, where that is known."""
     annotation: str | None = None
-    """The hand that asked for it."""
+    """The action that asked for it."""
 
     @property
     def rejection(self) -> Rejection | None:
@@ -74,7 +74,7 @@ def roles(now: RolloutInput) -> Roles:
 
 def _retried(now: RolloutInput, name: str) -> bool:
     """Whether a retry is asked for that was not acted on."""
-    return now.hands.revision(RETRY_ANNOTATION) == name
+    return now.actions.revision(RETRY_ANNOTATION) == name
 
 
 def _base(now: RolloutInput) -> str | None:
@@ -121,16 +121,16 @@ def stand_in(now: RolloutInput) -> str | None:
 
 
 def _asked_for(now: RolloutInput) -> Return | None:
-    """The hand `rollback-to`. It names a revision that served once, or it is no return."""
-    to = now.hands.revision(ROLLBACK_ANNOTATION)
+    """The action `rollback-to`. It names a revision that served once, or it is no return."""
+    to = now.actions.revision(ROLLBACK_ANNOTATION)
     if to is None or now.stopped or not can_serve(now, to):
         return None
     return Return(
         to,
-        Reason.ROLLED_BACK_BY_HAND,
+        Reason.ROLLED_BACK_MANUALLY,
         f"a return to {to} was asked for",
         _meant(now, to),
-        now.hands.by,
+        now.actions.by,
         ROLLBACK_ANNOTATION,
     )
 
@@ -149,7 +149,7 @@ def _meant(now: RolloutInput, to: str) -> str | None:
     if stored is not None and (stored.state, stored.revision, stored.reason) == (
         RolloutState.PROMOTING,
         to,
-        Reason.ROLLED_BACK_BY_HAND,
+        Reason.ROLLED_BACK_MANUALLY,
     ):
         return stored.instead_of or None
     made = now.of(desired).deployed or now.of(desired).promoted_at is not None

@@ -5,7 +5,7 @@ Without room beside it takes the places of what serves, or of what is dead (`rol
 | what holds (first row that fits) | outcome |
 |---|---|
 | it has all requests, observed | RolledBack: it is stable, and what it takes the place of is rejected |
-| the hand `abort` names it | given up, AbortedByHand |
+| the action `abort` names it | given up, AbortedManually |
 | a container of it was restarted `restartLimit` times | given up, with what its pods are stuck at |
 | its deadline is over (`deadline.py`) | given up, with what its pods are stuck at, or DeadlineExceeded |
 | otherwise | Promoting |
@@ -84,10 +84,10 @@ def _counted(now: RolloutInput, step: RolloutStep, back: Return) -> RolloutStatu
 
 def _failure(now: RolloutInput, rollout: RolloutStatus, back: Return) -> Rejection | None:
     """Why the return is given up, if it is."""
-    state, spec, hands = now.of(back.to), now.spec, now.hands
+    state, spec, actions = now.of(back.to), now.spec, now.actions
     trouble = state.trouble or refused_writes.last(rollout)
-    if hands.revision(ABORT_ANNOTATION) == back.to:
-        return Rejection(back.to, Reason.ABORTED_BY_HAND, messages.aborted(hands.by), hands.by)
+    if actions.revision(ABORT_ANNOTATION) == back.to:
+        return Rejection(back.to, Reason.ABORTED_MANUALLY, messages.aborted(actions.by), actions.by)
     if state.restarts >= spec.restart_limit:
         reason = trouble.reason if trouble is not None else Reason.CRASH_LOOP
         return Rejection(back.to, reason, messages.restarts(state.restarts, trouble))
@@ -100,9 +100,9 @@ def _failure(now: RolloutInput, rollout: RolloutStatus, back: Return) -> Rejecti
 def _given_up(now: RolloutInput, back: Return, failure: Rejection) -> RolloutStep:
     """What serves keeps the requests, or gets them back."""
     step = without(now, now.stable)
-    by_itself = back.annotation is None and failure.reason != Reason.ABORTED_BY_HAND
+    by_itself = back.annotation is None and failure.reason != Reason.ABORTED_MANUALLY
     done = (back.annotation, ABORT_ANNOTATION)
-    handled = tuple(hand for hand in now.hands.asked(back.to) if hand in done)
+    handled = tuple(action for action in now.actions.asked(back.to) if action in done)
     message = messages.given_up(back.to, failure, now.stable, another(now, back.to, now.stable))
     if now.desired is not None and now.desired == now.stable:
         after = RolloutStatus(
@@ -132,12 +132,12 @@ def _under_way(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus, bac
     rollout = messages.told(rollout, RolloutState.PROMOTING, back.reason, message)
     weight = weight_of(step.flow.traffic, back.to)
     rollout = rollout.model_copy(update={"weight": weight, "in_place": step.makes_way is not None})
-    by_hand = back.annotation is not None and now.of(back.to).rejection is not None
+    manual = back.annotation is not None and now.of(back.to).rejection is not None
     end = deadline.ends_at(rollout, now.spec.progress_deadline)
     return replace(
         step,
         rollout=rollout,
-        marking=Marking(forgiven=back.to if by_hand else None),
+        marking=Marking(forgiven=back.to if manual else None),
         stable=now.stable,
         candidate=back.to,
         wake=end - now.now if end is not None else None,

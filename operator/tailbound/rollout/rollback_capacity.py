@@ -43,7 +43,7 @@ class Handover:
 def in_turn(now: RolloutInput, back: str, rejected: Collection[str], *, lost: bool) -> Handover | None:
     """What each gets now; None where no place changes hands. `lost`: the other is given up as dead."""
     other = _other(now, back)
-    if other is None or not _changes_hands(now, back, other, lost=lost):
+    if other is None or not _hands_over(now, back, other, lost=lost):
         return None
     sole = other in rejected or not now.ready(other)
     if sole and now.ready(back):
@@ -92,7 +92,7 @@ def _other(now: RolloutInput, back: str) -> str | None:
     return others[0] if others and now.ready(back) < now.pods(back) else None
 
 
-def _changes_hands(now: RolloutInput, back: str, other: str, *, lost: bool) -> bool:
+def _hands_over(now: RolloutInput, back: str, other: str, *, lost: bool) -> bool:
     capacity, state, trouble = now.spec.capacity, now.of(other), now.of(back).trouble
     if not (lost or gives_places(now, other)):
         return False

@@ -14,10 +14,10 @@ def waiting(now: RolloutInput, rollout: RolloutStatus) -> RolloutStatus:
         reason, message = Reason.ROLLING_OUT, messages.in_place(rollout)
     else:
         reason, message = lack.reason, messages.no_room(rollout, lack) + _remedy(now, rollout)
-    begun = rollout.state is RolloutState.PROMOTING or plan.by_hand(rollout)
+    begun = rollout.state is RolloutState.PROMOTING or plan.promoted_manually(rollout)
     beside = RolloutState.ANALYSING if rollout.weight else RolloutState.STARTING
     state = RolloutState.PROMOTING if begun else beside
-    return messages.told(rollout, state, plan.unless_by_hand(rollout, reason), message)
+    return messages.told(rollout, state, plan.unless_manual(rollout, reason), message)
 
 
 def _remedy(now: RolloutInput, rollout: RolloutStatus) -> str:
@@ -42,5 +42,5 @@ def pending(now: RolloutInput, rollout: RolloutStatus) -> RolloutStatus:
     lack = lack_of_room(now, base)
     if lack is not None:
         reason, message = lack.reason, f"{message}; {messages.missing(lack)}{messages.ask_for_fewer()}"
-    waiting = messages.told(rollout, RolloutState.PENDING, plan.unless_by_hand(rollout, reason), message)
+    waiting = messages.told(rollout, RolloutState.PENDING, plan.unless_manual(rollout, reason), message)
     return waiting.model_copy(update=deadline.OVER)

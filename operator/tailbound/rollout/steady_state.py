@@ -139,7 +139,7 @@ def _promoted(now: RolloutInput, step: RolloutStep, name: str) -> RolloutStep:
 
 def _told_promoted(now: RolloutInput, step: RolloutStep, name: str) -> RolloutStatus:
     """
-    | has all requests | every gateway applies that | was promoted by hand | state |
+    | has all requests | every gateway applies that | was promoted manually | state |
     |---|---|---|---|
     | no | any | any | Promoting; past its deadline also why (`_told_missing`) |
     | yes | no | no | Promoting |
@@ -175,8 +175,8 @@ def _told_missing(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus) 
 
 
 def _fulfilled(now: RolloutInput, name: str) -> tuple[str, ...]:
-    """Hands that ask for what is: an edit that comes later must not find them still to be done."""
-    return tuple(hand for hand in now.hands.asked(name) if hand != ABORT_ANNOTATION)
+    """Actions that ask for what is: an edit that comes later must not find them still to be done."""
+    return tuple(action for action in now.actions.asked(name) if action != ABORT_ANNOTATION)
 
 
 def ended(now: RolloutInput, rejection: Rejection, base: str) -> RolloutStatus:

@@ -17,8 +17,8 @@ row that fits):
 | the stable revision is as bad | waits, SharedBreach |
 | otherwise | waits |
 
-Behind the last step, `promotion: manual` waits (Paused, AwaitingPromotion) for the hand `promote`; blueGreen
-and recreate have no step before it.
+Behind the last step, `promotion: manual` waits (Paused, AwaitingPromotion) for the action `promote`;
+blueGreen and recreate have no step before it.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ def planned(now: RolloutInput, rollout: RolloutStatus) -> RolloutStatus:
     before = rollout.step_weight
     if now.demands is not None:
         rollout = taken_back(rollout, now.demands, followed=now.followed)
-    weight = plan.weight(now.spec.weights, rollout, by_hand=plan.by_hand(rollout))
+    weight = plan.weight(now.spec.weights, rollout, manual=plan.promoted_manually(rollout))
     rollout = rollout.model_copy(
         update={
             **({} if weight == before or not before else plan.UNBEGUN),
@@ -60,14 +60,14 @@ def planned(now: RolloutInput, rollout: RolloutStatus) -> RolloutStatus:
 
 
 def awaiting(now: RolloutInput, rollout: RolloutStatus) -> bool:
-    """Everything is passed, and the candidate has to be promoted by hand."""
+    """Everything is passed, and the candidate has to be promoted manually."""
     manual = now.spec.promotion is Promotion.MANUAL
-    return manual and plan.is_last(rollout) and rollout.weight < ALL and not plan.by_hand(rollout)
+    return manual and plan.is_last(rollout) and rollout.weight < ALL and not plan.promoted_manually(rollout)
 
 
 def paused(now: RolloutInput, rollout: RolloutStatus) -> bool:
-    """The pause annotation holds the weight as it is. A promotion by hand goes before it."""
-    return now.hands.pauses(rollout.revision) and not plan.by_hand(rollout)
+    """The pause annotation holds the weight as it is. A manual promotion goes before it."""
+    return now.actions.pauses(rollout.revision) and not plan.promoted_manually(rollout)
 
 
 def held(now: RolloutInput, rollout: RolloutStatus) -> bool:
@@ -247,7 +247,7 @@ def judge(now: RolloutInput, step: RolloutStep, verdict: Verdict) -> RolloutStep
         return replace(step, rollout=room.waiting(now, rollout))
     if held(now, rollout):
         return _held(now, step, rollout)
-    if rollout.weight < ALL and _without_data(now, verdict) and not plan.by_hand(rollout):
+    if rollout.weight < ALL and _without_data(now, verdict) and not plan.promoted_manually(rollout):
         return _told(step, RolloutState.PAUSED, Reason.NO_DATA, messages.no_data(verdict.unread_why))
     if plan.is_last(rollout):
         return _promoting(now, step, rollout, verdict)
@@ -321,9 +321,9 @@ def _next(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus) -> Rollo
 
 def _promoting(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus, verdict: Verdict) -> RolloutStep:
     """All requests, with all pods ready; promoted when the old ones have been kept long enough since then."""
-    reason = plan.unless_by_hand(rollout, Reason.ROLLING_OUT)
+    reason = plan.unless_manual(rollout, Reason.ROLLING_OUT)
     if rollout.weight < ALL:
-        begun = rollout.state is RolloutState.PROMOTING or plan.by_hand(rollout)
+        begun = rollout.state is RolloutState.PROMOTING or plan.promoted_manually(rollout)
         state = RolloutState.PROMOTING if begun else RolloutState.STARTING
         message = messages.carries(rollout, ALL) if begun and rollout.weight else messages.starting(rollout)
         return _told(step, state, reason if begun else Reason.STARTING, message)
@@ -337,17 +337,17 @@ def _promoting(now: RolloutInput, step: RolloutStep, rollout: RolloutStatus, ver
     done = messages.told(
         rollout,
         RolloutState.PROMOTED,
-        plan.unless_by_hand(rollout, Reason.PROMOTED),
+        plan.unless_manual(rollout, Reason.PROMOTED),
         messages.promoted(rollout),
     )
-    by = now.hands.by if plan.by_hand(rollout) else None
+    by = now.actions.by if plan.promoted_manually(rollout) else None
     return replace(
         step,
         rollout=done.model_copy(update=deadline.OVER),
         stable=rollout.revision,
         candidate=None,
         fleet={rollout.revision: now.pods(rollout.revision)},
-        marking=Marking(rollout.revision, by, handled=now.hands.asked(rollout.revision)),
+        marking=Marking(rollout.revision, by, handled=now.actions.asked(rollout.revision)),
         promoted=True,
         poll=False,
     )
@@ -364,7 +364,7 @@ def _keeps_old_pods(
     if since is None:
         return messages.applying(rollout, ALL)
     early = now.now < since + delay.timedelta or not step.flow.settled
-    undecided = now.now < since + most.timedelta and verdict.suspects and not plan.by_hand(rollout)
+    undecided = now.now < since + most.timedelta and verdict.suspects and not plan.promoted_manually(rollout)
     rules = (
         (early, messages.promoting(rollout, delay)),
         (undecided, messages.undecided(rollout, most)),

@@ -14,7 +14,7 @@ from tailbound.api.rollout import RolloutState
 from tailbound.rollout.model import RolloutInput, Superseded
 
 _OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
-_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_BY_HAND})
+_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_MANUALLY})
 
 
 def superseded(now: RolloutInput) -> Superseded | None:

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tailbound.api.names import HANDS, HANDS_BY_ANNOTATION, PAUSE_ANNOTATION, PROMOTE_ANNOTATION
+from tailbound.api.names import (
+    ACTION_ANNOTATIONS,
+    PAUSE_ANNOTATION,
+    PROMOTE_ANNOTATION,
+    REQUESTED_BY_ANNOTATION,
+)
 
 from e2e.cluster import ControlPlane, binaries
 from e2e.cluster.processes import wait_for
@@ -82,7 +87,7 @@ class Cluster:
         if "stamp created" not in self.admin.create("stamp", {PROMOTE_ANNOTATION: "stamp-r1-a"}):
             return False
         try:
-            return HANDS_BY_ANNOTATION in self.annotations("stamp")
+            return REQUESTED_BY_ANNOTATION in self.annotations("stamp")
         finally:
             self.admin.kubectl("delete", "inferenceservice", "stamp")
 
@@ -138,19 +143,19 @@ def no_verb(user: str, verb: str) -> str:
     )
 
 
-@pytest.mark.parametrize("hand", HANDS)
-def test_a_pipeline_may_promote_and_not_edit(cluster: Cluster, service: str, hand: str) -> None:
-    assert "annotated" in cluster.pipeline.annotate(service, f"{hand}=churn-r2-b")
-    assert cluster.annotations(service) == {hand: "churn-r2-b", HANDS_BY_ANNOTATION: "pipeline"}
+@pytest.mark.parametrize("action", ACTION_ANNOTATIONS)
+def test_a_pipeline_may_promote_and_not_edit(cluster: Cluster, service: str, action: str) -> None:
+    assert "annotated" in cluster.pipeline.annotate(service, f"{action}=churn-r2-b")
+    assert cluster.annotations(service) == {action: "churn-r2-b", REQUESTED_BY_ANNOTATION: "pipeline"}
     for change in ({"stopped": True}, {"model": {"sha256": "0" * 64}}, {"rollout": {"strategy": "canary"}}):
         assert no_verb("pipeline", "edit-spec") in cluster.pipeline.patch(service, {"spec": change})
 
 
-@pytest.mark.parametrize("hand", HANDS)
+@pytest.mark.parametrize("action", ACTION_ANNOTATIONS)
 def test_who_may_only_write_objects_may_neither_act_nor_edit(
-    cluster: Cluster, service: str, hand: str
+    cluster: Cluster, service: str, action: str
 ) -> None:
-    assert no_verb("writer", "promote") in cluster.writer.annotate(service, f"{hand}=churn-r2-b")
+    assert no_verb("writer", "promote") in cluster.writer.annotate(service, f"{action}=churn-r2-b")
     assert no_verb("writer", "edit-spec") in cluster.writer.patch(service, {"spec": {"stopped": True}})
     assert cluster.annotations(service) == {}
     assert "annotated" in cluster.writer.annotate(service, "example.com/note=x")
@@ -166,7 +171,7 @@ def test_taking_a_pause_away_needs_the_verb_too(cluster: Cluster, service: str) 
     assert "annotated" in cluster.editor.annotate(service, f"{PAUSE_ANNOTATION}=churn-r2-b")
     assert no_verb("writer", "promote") in cluster.writer.annotate(service, f"{PAUSE_ANNOTATION}-")
     assert "annotated" in cluster.pipeline.annotate(service, f"{PAUSE_ANNOTATION}-")
-    assert cluster.annotations(service) == {HANDS_BY_ANNOTATION: "pipeline"}
+    assert cluster.annotations(service) == {REQUESTED_BY_ANNOTATION: "pipeline"}
 
 
 @pytest.mark.parametrize("user", ["editor", "admin"])
@@ -174,30 +179,32 @@ def test_editors_and_administrators_may_do_both(cluster: Cluster, service: str, 
     somebody: User = getattr(cluster, user)
     assert "patched" in somebody.patch(service, {"spec": {"stopped": True}})
     assert "annotated" in somebody.annotate(service, f"{PROMOTE_ANNOTATION}=churn-r2-b")
-    assert cluster.annotations(service)[HANDS_BY_ANNOTATION] == user
+    assert cluster.annotations(service)[REQUESTED_BY_ANNOTATION] == user
 
 
 def test_nobody_signs_for_somebody_else(cluster: Cluster, service: str) -> None:
-    signed = (f"{PROMOTE_ANNOTATION}=churn-r2-b", f"{HANDS_BY_ANNOTATION}=admin")
+    signed = (f"{PROMOTE_ANNOTATION}=churn-r2-b", f"{REQUESTED_BY_ANNOTATION}=admin")
     assert "annotated" in cluster.pipeline.annotate(service, *signed)
-    assert cluster.annotations(service)[HANDS_BY_ANNOTATION] == "pipeline"
+    assert cluster.annotations(service)[REQUESTED_BY_ANNOTATION] == "pipeline"
     for user in (cluster.writer, cluster.editor):
-        user.annotate(service, f"{HANDS_BY_ANNOTATION}={user.name}")
-        user.annotate(service, f"{HANDS_BY_ANNOTATION}-")
-        assert cluster.annotations(service)[HANDS_BY_ANNOTATION] == "pipeline"
+        user.annotate(service, f"{REQUESTED_BY_ANNOTATION}={user.name}")
+        user.annotate(service, f"{REQUESTED_BY_ANNOTATION}-")
+        assert cluster.annotations(service)[REQUESTED_BY_ANNOTATION] == "pipeline"
 
 
 def test_without_the_stamp_an_actor_is_told_truthfully_or_not_at_all(cluster: Cluster, service: str) -> None:
     """As on clusters that are too old for it."""
-    kind, name = "mutatingadmissionpolicybinding", "tailbound-hands-by"
+    kind, name = "mutatingadmissionpolicybinding", "tailbound-requested-by"
     binding = json.loads(cluster.plane.kubectl("get", kind, name, "--output=json"))
     cluster.plane.kubectl("delete", kind, name)
     try:
         wait_for("no more stamps", lambda: not cluster.stamps(), WAIT_SECONDS)
-        hand = f"{PROMOTE_ANNOTATION}=churn-r2-b"
-        answer = cluster.pipeline.annotate(service, hand, f"{HANDS_BY_ANNOTATION}=admin")
-        assert "hands-by is 'admin', which is not the user who acts: remove this annotation" in answer
-        assert "annotated" in cluster.pipeline.annotate(service, hand, f"{HANDS_BY_ANNOTATION}=pipeline")
+        action = f"{PROMOTE_ANNOTATION}=churn-r2-b"
+        answer = cluster.pipeline.annotate(service, action, f"{REQUESTED_BY_ANNOTATION}=admin")
+        assert "requested-by is 'admin', which is not the user who acts: remove this annotation" in answer
+        assert "annotated" in cluster.pipeline.annotate(
+            service, action, f"{REQUESTED_BY_ANNOTATION}=pipeline"
+        )
         assert "not the user who acts" in cluster.editor.annotate(service, f"{PAUSE_ANNOTATION}=churn-r2-b")
     finally:
         fresh = {**binding, "metadata": {"name": name, "labels": binding["metadata"]["labels"]}}
@@ -236,7 +243,7 @@ def test_an_older_cluster_gets_no_stamp_and_the_same_verbs() -> None:
     """Helm without a cluster knows of no kind that is not stable everywhere."""
     objects = template()
     assert of_kind(objects, "MutatingAdmissionPolicy") == []
-    assert named(objects, "ValidatingAdmissionPolicy", "tailbound-hands")
+    assert named(objects, "ValidatingAdmissionPolicy", "tailbound-actions")
 
 
 def test_the_policy_can_be_left_out() -> None:

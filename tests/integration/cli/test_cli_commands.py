@@ -107,7 +107,7 @@ def test_what_is_shown(churn: Api, run: Run, arguments: tuple[str, ...], lines: 
         (("rollback", "churn", "--to", R1), "tailbound.dev/rollback-to", R1),
     ],
 )
-def test_a_hand_is_written(
+def test_an_action_is_written(
     churn: Api, run: Run, arguments: tuple[str, ...], annotation: str, revision: str
 ) -> None:
     code, out, err = run(*arguments)
@@ -268,7 +268,7 @@ def test_waiting_has_an_end(churn: Api, run: Run) -> None:
     assert "churn-r3-c is being judged" in err
 
 
-def test_a_status_written_in_between_costs_no_hand(
+def test_a_status_written_in_between_costs_no_action(
     churn: Api, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The operator writes every two seconds while it judges."""
@@ -287,7 +287,7 @@ def test_a_status_written_in_between_costs_no_hand(
     assert annotations(churn)["tailbound.dev/promote"].startswith(f"{R3}/")
 
 
-def test_a_hand_is_not_laid_on_another_revision(
+def test_an_action_is_not_laid_on_another_revision(
     churn: Api, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = Cluster.subject

@@ -24,7 +24,7 @@ from tests.integration.controller.services import (
     weights_of,
 )
 
-BY_HAND = {**CANARY, "steps": [{"weight": 50}], "promotion": "manual"}
+MANUAL = {**CANARY, "steps": [{"weight": 50}], "promotion": "manual"}
 
 
 async def serving(
@@ -183,7 +183,7 @@ async def test_a_kill_of_a_judged_rollout_counts_every_request_once(
     # Most of the time would go by until the counters are read again.
     monkeypatch.setattr(counters, "PERIOD_SECONDS", 0.25)
     async with kubelet(environment):
-        await serving(environment, "churn", BY_HAND, r1=GOOD, r2=answers)
+        await serving(environment, "churn", MANUAL, r1=GOOD, r2=answers)
         await environment.edit("churn", model=NEW_MODEL)
         assert await dies(environment, moment, over)
         await finish(environment, "churn", wanted)

@@ -110,7 +110,7 @@ async def test_a_revision_that_dies_later_makes_way_for_the_one_before(
             )
 
 
-async def test_a_return_by_hand_changes_places_one_after_the_other(environment: Environment) -> None:
+async def test_a_manual_return_changes_places_one_after_the_other(environment: Environment) -> None:
     async with kubelet(environment, 2 * PODS) as room:
         await replaced(environment, "auto")
         room.places = PODS
@@ -130,4 +130,4 @@ async def test_a_return_by_hand_changes_places_one_after_the_other(environment: 
         await environment.replace(INFERENCE_SERVICES, "churn", asked)
         async with environment.running():
             await environment.until("the return", returned)
-            assert rollout_of(await environment.service("churn"))["reason"] == "RolledBackByHand"
+            assert rollout_of(await environment.service("churn"))["reason"] == "RolledBackManually"

@@ -70,7 +70,7 @@ class Enumeration:
     """Moments at which the operator dies, one after the other."""
 
     returns: bool
-    """Of returns by hand, and otherwise of rollouts."""
+    """Of manual returns, and otherwise of rollouts."""
     pods: int
     moments: Iterator[Moment] = field(init=False)
 
@@ -101,7 +101,7 @@ class Enumeration:
         await environment.until(f"r{number} alone", reached, every=EVERY_SECONDS)
 
 
-@pytest.mark.parametrize(("returns", "pods"), [(False, 3), (True, 2)], ids=["rollout", "return-by-hand"])
+@pytest.mark.parametrize(("returns", "pods"), [(False, 3), (True, 2)], ids=["rollout", "manual-return"])
 async def test_kills_while_places_change_hands_end_where_no_kill_ends(
     environment: Environment, returns: bool, pods: int
 ) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tailbound.cli.actions import Hand, changes, said, target
+from tailbound.cli.actions import Action, changes, said, target
 from tailbound.cli.outcome import awaited, outcome
 from tailbound.cli.subject import CommandError
 
@@ -17,80 +17,82 @@ OVER = service(rollout={"state": "Promoted"})
 REJECTED = service(rollout={"state": "RolledBack"})
 PAUSED = service(annotations={"tailbound.dev/pause": R3})
 FIRST_ONE = service(rollout={"state": "Starting", "from": ""})
-RETURNING = service(rollout={"state": "Promoting", "reason": "RolledBackByHand"})
+RETURNING = service(rollout={"state": "Promoting", "reason": "RolledBackManually"})
 FIRST = service(rollout={"state": None})
-BY_HAND = service(rollout={"state": "Promoting", "reason": "PromotedByHand"})
-ASKED = {hand: service(annotations={f"tailbound.dev/{hand}": f"{R3}/1"}) for hand in ("promote", "abort")}
+MANUAL = service(rollout={"state": "Promoting", "reason": "PromotedManually"})
+ASKED = {
+    action: service(annotations={f"tailbound.dev/{action}": f"{R3}/1"}) for action in ("promote", "abort")
+}
 STOPPED = service(rollout={"state": "Promoted"})
 STOPPED["spec"]["stopped"] = True
 EDITED = service(rollout={"state": "Promoted"}, generation=4)
 
 
 @pytest.mark.parametrize(
-    ("hand", "raw", "wanted", "revision_", "annotations"),
+    ("action", "raw", "wanted", "revision_", "annotations"),
     [
-        (Hand.PROMOTE, None, None, R3, {"tailbound.dev/promote": f"{R3}/{STAMP}"}),
-        (Hand.ABORT, None, None, R3, {"tailbound.dev/abort": f"{R3}/{STAMP}"}),
-        (Hand.PAUSE, None, None, R3, {"tailbound.dev/pause": f"{R3}/{STAMP}"}),
-        (Hand.PAUSE, service(annotations={"tailbound.dev/pause": R2}), None, R3, None),
-        (Hand.RESUME, PAUSED, None, R3, {"tailbound.dev/pause": ""}),
-        (Hand.RETRY, REJECTED, None, R3, {"tailbound.dev/retry": f"{R3}/{STAMP}"}),
-        (Hand.ROLLBACK, None, None, R2, {"tailbound.dev/rollback-to": f"{R2}/{STAMP}"}),
-        (Hand.ROLLBACK, OVER, None, R2, None),
-        (Hand.ROLLBACK, service(rollout={"from": ""}), None, R2, None),
-        (Hand.ROLLBACK, None, R1, R1, {"tailbound.dev/rollback-to": f"{R1}/{STAMP}"}),
-        (Hand.ROLLBACK, FIRST, None, R1, None),
+        (Action.PROMOTE, None, None, R3, {"tailbound.dev/promote": f"{R3}/{STAMP}"}),
+        (Action.ABORT, None, None, R3, {"tailbound.dev/abort": f"{R3}/{STAMP}"}),
+        (Action.PAUSE, None, None, R3, {"tailbound.dev/pause": f"{R3}/{STAMP}"}),
+        (Action.PAUSE, service(annotations={"tailbound.dev/pause": R2}), None, R3, None),
+        (Action.RESUME, PAUSED, None, R3, {"tailbound.dev/pause": ""}),
+        (Action.RETRY, REJECTED, None, R3, {"tailbound.dev/retry": f"{R3}/{STAMP}"}),
+        (Action.ROLLBACK, None, None, R2, {"tailbound.dev/rollback-to": f"{R2}/{STAMP}"}),
+        (Action.ROLLBACK, OVER, None, R2, None),
+        (Action.ROLLBACK, service(rollout={"from": ""}), None, R2, None),
+        (Action.ROLLBACK, None, R1, R1, {"tailbound.dev/rollback-to": f"{R1}/{STAMP}"}),
+        (Action.ROLLBACK, FIRST, None, R1, None),
     ],
 )
-def test_a_hand_names_its_revision(
-    hand: Hand, raw: Any, wanted: str | None, revision_: str, annotations: Any
+def test_an_action_names_its_revision(
+    action: Action, raw: Any, wanted: str | None, revision_: str, annotations: Any
 ) -> None:
-    assert target(hand, subject(raw), wanted) == revision_
+    assert target(action, subject(raw), wanted) == revision_
     if annotations is not None:
-        assert changes(hand, revision_, NOW) == annotations
+        assert changes(action, revision_, NOW) == annotations
 
 
 @pytest.mark.parametrize(
-    ("hand", "raw", "wanted", "message"),
+    ("action", "raw", "wanted", "message"),
     [
-        (Hand.PROMOTE, OVER, None, "risk/churn has no rollout under way"),
-        (Hand.ABORT, REJECTED, None, "risk/churn has no rollout under way"),
-        (Hand.PAUSE, FIRST, None, "risk/churn has no rollout under way"),
-        (Hand.PAUSE, PAUSED, None, f"{R3} is paused already: kubectl tailbound resume lets it go on"),
-        (Hand.ABORT, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to abort"),
-        (Hand.PROMOTE, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to promote"),
-        (Hand.PAUSE, RETURNING, None, f"{R3} takes over again by itself: there is nothing to pause"),
-        (Hand.RESUME, None, None, f"{R3} is not paused"),
-        (Hand.PAUSE, BY_HAND, None, f"{R3} was promoted by hand, which no pause holds"),
-        (Hand.PAUSE, ASKED["promote"], None, f"{R3} was promoted by hand, which no pause holds"),
-        (Hand.PAUSE, ASKED["abort"], None, f"an abort of {R3} was asked for already"),
-        (Hand.PROMOTE, ASKED["abort"], None, f"an abort of {R3} was asked for already"),
+        (Action.PROMOTE, OVER, None, "risk/churn has no rollout under way"),
+        (Action.ABORT, REJECTED, None, "risk/churn has no rollout under way"),
+        (Action.PAUSE, FIRST, None, "risk/churn has no rollout under way"),
+        (Action.PAUSE, PAUSED, None, f"{R3} is paused already: kubectl tailbound resume lets it go on"),
+        (Action.ABORT, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to abort"),
+        (Action.PROMOTE, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to promote"),
+        (Action.PAUSE, RETURNING, None, f"{R3} takes over again by itself: there is nothing to pause"),
+        (Action.RESUME, None, None, f"{R3} is not paused"),
+        (Action.PAUSE, MANUAL, None, f"{R3} was promoted manually, which no pause holds"),
+        (Action.PAUSE, ASKED["promote"], None, f"{R3} was promoted manually, which no pause holds"),
+        (Action.PAUSE, ASKED["abort"], None, f"an abort of {R3} was asked for already"),
+        (Action.PROMOTE, ASKED["abort"], None, f"an abort of {R3} was asked for already"),
         (
-            Hand.ROLLBACK,
+            Action.ROLLBACK,
             REJECTED,
             None,
             f"{R2} has the requests already, as {R3} was rolled back",
         ),
-        (Hand.ROLLBACK, REJECTED, R2, f"{R2} has the requests already, as {R3} was rolled back"),
+        (Action.ROLLBACK, REJECTED, R2, f"{R2} has the requests already, as {R3} was rolled back"),
         (
-            Hand.ROLLBACK,
+            Action.ROLLBACK,
             STOPPED,
             None,
             "risk/churn is stopped: set spec.stopped to false before you",
         ),
-        (Hand.PROMOTE, EDITED, None, "the operator has not seen generation 4 of the spec yet"),
-        (Hand.RETRY, EDITED, None, "the operator has not seen generation 4 of the spec yet"),
-        (Hand.RETRY, None, None, "the newest revision of risk/churn was not rejected"),
-        (Hand.RETRY, OVER, None, "the newest revision of risk/churn was not rejected"),
-        (Hand.ROLLBACK, OVER, R3, f"{R3} is the newest revision: there is nothing to return to"),
-        (Hand.ROLLBACK, OVER, "x", f"x is no revision of risk/churn that served: choose one of {R1}, {R2}"),
+        (Action.PROMOTE, EDITED, None, "the operator has not seen generation 4 of the spec yet"),
+        (Action.RETRY, EDITED, None, "the operator has not seen generation 4 of the spec yet"),
+        (Action.RETRY, None, None, "the newest revision of risk/churn was not rejected"),
+        (Action.RETRY, OVER, None, "the newest revision of risk/churn was not rejected"),
+        (Action.ROLLBACK, OVER, R3, f"{R3} is the newest revision: there is nothing to return to"),
+        (Action.ROLLBACK, OVER, "x", f"x is no revision of risk/churn that served: choose one of {R1}, {R2}"),
     ],
 )
-def test_a_hand_without_sense_is_refused_in_words(
-    hand: Hand, raw: Any, wanted: str | None, message: str
+def test_an_action_without_sense_is_refused_in_words(
+    action: Action, raw: Any, wanted: str | None, message: str
 ) -> None:
     with pytest.raises(CommandError) as refused:
-        target(hand, subject(raw), wanted)
+        target(action, subject(raw), wanted)
     assert message in str(refused.value)
 
 
@@ -104,7 +106,7 @@ def test_a_hand_without_sense_is_refused_in_words(
 def test_a_rejected_revision_is_returned_to_only_by_name(
     history: list[Any], wanted: str | None, found: str
 ) -> None:
-    assert target(Hand.ROLLBACK, subject(OVER, history), wanted) == found
+    assert target(Action.ROLLBACK, subject(OVER, history), wanted) == found
 
 
 @pytest.mark.parametrize(
@@ -119,20 +121,20 @@ def test_a_rejected_revision_is_returned_to_only_by_name(
     ],
 )
 def test_a_pause_says_what_is_kept(raw: Any, told: str) -> None:
-    assert said(Hand.PAUSE, subject(raw), R3) == told
+    assert said(Action.PAUSE, subject(raw), R3) == told
 
 
-def test_a_hand_says_that_nobody_may_be_there_to_act_on_it() -> None:
-    told = said(Hand.ABORT, subject(service(generation=4)), R3)
+def test_an_action_says_that_nobody_may_be_there_to_act_on_it() -> None:
+    told = said(Action.ABORT, subject(service(generation=4)), R3)
     assert told.startswith(f"{R3} is being rolled back; the operator has not seen generation 4")
 
 
 def test_there_is_no_way_back_from_the_first_revision() -> None:
     alone = [revision(R3, promoted(STAMP, stable=True))]
     with pytest.raises(CommandError, match="has no older revision that served"):
-        target(Hand.ROLLBACK, subject(OVER, alone))
+        target(Action.ROLLBACK, subject(OVER, alone))
     with pytest.raises(CommandError, match="choose one of none"):
-        target(Hand.ROLLBACK, subject(OVER, alone), "x")
+        target(Action.ROLLBACK, subject(OVER, alone), "x")
 
 
 TRUE, FALSE = ("True", "Promoted", "done"), ("False", "RolledBack", "too slow")
@@ -149,8 +151,8 @@ STABLE, SLOW = promoted(STAMP, stable=True), rejected("Slow", "slow")
 AT_REST, RETURNED = {"state": "Promoted"}, {"state": "RolledBack"}
 
 
-def handled(hand: str, value: str) -> dict[str, str]:
-    return {f"tailbound.dev/handled-{hand}": value}
+def handled(action: str, value: str) -> dict[str, str]:
+    return {f"tailbound.dev/handled-{action}": value}
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,7 @@ def test_a_stopped_service_is_not_waited_for(promoted_: Any, code: int) -> None:
         (service(generation=4), "the operator has not seen generation 4 of the spec yet"),
         (service(annotations=PROMOTE), f"tailbound.dev/promote asks for {R3}, and the operator has not"),
     ],
-    ids=["nothing", "an-edit", "a-hand"],
+    ids=["nothing", "an-edit", "an-action"],
 )
 def test_what_the_operator_has_yet_to_do_is_told(raw: Any, words: str | None) -> None:
     found = awaited(subject(raw))

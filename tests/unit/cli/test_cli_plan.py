@@ -68,7 +68,7 @@ def test_the_revision_that_is_foretold_is_the_one_that_comes() -> None:
     simulator.settle()
     new = simulator.names("ControllerRevision")[1]
     assert f"new revision {new} takes over from {old}: canary, 5 %, 50 %, then all requests" in text
-    assert "it has to be promoted by hand" in text
+    assert "it has to be promoted manually" in text
     assert f"--- {old}" in text
     assert f"+++ {new}" in text
     stored, foretold = (
@@ -111,7 +111,7 @@ def test_a_rejected_revision_is_not_foretold_to_come() -> None:
     simulator.settle()
     simulator.edit(model=spec()["model"])
     simulator.settle()
-    assert f"{new} was rejected (AbortedByHand" in told(simulator, **OTHER)
+    assert f"{new} was rejected (AbortedManually" in told(simulator, **OTHER)
 
 
 def test_the_stable_revision_ends_a_rollout() -> None:

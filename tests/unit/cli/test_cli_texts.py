@@ -74,7 +74,7 @@ def test_status_tells_where_the_rollout_stands(rollout: dict[str, Any], line: st
     assert f"  rollout of {R3}: {line}" in text.splitlines()
 
 
-@pytest.mark.parametrize("kind", ["HandRefused", "Conflict", "ScalingLimited", "MetricsStale"])
+@pytest.mark.parametrize("kind", ["ActionRefused", "Conflict", "ScalingLimited", "MetricsStale"])
 def test_status_tells_of_what_is_not_as_it_should_be(kind: str) -> None:
     raw = service()
     raw["status"]["conditions"].append(condition(kind, "False", "Fine", "nothing"))
@@ -84,9 +84,9 @@ def test_status_tells_of_what_is_not_as_it_should_be(kind: str) -> None:
 
 
 def test_a_return_has_no_steps() -> None:
-    back = {"state": "Promoting", "reason": "RolledBackByHand", "revision": R1, "step": 0}
+    back = {"state": "Promoting", "reason": "RolledBackManually", "revision": R1, "step": 0}
     text = status(subject(service(rollout=back)), NOW)
-    assert f"  return to {R1}: coming back (RolledBackByHand)" in text.splitlines()
+    assert f"  return to {R1}: coming back (RolledBackManually)" in text.splitlines()
 
 
 def test_overview_of_services() -> None:
@@ -103,11 +103,11 @@ def test_overview_of_services() -> None:
 
 
 def test_history_has_the_newest_first_and_tells_who_acted() -> None:
-    revisions = [*HISTORY[:2], revision(R3, rejected("AbortedByHand", "it was aborted by ann", "ann"))]
+    revisions = [*HISTORY[:2], revision(R3, rejected("AbortedManually", "it was aborted by ann", "ann"))]
     assert history(subject(None, revisions)).splitlines() == [
         "REVISION              REQUESTS   PROMOTED               BY   REJECTED               BY    WHY",
         "churn-r3-c            25%        -                      -    2026-01-02T03:05:00Z   ann   "
-        "AbortedByHand: it was aborted by ann",
+        "AbortedManually: it was aborted by ann",
         "churn-r2-b (stable)   75%        2026-01-02T00:00:00Z   -    -                      -     -",
         "churn-r1-a            0%         2026-01-01T00:00:00Z   -    -                      -     -",
     ]

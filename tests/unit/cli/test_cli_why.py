@@ -58,14 +58,14 @@ NOW = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
             ],
         ),
         (
-            {"state": "RolledBack", "reason": "AbortedByHand", "message": "m", "findings": []},
-            rejected("AbortedByHand", "m", "ann"),
-            [f"{R3} was rolled back (AbortedByHand): m. It was decided by ann."],
+            {"state": "RolledBack", "reason": "AbortedManually", "message": "m", "findings": []},
+            rejected("AbortedManually", "m", "ann"),
+            [f"{R3} was rolled back (AbortedManually): m. It was decided by ann."],
         ),
         (
-            {"state": "Promoted", "reason": "PromotedByHand", "message": "", "findings": []},
+            {"state": "Promoted", "reason": "PromotedManually", "message": "", "findings": []},
             {**promoted("x", stable=True), "tailbound.dev/promoted-by": "ben"},
-            [f"{R3} has taken over (PromotedByHand). It was decided by ben."],
+            [f"{R3} has taken over (PromotedManually). It was decided by ben."],
         ),
         (
             {"findings": [{**FINDING, "outcome": "Pass", "improvesBreach": True}]},
@@ -181,9 +181,9 @@ UNPROVEN: dict[str, tuple[dict[str, Any], str]] = {
         {"state": "Promoted", "reason": "Promoted"},
         "Nothing was proven against it with all requests.",
     ),
-    "by-hand": (
-        {"state": "Promoted", "reason": "PromotedByHand"},
-        "It was promoted by hand: this proof was not waited for.",
+    "manual": (
+        {"state": "Promoted", "reason": "PromotedManually"},
+        "It was promoted manually: this proof was not waited for.",
     ),
     "rolled-back": (
         {"state": "RolledBack", "reason": "CrashLoop"},

@@ -22,7 +22,7 @@ GRACE = timedelta(seconds=30)
 FRONTS = {NAME, f"{NAME}-preview"}
 """Services without pods of their own."""
 
-TAKES_OVER = {"RollingOut", "PromotedByHand"}
+TAKES_OVER = {"RollingOut", "PromotedManually"}
 """Reasons of a rollout that ends with its promotion."""
 
 

@@ -30,12 +30,12 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass
 class Past:
-    """What was seen of earlier decisions and hands."""
+    """What was seen of earlier decisions and actions."""
 
     had_pods: set[str] = field(default_factory=set)
-    promoted_by_hand: set[str] = field(default_factory=set)
-    rejected_by_hand: set[str] = field(default_factory=set)
-    """Revisions that a hand named, or that were those of the spec when a hand asked for another."""
+    promoted_manually: set[str] = field(default_factory=set)
+    rejected_manually: set[str] = field(default_factory=set)
+    """Revisions that an action named, or that were those of the spec when an action asked for another."""
     refused: set[str] = field(default_factory=set)
     """Objects of which a write was refused."""
     proofs: dict[str, set[int]] = field(default_factory=dict)
@@ -175,7 +175,7 @@ def _passes(seen: Seen, before: Object, after: Object) -> bool:
 
 def proven(seen: Seen, name: str) -> int:
     """The greatest weight that the plan as it is allows a candidate after what it has shown."""
-    if name in seen.past.promoted_by_hand:
+    if name in seen.past.promoted_manually:
         return ALL
     plan, shown = seen.spec.rollout.weights, seen.past.proofs.get(name, set())
     missing = [weight for weight in plan if not any(proof >= weight for proof in shown)]
@@ -204,7 +204,7 @@ def weights_are_whole(seen: Seen) -> None:
 
 def only_what_ran_or_was_named_is_rejected(seen: Seen) -> None:
     """A rejection says something about a revision, somebody meant it, or a write that it needs is refused."""
-    known = seen.past.had_pods | seen.past.rejected_by_hand | seen.past.refused
+    known = seen.past.had_pods | seen.past.rejected_manually | seen.past.refused
     for name in newly_rejected(seen):
         if known.isdisjoint({name, (seen.before.get("rollout") or {}).get("from", name)}):
             raise BrokenPromiseError(f"{name} is rejected and never had a pod")

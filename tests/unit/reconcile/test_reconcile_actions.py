@@ -1,4 +1,4 @@
-"""Hands win and act once per value, also where the status is lost; a refresh is a rollout as any other."""
+"""Actions win and act once per value, also where the status is lost; a refresh is a rollout as any other."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def lose_status(simulator: Simulator) -> None:
     simulator.touch(simulator.service)
 
 
-def hands(simulator: Simulator, number: str) -> dict[str, str]:
+def actions(simulator: Simulator, number: str) -> dict[str, str]:
     """What the record of a revision remembers."""
     (name,) = (name for name in simulator.names("ControllerRevision") if f"-{number}-" in name)
     annotations = simulator.objects["ControllerRevision", name]["metadata"]["annotations"]
@@ -53,7 +53,7 @@ def test_a_return_is_not_made_again_when_the_spec_changes(lost: bool) -> None:
     simulator = served("b")
     simulator.annotate(rollback_to=f"{number_of(simulator, 'r1')}/1")
     simulator.settle()
-    assert (simulator.weights(), hands(simulator, "r1")) == ({"r1": 100}, {"rollback-to": "1"})
+    assert (simulator.weights(), actions(simulator, "r1")) == ({"r1": 100}, {"rollback-to": "1"})
     if lost:
         lose_status(simulator)
     simulator.edit(model=model("c"))
@@ -70,14 +70,14 @@ def test_an_abort_is_not_made_again_when_the_revision_is_tried_again(lost: bool)
     name = number_of(simulator, "r2")
     simulator.annotate(abort=f"{name}/1")
     simulator.settle()
-    assert simulator.rollout["reason"] == "AbortedByHand"
+    assert simulator.rollout["reason"] == "AbortedManually"
     if lost:
         lose_status(simulator)
         simulator.settle()
     simulator.annotate(retry=f"{name}/2", promote=f"{name}/3")
     simulator.settle()
     assert simulator.weights() == {"r2": 100}
-    assert hands(simulator, "r2") == {"abort": "1", "retry": "2", "promote": "3"}
+    assert actions(simulator, "r2") == {"abort": "1", "retry": "2", "promote": "3"}
 
 
 def test_a_promotion_is_not_made_again_when_the_revision_is_tried_again() -> None:
@@ -103,10 +103,10 @@ def test_a_promotion_whose_status_is_lost_half_way_is_made_to_its_end() -> None:
     simulator.settle()
     simulator.annotate(promote=f"{number_of(simulator, 'r2')}/1")
     simulator.reconcile()
-    assert simulator.rollout["reason"] == "PromotedByHand"
+    assert simulator.rollout["reason"] == "PromotedManually"
     lose_status(simulator)
     simulator.settle()
-    assert (simulator.weights(), simulator.rollout["reason"]) == ({"r2": 100}, "PromotedByHand")
+    assert (simulator.weights(), simulator.rollout["reason"]) == ({"r2": 100}, "PromotedManually")
 
 
 @pytest.mark.parametrize("writes", range(6))
@@ -137,12 +137,12 @@ def test_a_value_that_is_removed_and_set_again_asks_again() -> None:
         simulator.annotate(retry=new)
         simulator.settle()
         assert simulator.weights() == {"r2": 100}
-        assert hands(simulator, "r1") == {}
+        assert actions(simulator, "r1") == {}
         simulator.service["metadata"]["annotations"] = {}
         simulator.settle()
 
 
-def test_a_revision_that_a_hand_names_is_kept() -> None:
+def test_a_revision_that_an_action_names_is_kept() -> None:
     simulator = served("b", historyLimit=1)
     simulator.annotate(rollback_to=number_of(simulator, "r1"))
     simulator.settle()
@@ -151,7 +151,7 @@ def test_a_revision_that_a_hand_names_is_kept() -> None:
         simulator.settle()
     numbers = [name.split("-")[1] for name in simulator.names("ControllerRevision")]
     assert numbers == ["r1", "r3", "r4"]
-    assert simulator.condition("HandRefused") == ("False", "NoHandRefused")
+    assert simulator.condition("ActionRefused") == ("False", "NoActionRefused")
 
 
 def test_a_refresh_takes_up_a_new_runtime_through_a_rollout_and_returns_exactly() -> None:
@@ -201,7 +201,7 @@ def test_abort_wins_over_everything() -> None:
     simulator.annotate(promote=new, pause=new, abort=new)
     around(simulator)
     assert simulator.weights() == {"r1": 100}
-    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "AbortedByHand")
+    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "AbortedManually")
     simulator.settle()
     assert replicas(simulator) == {"r1": 4}
 
@@ -209,12 +209,12 @@ def test_abort_wins_over_everything() -> None:
 def test_promote_goes_straight_to_everything_once_its_endpoints_are_ready() -> None:
     simulator = begun(CANARY | {"promotion": "manual"})
     until(simulator, lambda rollout: rollout["weight"] == 10)
-    simulator.annotate(promote=simulator.rollout["revision"], hands_by="ada")
+    simulator.annotate(promote=simulator.rollout["revision"], requested_by="ada")
     simulator.reconcile()
     assert simulator.weights() == {"r1": 75, "r2": 25}, "as much as one pod carries"
     simulator.settle()
     assert simulator.weights() == {"r2": 100}
-    assert simulator.condition("Promoted") == ("True", "PromotedByHand")
+    assert simulator.condition("Promoted") == ("True", "PromotedManually")
     new = simulator.names("ControllerRevision")[1]
     assert (
         simulator.objects["ControllerRevision", new]["metadata"]["annotations"]["tailbound.dev/promoted-by"]
@@ -254,7 +254,7 @@ def test_pause_keeps_the_weight_until_it_names_the_revision_no_more(ended: str) 
     for _ in range(40):
         around(simulator)
     assert (simulator.weights(), simulator.rollout["state"]) == ({"r1": 90, "r2": 10}, "Paused")
-    assert simulator.condition("HandRefused")[0] == "False"
+    assert simulator.condition("ActionRefused")[0] == "False"
     simulator.annotate(pause=ended and number_of(simulator, "r1"))
     until(simulator, state("Promoted"))
     marks = simulator.objects["ControllerRevision", number_of(simulator, "r2")]["metadata"]["annotations"]
@@ -339,7 +339,7 @@ def test_rollback_to_scales_up_then_moves_the_weight_then_shrinks() -> None:
     simulator.settle()
     assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 4})
     marks = simulator.objects["ControllerRevision", new]["metadata"]["annotations"]
-    assert marks["tailbound.dev/rejected-reason"] == "RolledBackByHand"
+    assert marks["tailbound.dev/rejected-reason"] == "RolledBackManually"
     assert simulator.rollout["state"] == "RolledBack"
     assert simulator.plan() == Plan()
     simulator.annotate(retry=new)
@@ -348,13 +348,13 @@ def test_rollback_to_scales_up_then_moves_the_weight_then_shrinks() -> None:
 
 
 @pytest.mark.parametrize("named", ["churn-r9-nobody", ""])
-def test_hands_that_name_nothing_do_nothing(named: str) -> None:
+def test_actions_that_name_nothing_do_nothing(named: str) -> None:
     simulator = promoted_and_alone()
     before = (simulator.weights(), replicas(simulator), simulator.rollout)
     simulator.annotate(rollback_to=named, promote=named, abort=named, retry=named, pause=named)
     plan = simulator.reconcile()
     assert plan.writes == ()
-    assert [event.reason for event in plan.events] == ["HandRefused"]
-    assert simulator.condition("HandRefused") == ("True", "HandRefused")
+    assert [event.reason for event in plan.events] == ["ActionRefused"]
+    assert simulator.condition("ActionRefused") == ("True", "ActionRefused")
     assert simulator.plan() == Plan()
     assert (simulator.weights(), replicas(simulator), simulator.rollout) == before

@@ -74,7 +74,7 @@ def test_status_document() -> None:
         "TrafficApplied",
         "RuntimeOutdated",
         "Promoted",
-        "HandRefused",
+        "ActionRefused",
         "Conflict",
     ]
 

@@ -170,7 +170,7 @@ def test_a_return_takes_place_while_nothing_can_be_made_of_the_newest_spec() -> 
     trial.go(20)
     assert (trial.weights(), trial.marked("stable")) == ({"r1": 100}, {first})
     assert trial.marked("rejected-at") == {second}
-    assert trial.condition("HandRefused")[0] == "False"
+    assert trial.condition("ActionRefused")[0] == "False"
     assert trial.condition("Ready")[0] == "False"
     trial.ends()
     trial.requests = 1000

@@ -120,10 +120,10 @@ def test_a_return_can_be_aborted() -> None:
     look(simulator, failing="r1")
     simulator.annotate(abort=oldest)
     look(simulator, failing="r1")
-    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("Promoted", "AbortedByHand")
+    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("Promoted", "AbortedManually")
     simulator.settle()
     assert (simulator.weights(), replicas(simulator)) == ({"r3": 100}, {"r3": 2})
-    assert simulator.condition("HandRefused")[0] == "False"
+    assert simulator.condition("ActionRefused")[0] == "False"
     assert simulator.marked("return-given-up") == {oldest}
     simulator.annotate(rollback_to=f"{oldest}/again")
     until(simulator, state("RolledBack"))

@@ -78,7 +78,7 @@ def test_recreate_goes_back_the_same_way() -> None:
     assert simulator.weights() == {}
     simulator.settle()
     assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 4})
-    assert simulator.rollout["reason"] == "AbortedByHand"
+    assert simulator.rollout["reason"] == "AbortedManually"
 
 
 def test_scaling_during_a_rollout_keeps_every_share_carried() -> None:

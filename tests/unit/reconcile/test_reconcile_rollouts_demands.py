@@ -14,7 +14,7 @@ CANARY: dict[str, Any] = {"strategy": "canary", "steps": STEPS}
 FAST: dict[str, Any] = {"latency": {"p99": "100ms"}, "errorRate": "1%"}
 
 
-def passed_by_hand_only() -> Simulator:
+def passed_manually_only() -> Simulator:
     """The canary has passed with half of the requests, and somebody has to promote it."""
     simulator = begun({**CANARY, "promotion": "manual"}, sla=FAST)
     until(simulator, lambda rollout: rollout["reason"] == "AwaitingPromotion")
@@ -40,7 +40,7 @@ NO_HARDER: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("edit", HARDER.values(), ids=HARDER)
 def test_what_passed_has_to_pass_again_by_another_bound(edit: dict[str, Any]) -> None:
-    simulator = passed_by_hand_only()
+    simulator = passed_manually_only()
     simulator.edit(**edit)
     around(simulator)
     assert simulator.rollout["passed"] == 0
@@ -53,7 +53,7 @@ def test_what_passed_has_to_pass_again_by_another_bound(edit: dict[str, Any]) ->
 
 @pytest.mark.parametrize("edit", NO_HARDER.values(), ids=NO_HARDER)
 def test_what_passed_stays_passed_where_nothing_more_is_asked(edit: dict[str, Any]) -> None:
-    simulator = passed_by_hand_only()
+    simulator = passed_manually_only()
     simulator.edit(**edit)
     for _ in range(3):
         around(simulator)

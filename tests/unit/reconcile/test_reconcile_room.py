@@ -225,7 +225,7 @@ def test_with_surge_a_return_waits_for_room_and_every_word_says_what_to_do() -> 
 
 
 def returned(simulator: Simulator) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """Weights and pods of each stage of a return by hand; never is more than one pod missing."""
+    """Weights and pods of each stage of a manual return; never is more than one pod missing."""
     old = simulator.names("ControllerRevision")[0]
     whole = replicas(simulator)["r2"]
     simulator.annotate(rollback_to=old)
@@ -239,7 +239,7 @@ def returned(simulator: Simulator) -> list[tuple[dict[str, int], dict[str, int]]
 
 @pytest.mark.parametrize("capacity", ["inPlace", "auto"])
 @pytest.mark.parametrize("pods", [2, 3, 4, 7])
-def test_a_return_by_hand_changes_places_one_after_the_other(capacity: str, pods: int) -> None:
+def test_a_manual_return_changes_places_one_after_the_other(capacity: str, pods: int) -> None:
     simulator = promoted(capacity, replicas=pods)
     stages = returned(simulator)
     assert all(stage["r2"] >= 1 for _, stage in stages)

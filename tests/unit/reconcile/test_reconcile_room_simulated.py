@@ -29,7 +29,7 @@ class FullNodes(RuleBasedStateMachine):
         self.edit("b")
         self.simulator.settle()
         if rollout.get("promotion") == "manual":
-            self.hand("promote", 1, "")
+            self.action("promote", 1, "")
             self.simulator.settle()
         self.simulator.devices = replicas
         self.dead: str | None = None
@@ -39,13 +39,13 @@ class FullNodes(RuleBasedStateMachine):
         self.simulator.edit(model=spec()["model"] | {"sha256": digest * 64})
         self.simulator.reconcile()
 
-    @rule(hand=st.sampled_from(("promote", "abort", "retry", "rollback_to")), index=st.integers(0, 2))
-    def hand(self, hand: str, index: int, again: str = "/1") -> None:
+    @rule(action=st.sampled_from(("promote", "abort", "retry", "rollback_to")), index=st.integers(0, 2))
+    def action(self, action: str, index: int, again: str = "/1") -> None:
         names = self.simulator.names("ControllerRevision")
-        self.simulator.annotate(**{hand: names[index % len(names)] + again})
+        self.simulator.annotate(**{action: names[index % len(names)] + again})
 
     @rule()
-    def hands_off(self) -> None:
+    def actions_off(self) -> None:
         self.simulator.service["metadata"].pop("annotations", None)
         self.simulator.touch(self.simulator.service)
 

@@ -1,4 +1,4 @@
-"""Random interleavings of edits, hands, verdicts, lag, crashes and lost state end where they should."""
+"""Random interleavings of edits, actions, verdicts, lag, crashes and lost state end where they should."""
 
 import copy
 import json
@@ -29,7 +29,7 @@ ROLLOUTS: tuple[dict[str, Any], ...] = (
 )
 SLAS: tuple[dict[str, Any], ...] = ({}, {"latency": {"p99": "100ms"}, "errorRate": "1%"})
 PLENTY = 1000
-HANDS = ("promote", "abort", "retry", "rollback_to", "pause")
+ACTIONS = ("promote", "abort", "retry", "rollback_to", "pause")
 
 
 class Rollovers(RuleBasedStateMachine):
@@ -57,11 +57,11 @@ class Rollovers(RuleBasedStateMachine):
     def edit_rollout(self, rollout: dict[str, Any], sla: dict[str, Any]) -> None:
         self.simulator.edit(rollout=rollout, sla=sla)
 
-    @rule(hand=st.sampled_from(HANDS), index=st.integers(0, 3), again=st.sampled_from(("", "/1")))
-    def hand(self, hand: str, index: int, again: str) -> None:
+    @rule(action=st.sampled_from(ACTIONS), index=st.integers(0, 3), again=st.sampled_from(("", "/1")))
+    def action(self, action: str, index: int, again: str) -> None:
         names = self.simulator.names("ControllerRevision")
         if names:
-            self.simulator.annotate(**{hand: names[index % len(names)] + again})
+            self.simulator.annotate(**{action: names[index % len(names)] + again})
 
     @rule(again=st.sampled_from(("", "1", "2")))
     def refresh(self, again: str) -> None:

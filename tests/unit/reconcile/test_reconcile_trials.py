@@ -1,4 +1,4 @@
-"""Random faults that last, edits, hands, foreign writes: every decision keeps its promises, and it ends."""
+"""Random faults that last, edits, actions, foreign writes: every decision keeps its promises, and it ends."""
 
 import copy
 from typing import Any
@@ -56,7 +56,7 @@ REFUSED = tuple(
     for kind in ("Deployment", "Service", "PodDisruptionBudget", "ControllerRevision")
     for number in ("", " r1", " r2", " r3")
 )
-HANDS = ("promote", "abort", "retry", "rollback_to", "pause")
+ACTIONS = ("promote", "abort", "retry", "rollback_to", "pause")
 NUMBERS = st.sampled_from(("r1", "r2", "r3"))
 GATEWAYS = st.sampled_from(("gateway-a", "gateway-b"))
 ROUNDS = st.sampled_from((0, 1, 2, 3, 5, 8, 20))
@@ -151,14 +151,17 @@ class Trials(RuleBasedStateMachine):
         self.trial.cluster_runtimes = {}
         self.trial.go(1)
 
-    # Hands.
+    # Actions.
 
     @rule(
-        hand=st.sampled_from(HANDS), index=st.integers(0, 3), again=st.sampled_from(("", "/1")), then=ROUNDS
+        action=st.sampled_from(ACTIONS),
+        index=st.integers(0, 3),
+        again=st.sampled_from(("", "/1")),
+        then=ROUNDS,
     )
-    def hand(self, hand: str, index: int, again: str, then: int) -> None:
+    def action(self, action: str, index: int, again: str, then: int) -> None:
         names = self.trial.names("ControllerRevision")
-        self.trial.annotate(**{hand: names[index % len(names)] + again})
+        self.trial.annotate(**{action: names[index % len(names)] + again})
         self.trial.go(then)
 
     @rule(then=ROUNDS)

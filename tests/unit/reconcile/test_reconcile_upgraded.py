@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tailbound.api.conditions import Reason
 from tailbound.api.parsing import parse
 from tailbound.api.rollout import RolloutStatus
 from tailbound.judge.record import memory_of
@@ -96,6 +97,21 @@ def test_a_good_revision_is_promoted_after_an_upgrade(place: str) -> None:
     assert simulator.rollout["weight"] >= (0 if place == "return" else weight)
     rejected = simulator.names("ControllerRevision")[1:] if place == "return" else []
     assert simulator.marked("rejected-at") == set(rejected)
+
+
+@pytest.mark.parametrize("reason", ["PromotedByHand", "RolledBackByHand", "AbortedByHand", "NoSuchReason"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_reason_that_this_operator_does_not_know_is_replaced(place: str, reason: str) -> None:
+    simulator = upgraded(place)
+    simulator.service["status"]["rollout"] |= {"reason": reason}
+    simulator.service["status"]["conditions"] = [
+        {**condition, "reason": reason} if condition["type"] in ("Ready", "Promoted") else condition
+        for condition in simulator.service["status"]["conditions"]
+    ]
+    simulator.touch(simulator.service)
+    around(simulator)
+    stored = [simulator.rollout["reason"], *(simulator.condition(kind)[1] for kind in ("Ready", "Promoted"))]
+    assert set(stored) <= set(Reason)
 
 
 @pytest.mark.parametrize("place", ["first-step", "second-step", "awaiting", "promoting", "in-place"])

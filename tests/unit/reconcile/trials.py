@@ -172,12 +172,12 @@ class Trial(Simulator):
     def annotate(self, **values: str) -> None:
         """Somebody sets an annotation."""
         super().annotate(**values)
-        named = {hand: value.partition("/")[0] for hand, value in values.items()}
+        named = {action: value.partition("/")[0] for action, value in values.items()}
         if "promote" in named:
-            self.past.promoted_by_hand.add(named["promote"])
-        self.past.rejected_by_hand |= {named[hand] for hand in ("abort",) if hand in named}
+            self.past.promoted_manually.add(named["promote"])
+        self.past.rejected_manually |= {named[action] for action in ("abort",) if action in named}
         if "rollback_to" in named:
-            self.past.rejected_by_hand.add(self.desired())
+            self.past.rejected_manually.add(self.desired())
 
     def desired(self) -> str:
         """The revision of the spec as it is."""

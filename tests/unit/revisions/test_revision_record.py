@@ -58,7 +58,7 @@ def test_reads_back_what_was_written_although_the_server_writes_json_its_own_way
         Marks(),
         Marks(stable=True, promoted_at="2026-01-01T00:00:00Z"),
         Marks(promoted_at="2026-01-01T00:00:00Z"),
-        Marks(former=(Rejected("T1", "Slow", "m"), Rejected("T2", "AbortedByHand", "m", "ann"))),
+        Marks(former=(Rejected("T1", "Slow", "m"), Rejected("T2", "AbortedManually", "m", "ann"))),
         Marks(superseded=Superseded("T1", "churn-r9-x")),
         Marks(handled={"tailbound.dev/abort": f"{NAME}/1", "tailbound.dev/retry": NAME}),
     ],

@@ -1,4 +1,4 @@
-"""Rows of a canary on its way: endpoints, weights, verdicts, time and hands."""
+"""Rows of a canary on its way: endpoints, weights, verdicts, time and actions."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ STEPS: dict[str, Row] = {
     "nobody would count, but somebody promotes it": (
         canary(STARTED, ready=2, traffic=to("old"), annotations=PROMOTE),
         replace(unread(60), counting=False),
-        ("Promoting", "PromotedByHand", 2, NEW),
+        ("Promoting", "PromotedManually", 2, NEW),
     ),
     "not every gateway applies it yet": (
         canary(rollout(weight=5), acknowledged=False),
@@ -192,31 +192,35 @@ STEPS: dict[str, Row] = {
         ("Analysing", "Analysing", 0, NEW),
     ),
     "stable lost some: the split stays": (canary(old=1), WAIT, ("Analysing", "Analysing", 0, AT_5)),
-    "promoted by hand, pods missing: what the ready ones carry": (
+    "promoted manually, pods missing: what the ready ones carry": (
         canary(annotations=PROMOTE),
         WAIT,
-        ("Promoting", "PromotedByHand", 2, AT_50),
+        ("Promoting", "PromotedManually", 2, AT_50),
     ),
-    "promoted by hand": (canary(ready=2, annotations=PROMOTE), WAIT, ("Promoting", "PromotedByHand", 2, NEW)),
-    "promoted by hand beats a pause": (
+    "promoted manually": (
+        canary(ready=2, annotations=PROMOTE),
+        WAIT,
+        ("Promoting", "PromotedManually", 2, NEW),
+    ),
+    "promoted manually beats a pause": (
         canary(ready=2, annotations={**PROMOTE, **PAUSE}),
         WAIT,
-        ("Promoting", "PromotedByHand", 2, NEW),
+        ("Promoting", "PromotedManually", 2, NEW),
     ),
-    "promoted by hand once": (
+    "promoted manually once": (
         canary(annotations=PROMOTE, handled=("promote",)),
         WAIT,
         ("Analysing", "Analysing", 0, AT_5),
     ),
-    "aborted": (canary(annotations=ABORT), PASS, ("RolledBack", "AbortedByHand", 0, OLD)),
+    "aborted": (canary(annotations=ABORT), PASS, ("RolledBack", "AbortedManually", 0, OLD)),
     "aborted beats promoted": (
         canary(annotations={**ABORT, **PROMOTE}),
         PASS,
-        ("RolledBack", "AbortedByHand", 0, OLD),
+        ("RolledBack", "AbortedManually", 0, OLD),
     ),
     "aborted with all requests": (
         canary(ALL, ready=2, traffic=to("new"), annotations=ABORT),
         PASS,
-        ("RolledBack", "AbortedByHand", 2, OLD),
+        ("RolledBack", "AbortedManually", 2, OLD),
     ),
 }

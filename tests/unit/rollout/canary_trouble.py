@@ -142,12 +142,12 @@ TROUBLE: dict[str, Row] = {
     "no-room-and-somebody-promotes-it": (
         canary(annotations=PROMOTE, new={"trouble": NO_NODE}),
         WAIT,
-        ("Promoting", "PromotedByHand", 2, AT_50),
+        ("Promoting", "PromotedManually", 2, AT_50),
     ),
     "no-room-and-somebody-aborts-it": (
         canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=ABORT),
         WAIT,
-        ("RolledBack", "AbortedByHand", 0, OLD),
+        ("RolledBack", "AbortedManually", 0, OLD),
     ),
     "slow-to-start-but-it-has-its-weight": (
         canary(rollout(weight=5, progress_at=ago(9000), step_started_at=ago(40))),

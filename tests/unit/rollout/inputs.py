@@ -7,7 +7,7 @@ from typing import Any
 from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
 from tailbound.api.traffic import Backend, TrafficStatus
 from tailbound.judge.analysis import Verdict
-from tailbound.rollout.actions import read_hands
+from tailbound.rollout.actions import read_actions
 from tailbound.rollout.machine import advance, begin
 from tailbound.rollout.model import Rejection, RevisionState, RolloutInput, RolloutStep
 from tailbound.rollout.sizing import fixed
@@ -46,9 +46,9 @@ def situation(
     **fields: Any,
 ) -> RolloutInput:
     """Revision `old` is stable and the spec wants `new`, two pods of it."""
-    asked = {f"tailbound.dev/{hand}": value for hand, value in (annotations or {}).items()}
-    done = {f"tailbound.dev/{hand}": asked[f"tailbound.dev/{hand}"] for hand in handled}
-    hands = read_hands(asked, dict.fromkeys(revisions, done), {})
+    asked = {f"tailbound.dev/{action}": value for action, value in (annotations or {}).items()}
+    done = {f"tailbound.dev/{action}": asked[f"tailbound.dev/{action}"] for action in handled}
+    actions = read_actions(asked, dict.fromkeys(revisions, done), {})
     base = RolloutInput(
         desired="new",
         stable="old" if "old" in revisions else None,
@@ -61,7 +61,7 @@ def situation(
         first_generation=1,
         spec=RolloutSpec.model_validate(spec or {}),
         stored=None,
-        hands=hands,
+        actions=actions,
         judged=True,
         demands=None,
         followed=True,

@@ -35,8 +35,8 @@ def test_the_present_step(
     plan: tuple[int, ...], passed: int, present: int, has: int, seen: bool, expected: int
 ) -> None:
     at = rollout(passed=passed, step_weight=present, weight=has, step_started_at=ago(5) if seen else None)
-    assert weight(plan, at, by_hand=False) == expected
-    assert weight(plan, at, by_hand=True) == 100
+    assert weight(plan, at, manual=False) == expected
+    assert weight(plan, at, manual=True) == 100
     assert expected >= has
 
 

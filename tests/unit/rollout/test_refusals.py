@@ -59,13 +59,13 @@ STABLE_IS_NEWEST: dict[str, Any] = {**without_new(), "desired": "old", "stored":
         ),
     ],
 )
-def test_a_hand_without_sense_is_told_with_its_value_and_a_remedy(
+def test_an_action_without_sense_is_told_with_its_value_and_a_remedy(
     annotations: dict[str, str], fields: dict[str, Any], told: str
 ) -> None:
-    ((hand, value),) = annotations.items()
+    ((action, value),) = annotations.items()
     found = refusal(annotations, **fields)
     assert found is not None
-    assert found.startswith(f"tailbound.dev/{hand} is '{value}': ")
+    assert found.startswith(f"tailbound.dev/{action} is '{value}': ")
     assert told in found
 
 
@@ -84,5 +84,5 @@ def test_a_hand_without_sense_is_told_with_its_value_and_a_remedy(
         ({"abort": "new"}, without_new(new=state(rejected=True))),
     ],
 )
-def test_a_hand_with_sense_is_not_told(annotations: dict[str, str], fields: dict[str, Any]) -> None:
+def test_an_action_with_sense_is_not_told(annotations: dict[str, str], fields: dict[str, Any]) -> None:
     assert refusal(annotations, **fields) is None

@@ -56,7 +56,7 @@ def coming_back(
 
 
 @pytest.mark.parametrize(("capacity", "whole", "old", "new", "weight"), BESIDE.values(), ids=BESIDE)
-def test_no_place_changes_hands(
+def test_no_place_hands_over(
     capacity: str, whole: int, old: RevisionState, new: RevisionState, weight: int
 ) -> None:
     now = coming_back(capacity, whole, old, new, weight)
@@ -197,5 +197,5 @@ def test_a_return_tells_where_it_finds_room(
     )
     told = step_of(now).rollout
     assert told is not None
-    assert (told.state, told.reason) == ("Promoting", "RolledBackByHand")
+    assert (told.state, told.reason) == ("Promoting", "RolledBackManually")
     assert told.message.endswith(words)

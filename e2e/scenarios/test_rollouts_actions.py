@@ -33,12 +33,12 @@ def test_abort_wins_and_a_retry_begins_again_as_planned(scene: Scene) -> None:
         revision = rollout.introduce("second")
         assert f"new revision {revision} takes over from {stable}: canary, 50 %" in planned
         rollout.analysed(revision)
-        rollout.hand("abort", revision)
-        rollout.rolled_back(revision, "AbortedByHand", stable=stable)
+        rollout.action("abort", revision)
+        rollout.rolled_back(revision, "AbortedManually", stable=stable)
         scene.gone("Deployment", revision)
-        rollout.hand("retry", f"{revision}/first")
+        rollout.action("retry", f"{revision}/first")
         rollout.analysed(revision)
-        rollout.hand("promote", revision)
+        rollout.action("promote", revision)
         rollout.promoted(revision)
     load.assert_flawless(at_least=50)
     record = scene.api.need("ControllerRevision", revision, scene.namespace)
@@ -67,10 +67,10 @@ def test_pause_keeps_the_weight_and_its_end_goes_on(scene: Scene) -> None:
     rollout = Rollout.begin(scene, "paused", canary(50, 60), sla={"errorRate": "10%"})
     with rollout.load() as load:
         revision = rollout.introduce("second")
-        rollout.hand("pause", revision)
+        rollout.action("pause", revision)
         rollout.reaches("Paused", "Paused", revision=revision)
         stays("the pause", lambda: _paused(rollout), ENOUGH_FOR_A_VERDICT_SECONDS)
-        rollout.hand("pause", "")
+        rollout.action("pause", "")
         rollout.promoted(revision)
     load.assert_flawless(at_least=100)
 
@@ -86,7 +86,7 @@ def test_scale_change_in_the_middle_reaches_both_revisions_and_restarts_nothing(
     with rollout.load() as load:
         revision = rollout.introduce("second")
         rollout.analysed(revision)
-        rollout.hand("pause", revision)
+        rollout.action("pause", revision)
         rollout.reaches("Paused", "Paused", revision=revision, weight=50)
         began, running = rollout.status()["startedAt"], restarts(scene.pods("growing"))
         rollout.spec["scaling"] = {"min": 3}
@@ -94,7 +94,7 @@ def test_scale_change_in_the_middle_reaches_both_revisions_and_restarts_nothing(
         scene.wait("pods for the new scale", lambda: _ready_pods(rollout, {stable: 3, revision: 2}), 90)
         assert rollout.status()["startedAt"] == began
         assert running.items() <= restarts(scene.pods("growing")).items()
-        rollout.hand("pause", "")
+        rollout.action("pause", "")
         rollout.promoted(revision)
         scene.wait("the pods of one revision", lambda: _ready_pods(rollout, {revision: 3}), 90)
     load.assert_flawless(at_least=50)
@@ -194,8 +194,8 @@ def test_rollback_restores_the_pods_byte_for_byte(scene: Scene) -> None:
     rollout.promoted(second)
     scene.gone("Deployment", first)
     with rollout.load() as load:
-        rollout.hand("rollback-to", first)
-        rollout.rolled_back(second, "RolledBackByHand")
+        rollout.action("rollback-to", first)
+        rollout.rolled_back(second, "RolledBackManually")
         scene.wait("the first revision", lambda: rollout.stable() == first or Unmet(rollout.stable()), 240)
         scene.gone("Deployment", second)
     load.assert_flawless(at_least=20)
@@ -263,7 +263,7 @@ def test_lost_status_in_the_middle_is_not_a_first_deployment(scene: Scene) -> No
     load.assert_flawless(at_least=50)
 
 
-def test_hands_and_specs_need_their_own_permissions_and_say_who_acted(scene: Scene) -> None:
+def test_actions_and_specs_need_their_own_permissions_and_say_who_acted(scene: Scene) -> None:
     rollout = Rollout.begin(scene, "governed", canary(50, promotion="manual"), sla={})
     _bind(scene, "pat", ["promote"])
     _bind(scene, "eve", ["edit-spec"])
