@@ -55,7 +55,7 @@ def test_a_horizontal_pod_autoscaler_decides_and_no_request_fails(scene: Scene) 
         scene.wait("end of the others", lambda: _alone(scene), GONE_SECONDS)
     calm.assert_flawless(at_least=10)
     assert scaled.told() == []
-    # Its target is watched, whoever decides on the number of its pods.
+    # The latency target is watched also where an autoscaler of another project sets the number of pods.
     scaled.condition("SLAMet", "True", "WithinTarget")
     assert not conditions(scene.service("external")).keys() & {"ScalingLimited", "MetricsStale"}
 

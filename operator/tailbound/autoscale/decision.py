@@ -11,7 +11,7 @@ class Reason(StrEnum):
     """The rule that set the replicas."""
 
     IDLE = "Idle"
-    """Nothing arrives and nothing is in flight."""
+    """No request arrives and none is in flight."""
     FORECAST = "Forecast"
     """Grown to what the forecast at the cold start needs."""
     PANIC = "Panic"
@@ -19,7 +19,7 @@ class Reason(StrEnum):
     STUCK = "Stuck"
     """Grown to replace pods that do not become ready."""
     STEADY = "Steady"
-    """As many as are needed."""
+    """The replicas are as many as are needed."""
     COOLING = "Cooling"
     """Fewer would do, but not for long enough yet."""
     SHRINK = "Shrink"

@@ -26,7 +26,7 @@ class Drafter(Protocol):
         ...
 
     def wanted_rendering(self, reading: Reading) -> RenderRequest | None:
-        """What has to be rendered for a draft."""
+        """The rendering that a draft needs; None if it needs none."""
         ...
 
     def draft(self, reading: Reading, rendering: Rendering) -> Draft:

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _VERBS: Final = {Create: "create", Apply: "apply", DryRun: "dry-run", Delete: "delete"}
 
 
-class NotLeader(Exception):  # noqa: N818 - an outcome, not a fault
+class NotLeaderError(Exception):
     """This process does not lead any more: nothing may be written."""
 
 
@@ -33,9 +33,9 @@ class Executor:
         self._holds = holds
 
     async def write(self, write: Write) -> RefusedWrite | None:
-        """Do one write. An Obstacle if the API server refuses it for good.
+        """Do one write. A RefusedWrite if the API server refuses it for good.
 
-        Raises Fenced, Transient, and Conflict after the newest state of the object has entered the stores.
+        Raises NotLeaderError, Transient, and Conflict, once the stores hold the newest state of the object.
         """
         resource, namespace, name = target_of(write)
         verb = _VERBS[type(write)]
@@ -94,7 +94,7 @@ class Executor:
 
     async def _counted(self, verb: str, resource: Resource, request: Callable[[], Awaitable[_T]]) -> _T:
         if not self._holds():
-            raise NotLeader
+            raise NotLeaderError
         outcome = "error"
         try:
             answer = await request()

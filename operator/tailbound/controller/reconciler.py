@@ -36,11 +36,11 @@ class Decider(Drafter, Protocol):
     """The pure core."""
 
     def read(self, observation: Observation) -> Reading:
-        """What was observed, parsed."""
+        """The parsed observation."""
         ...
 
     def decide(self, reading: Reading, drafted: Draft, now: datetime) -> Plan:
-        """What to do."""
+        """The plan: writes, status and events."""
         ...
 
 
@@ -81,7 +81,7 @@ class Reconciler:
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one service closer to its spec. What the API server refuses of it holds up nothing else.
 
-        Raises Fenced, Transient, Conflict (having looked again several times), and Terminal (status refused).
+        Raises NotLeaderError, Transient, Conflict (after several looks), and Terminal (status refused).
         """
         wrote, conflicts = False, 0
         service = self._stores.service(key)

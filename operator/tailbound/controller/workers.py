@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tailbound.controller.execute import NotLeader
+from tailbound.controller.execute import NotLeaderError
 from tailbound.controller.queue import KeyQueue
 from tailbound.controller.reconciler import Outcome
 from tailbound.kube.errors import Conflict, Terminal, Transient
@@ -42,7 +42,7 @@ class Workers:
         self._wake.set()
 
     async def run(self, count: int = WORKERS) -> None:
-        """Work until `stop`. An ExceptionGroup with Fenced ends it when this process no longer leads."""
+        """Work until `stop`. An ExceptionGroup with NotLeaderError ends it once leadership is lost."""
         slots = asyncio.Semaphore(count)
         async with asyncio.TaskGroup() as group:
             while not self._stopping:
@@ -83,12 +83,12 @@ class Workers:
     # Conflict                  | after its backoff; a watch event brings it back earlier
     # Transient                 | after its backoff, and not before the server allows
     # Terminal, or our own bug  | after its backoff; logged with what was refused
-    # Fenced                    | nothing: this process is about to end
+    # NotLeaderError                    | nothing: this process is about to end
     async def _one(self, key: Key) -> str:
         names = {"namespace": key[0], "service": key[1]}
         try:
             outcome = await self._reconcile(key)
-        except NotLeader:
+        except NotLeaderError:
             raise
         except Conflict as error:
             delay = self.queue.retry(key, self._clock())

@@ -1,7 +1,6 @@
 """Fields of JSON of any shape, read without errors: another type than the expected one reads as absent."""
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -48,12 +47,3 @@ def flag(parent: Object, name: str) -> bool | None:
     """A truth value; None where it is absent."""
     value = parent.get(name)
     return value if isinstance(value, bool) else None
-
-
-def time(parent: Object, name: str) -> datetime | None:
-    """An RFC 3339 time with its zone (UTC where it has none); None where it is absent or no time."""
-    try:
-        found = datetime.fromisoformat(text(parent, name))
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -28,7 +28,7 @@ def trials(decided: Decided) -> Iterator[WriteRequest]:
 
 
 def serving_revisions(decided: Decided) -> Iterator[WriteRequest]:
-    """What serves beside the desired revision is kept whole; and if the service is stopped, it stops."""
+    """Children of every other revision that serves: kept whole, or stopped with the service."""
     for name, replicas in decided.step.fleet.items():
         revision = decided.stored(name) if name != decided.name else None
         if revision is not None:

@@ -1,4 +1,4 @@
-"""What the controller asks of the pure core: read, draft, decide.
+"""The functions of the pure core that the controller calls: read, draft, decide.
 
 Deciding again on what came of a plan ends at a fixed point, where a plan holds neither writes nor a status.
 
@@ -25,7 +25,7 @@ def draft_version(reading: Reading) -> DraftVersion | None:
 
 
 def wanted_rendering(reading: Reading) -> RenderRequest | None:
-    """What `draft` needs rendered; None if nothing can be: an invalid spec, no runtime, no class."""
+    """The rendering that `draft` needs; None if nothing can be: an invalid spec, no runtime, no class."""
     return reading.intended.request(reading.owned) if isinstance(reading, Snapshot) else None
 
 

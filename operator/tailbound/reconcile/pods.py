@@ -38,7 +38,7 @@ _MOST_TELLING: Final = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class PodFinding:
     """What a pod is stuck at."""
 
     reason: Reason
@@ -63,18 +63,18 @@ class PodsReport:
     """At least one pod has verified the model."""
     fetching: bool
     """At least one pod is downloading, and no attempt of it has failed."""
-    findings: tuple[Finding, ...]
+    findings: tuple[PodFinding, ...]
     """The most telling first."""
     unready: str = ""
     """Which probe of a container that runs does not succeed, in words; empty if there is none."""
 
     @property
-    def obstacle(self) -> Finding | None:
+    def obstacle(self) -> PodFinding | None:
         """The most telling finding, if there is any."""
         return next(iter(self.findings), None)
 
     @property
-    def fetch_failure(self) -> Finding | None:
+    def fetch_failure(self) -> PodFinding | None:
         """The most telling finding of a fetch container."""
         return next((finding for finding in self.findings if finding.container == FETCH_CONTAINER), None)
 
@@ -83,7 +83,7 @@ class PodsReport:
         """Why a pod is not ready, in words, as far as that is known."""
         return self.obstacle.message if self.obstacle is not None else self.unready
 
-    def first_of(self, *reasons: Reason) -> Finding | None:
+    def first_of(self, *reasons: Reason) -> PodFinding | None:
         """The most telling finding with one of these reasons."""
         return next((finding for finding in self.findings if finding.reason in reasons), None)
 
@@ -168,7 +168,7 @@ def _probe_words(probe: Mapping[str, Any]) -> str:
     return f"{handler} on port {probe.get(handler, {}).get('port')}"
 
 
-def _findings(pod: Object) -> Iterator[Finding]:
+def _findings(pod: Object) -> Iterator[PodFinding]:
     status, name = pod.get("status", {}), pod["metadata"]["name"]
     for group in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(group) or ():
@@ -181,16 +181,16 @@ def _findings(pod: Object) -> Iterator[Finding]:
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         why = scheduled.get("message", "the scheduler gives no reason")
-        yield Finding(Reason.UNSCHEDULABLE, f"pod {name} has no node: {why}")
+        yield PodFinding(Reason.UNSCHEDULABLE, f"pod {name} has no node: {why}")
 
 
-def _refused_pods(deployment: Object | None) -> Iterator[Finding]:
+def _refused_pods(deployment: Object | None) -> Iterator[PodFinding]:
     """Pods that the API server does not admit never exist: only the Deployment tells of them."""
     if deployment is None:
         return
     for condition in deployment.get("status", {}).get("conditions") or ():
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            yield Finding(
+            yield PodFinding(
                 Reason.QUOTA_EXCEEDED, f"the API server refuses pods: {condition.get('message', '')}"
             )
 
@@ -204,7 +204,7 @@ def _failed(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def _own_words(pod: str, container: Mapping[str, Any]) -> Finding | None:
+def _own_words(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
     """The container left a Termination: it knows best."""
     failed = _failed(container)
     if failed is None:
@@ -215,26 +215,26 @@ def _own_words(pod: str, container: Mapping[str, Any]) -> Finding | None:
         return None
     if said.reason is TerminationReason.FETCHED:
         return None
-    return Finding(Reason(said.reason.value), f"pod {pod}: {said.message}", container["name"])
+    return PodFinding(Reason(said.reason.value), f"pod {pod}: {said.message}", container["name"])
 
 
-def _out_of_memory(pod: str, container: Mapping[str, Any]) -> Finding | None:
+def _out_of_memory(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
     failed = _failed(container)
     if failed is None or failed.get("reason") != "OOMKilled":
         return None
-    return Finding(
+    return PodFinding(
         Reason.OUT_OF_MEMORY,
         f"container {container['name']} of pod {pod} took too much memory: raise spec.resources.memory",
         container["name"],
     )
 
 
-def _image(pod: str, container: Mapping[str, Any]) -> Finding | None:
+def _image(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
     waiting = (container.get("state") or {}).get("waiting") or {}
     if waiting.get("reason") not in _IMAGE_REASONS:
         return None
     why = _BACK_OFF.sub("", waiting.get("message") or "") or "the node does not say why"
-    return Finding(
+    return PodFinding(
         Reason.IMAGE_PULL_FAILED,
         f"image {container.get('image', '')} of container {container['name']} in pod {pod} cannot be had: "
         f"{_quote(why)}",
@@ -242,31 +242,31 @@ def _image(pod: str, container: Mapping[str, Any]) -> Finding | None:
     )
 
 
-def _not_started(pod: str, container: Mapping[str, Any]) -> Finding | None:
+def _not_started(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
     waiting = (container.get("state") or {}).get("waiting") or {}
     if waiting.get("reason") not in _START_REASONS:
         return None
     why = _quote(waiting.get("message") or "")
-    return Finding(
+    return PodFinding(
         Reason.CRASH_LOOP,
         f"container {container['name']} of pod {pod} cannot be started: {why}",
         container["name"],
     )
 
 
-def _crashed(pod: str, container: Mapping[str, Any]) -> Finding | None:
+def _crashed(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
     failed = _failed(container)
     if failed is None:
         return None
     said = _quote(failed.get("message") or "") or "it left no message, look at its log"
-    return Finding(
+    return PodFinding(
         Reason.CRASH_LOOP,
         f"container {container['name']} of pod {pod} ended with exit code {failed.get('exitCode')}: {said}",
         container["name"],
     )
 
 
-_CONTAINER_RULES: Final[tuple[Callable[[str, Mapping[str, Any]], Finding | None], ...]] = (
+_CONTAINER_RULES: Final[tuple[Callable[[str, Mapping[str, Any]], PodFinding | None], ...]] = (
     _own_words,
     _out_of_memory,
     _image,

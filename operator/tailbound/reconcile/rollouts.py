@@ -18,8 +18,7 @@ from tailbound.judge.verdict import Finding, Policy, error_objective, latency_ob
 from tailbound.reconcile import ending
 from tailbound.reconcile.needs import needs
 from tailbound.reconcile.owned_state import OwnedState
-from tailbound.reconcile.pods import Finding as Obstacle
-from tailbound.reconcile.pods import most_restarts, report, unready_since
+from tailbound.reconcile.pods import PodFinding, most_restarts, report, unready_since
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.writes import refusal_of
 from tailbound.revisions.record import CorruptRevisionError, from_object
@@ -199,7 +198,7 @@ def _refused(world: OwnedState, name: str) -> PodProblem | None:
     return PodProblem(problem.reason, problem.message)
 
 
-def _trouble(world: OwnedState, name: str, obstacle: Obstacle, late: str) -> PodProblem:
+def _trouble(world: OwnedState, name: str, obstacle: PodFinding, late: str) -> PodProblem:
     trouble = PodProblem(obstacle.reason, obstacle.message)
     if not trouble.lacks_room:
         return trouble

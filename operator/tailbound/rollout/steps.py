@@ -30,13 +30,7 @@ from tailbound.judge.analysis import Verdict
 from tailbound.judge.verdict import Outcome
 from tailbound.rollout import deadline, messages, plan, room
 from tailbound.rollout.demands import taken_back
-from tailbound.rollout.in_place import (
-    awaits_place,
-    climbing,
-    dead_at,
-    needed,
-    settled_on,
-)
+from tailbound.rollout.in_place import awaits_place, climbing, dead_at, needed, settled_on
 from tailbound.rollout.model import Marking, PodProblem, RolloutInput, RolloutStep
 from tailbound.rollout.refused_writes import hindrance
 from tailbound.rollout.sizing import ALL

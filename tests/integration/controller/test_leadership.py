@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, cast
 
-from tailbound.controller.execute import NotLeader
+from tailbound.controller.execute import NotLeaderError
 from tailbound.controller.lease import LeadershipLost
 from tailbound.controller.operator import Operator
 from tailbound.kube.errors import Transient
@@ -112,7 +112,7 @@ async def ended_by_loss(operator: Operator) -> AsyncIterator[Awaitable[bool]]:
             await operator.run(asyncio.Event())
         except ExceptionGroup as ended:
             # Whoever notices first: the renewal, or the fence before a write.
-            return ended.subgroup((LeadershipLost, NotLeader)) is not None
+            return ended.subgroup((LeadershipLost, NotLeaderError)) is not None
         return False
 
     task = asyncio.create_task(run())

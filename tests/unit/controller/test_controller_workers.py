@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tailbound.controller.execute import NotLeader
+from tailbound.controller.execute import NotLeaderError
 from tailbound.controller.queue import FIRST_BACKOFF_SECONDS
 from tailbound.controller.reconciler import Outcome
 from tailbound.controller.workers import Workers
@@ -66,14 +66,14 @@ async def test_service_that_was_begun_comes_back_after_the_new_ones() -> None:
 
 async def test_lost_lease_ends_the_work() -> None:
     async def reconcile(_: Key) -> Outcome:
-        raise NotLeader
+        raise NotLeaderError
 
     workers = Workers(reconcile, Metrics(), lambda: NOW)
     workers.add(A)
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(5):
             await workers.run()
-    assert ended.group_contains(NotLeader)
+    assert ended.group_contains(NotLeaderError)
 
 
 async def test_keys_are_worked_on_side_by_side_but_no_key_twice_at_a_time() -> None:

@@ -9,7 +9,9 @@ from tests.conftest import LONGEST_ID, distinct, slug
     ("identifier", "expected"),
     [
         pytest.param("closed before the response", "closed-before-the-response", id="blanks"),
-        pytest.param("at '/operator/replicas': minimum", "at-operator-replicas-minimum", id="quotes and /"),
+        pytest.param(
+            "at '/operator/replicas': minimum", "at-operator-replicas-minimum", id="quotes-and-slash"
+        ),
         pytest.param("-1-0.5", "-1-0.5", id="numbers"),
         pytest.param("'a'", "a", id="ends"),
         pytest.param("x" * 200, "x" * LONGEST_ID, id="length"),
