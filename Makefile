@@ -11,13 +11,15 @@ INSTALLED := $(VENV)/.installed
 CRD_FOLDERS := crds charts/tailbound/files/crds
 # What is slow runs at the lowest priority beside the rest; its lines appear as they come.
 BESIDE := $(MAKE) --no-print-directory --output-sync=line
-# Tests run in as many processes as there are cores; an API server of its own for each process bounds the second.
+# Tests run in as many processes as there are cores. Those of the second kind mostly wait, so that half as many more
+# fit; each process has an API server of its own, which bounds them.
 ACROSS := -n auto --dist load
-ACROSS_PLANES := -n auto --maxprocesses 4 --dist load --maxschedchunk 1
+PLANES := $(shell processes=$$(( $$(nproc) * 3 / 2 )); echo $$(( processes < 4 ? processes : 4 )))
+ACROSS_PLANES := -n $(PLANES) --dist load --maxschedchunk 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick lint types contracts crds crd-check unit runtime \
-        integration e2e soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-autoscale bench-shedding
+        integration e2e test-security fuzz release test-harness soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-runtime bench-gpu conformance bench-autoscale bench-shedding bench-fleet
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -65,17 +67,35 @@ unit: $(INSTALLED) ## Pure parts
 mutants: $(INSTALLED) ## A dozen edits that each break one guarantee are caught by the tests
 	$(BIN)/python -m tests.mutants
 
-explore: $(INSTALLED) ## Property machines of rollouts with new examples for MINUTES, 60 if not given
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m tests.unit.reconcile.explore $(or $(MINUTES),60)
+explore: export HYPOTHESIS_PROFILE = nightly
+explore: $(INSTALLED) ## New examples for the property machines of rollouts for MINUTES, 60 if not given; simulations in full
+	$(BIN)/python -m tests.unit.reconcile.explore $(or $(MINUTES),60)
+	$(BIN)/python -m pytest tests/unit -q $(ACROSS)
 
 runtime: $(INSTALLED) ## The model server, by itself
-	$(BIN)/python -m pytest tests/runtime -q
+	$(BIN)/python -m pytest tests/runtime -q $(ACROSS)
 
 integration: $(INSTALLED) ## Against a real API server
 	$(BIN)/python -m pytest tests/integration -q $(ACROSS_PLANES) --durations=15
 
 e2e: cluster-up ## Every scenario, on the cluster that KUBECONFIG names or else on our own
 	$(BIN)/python -m e2e.scenarios -q
+
+test-security: cluster-up ## Attacks of strangers on the cluster that KUBECONFIG names or else on our own; what neighbours lost, as JSON
+	@$(BIN)/python -m e2e.security
+
+fuzz: $(INSTALLED) binaries ## Mutated requests and generated objects, COUNT of each, 10000 if not given; SEED=N repeats a run
+	@PYTHONPATH=operator:runtime_image $(BIN)/python -m tests.fuzz --count $(or $(COUNT),10000) $(if $(SEED),--seed $(SEED))
+
+release: $(INSTALLED) ## Every Python package of the images with its hash, and an SBOM of each, in build/release
+	@[ -d build/release-tools ] || $(PYTHON) -m venv build/release-tools
+	@build/release-tools/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
+	@mkdir -p build/release
+	@build/release-tools/bin/python -m e2e.release build/release
+	@cat build/release/SHA256SUMS
+
+test-harness: binaries images ## The API server of the tests, and our own cluster brought up and down, as a second one
+	$(BIN)/python -m pytest e2e/cluster -q
 
 soak: cluster-up ## Traffic that rises and falls for MINUTES, 100 if not given, with pods that follow it
 	TAILBOUND_SOAK_MINUTES=$(or $(MINUTES),100) $(BIN)/python -m e2e.scenarios -q -rP -k follow_a_ramp
@@ -121,6 +141,20 @@ bench-rollout: cluster-up ## Canary verdict against the rules of other projects,
 
 bench-batching: $(INSTALLED) ## Throughput of the model server with dynamic batching against none
 	$(BIN)/python -m e2e.bench.batching
+
+bench-fleet: servers ## What SERVICES services, 300 if not given, and ROLLOUTS at once, 30, cost the operator
+	$(BIN)/python -m e2e.bench.fleet $(or $(SERVICES),300) $(or $(ROLLOUTS),30) $(or $(SHOWN),1000)
+
+conformance: $(INSTALLED) ## The model server's answers beside those of the real Triton, from PyPI: writes the table of differences
+	[ -d build/triton ] || $(BIN)/python -m venv build/triton
+	build/triton/bin/pip install -q nvidia-pytriton==0.7.0 numpy==1.26.4
+	TRITON=$(CURDIR)/build/triton $(BIN)/python -m pytest tests/conformance -q
+
+bench-runtime: $(INSTALLED) ## CPU time of a request to the model server, beside that of the model itself
+	$(BIN)/python -m e2e.bench.runtime
+
+bench-gpu: ## Share of a GPU's throughput that the model server keeps, and its P99; with the python3 that has onnxruntime-gpu
+	PYTHONPATH=$(CURDIR):$(CURDIR)/runtime_image $(or $(PYTHON),python3) -m e2e.bench.gpu
 
 bench-shedding: $(INSTALLED) ## Late and refused requests after shocks, with waiting and with shedding, simulated
 	$(BIN)/python -m e2e.bench.shedding

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Final
 
 SCENARIOS: Final = "e2e/scenarios"
-NEEDED: Final = {"tests/integration": ("binaries", "servers"), SCENARIOS: ("cluster-up",)}
+HARNESS: Final = "e2e/cluster"
+NEEDED: Final = {
+    "tests/integration": ("binaries", "servers"),
+    HARNESS: ("binaries", "images"),
+    SCENARIOS: ("cluster-up",),
+}
 """Targets of the Makefile, by the folder whose tests need them."""
 
 
@@ -18,7 +23,7 @@ def selection(name: str) -> list[str]:
     """Arguments of pytest that select this name."""
     if Path(name.split("::", maxsplit=1)[0]).exists():
         return [name]
-    return ["tests", SCENARIOS, "-k", name]
+    return ["tests", HARNESS, SCENARIOS, "-k", name]
 
 
 def found(name: str) -> list[str]:
@@ -48,7 +53,7 @@ def main(name: str) -> int:
     if not tests:
         sys.stderr.write(
             f"no test matches T={name}: give a file, an id, or a part of a name "
-            "(python -m pytest --collect-only -q tests e2e/scenarios lists all)\n"
+            "(python -m pytest --collect-only -q tests e2e lists all)\n"
         )
         return 1
     for target in targets(tests):

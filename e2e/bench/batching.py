@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -69,11 +69,11 @@ class Served:
         return self.right / self.seconds
 
 
-def model(path: Path) -> Path:
+def model(path: Path, widths: Sequence[int] = WIDTHS) -> Path:
     """A perceptron of these widths with fixed random weights."""
     dice = np.random.default_rng(1)
     nodes, weights, value = [], [], "x"
-    for layer, (width, height) in enumerate(pairwise(WIDTHS)):
+    for layer, (width, height) in enumerate(pairwise(widths)):
         matrix = dice.standard_normal((width, height), np.float32) / np.float32(np.sqrt(width))
         weights.append(numpy_helper.from_array(matrix, f"w{layer}"))
         nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [f"p{layer}"]))
@@ -82,8 +82,8 @@ def model(path: Path) -> Path:
     graph = helper.make_graph(
         nodes,
         "perceptron",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", WIDTHS[0]])],
-        [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["n", WIDTHS[-1]])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", widths[0]])],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["n", widths[-1]])],
         weights,
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -123,8 +123,8 @@ def model_ratio(path: Path) -> float:
 
 
 @contextmanager
-def server(path: Path, batching: Mapping[str, str]) -> Iterator[str]:
-    """The URL of a ready server."""
+def server(path: Path, batching: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """The URL of a ready server, and its process."""
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(Path.cwd() / "runtime_image"), *sys.path]),
@@ -145,15 +145,21 @@ def server(path: Path, batching: Mapping[str, str]) -> Iterator[str]:
             port = 0
             for line in process.stdout:
                 event = json.loads(line)
-                port = event.get("port", port)
+                port = port or event.get("port", 0)  # the first is that of HTTP
                 if event["event"] == "ready":
                     break
             else:
                 raise SystemExit("the server ended before it was ready")
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://127.0.0.1:{port}", process.pid
         finally:
             process.terminate()
             process.communicate()
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of the server so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def one_round(url: str, asked: list[Asked]) -> Served:
@@ -202,7 +208,7 @@ def main() -> int:
         path = model(Path(folder) / "perceptron.onnx")
         asked = questions(path)
         alone = model_ratio(path)
-        urls = {mode: stack.enter_context(server(path, env)) for mode, env in MODES.items()}
+        urls = {mode: stack.enter_context(server(path, env))[0] for mode, env in MODES.items()}
         rounds = asyncio.run(compare(urls, asked))
         mean = asyncio.run(mean_batch(urls["dynamic"]))
     pairs = zip(rounds["dynamic"], rounds["none"], strict=True)

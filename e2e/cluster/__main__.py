@@ -53,12 +53,13 @@ def kubeconfig(cluster: OwnCluster, _: argparse.Namespace) -> int:
 
 def build(_: OwnCluster, options: argparse.Namespace) -> int:
     if options.what == "images":
-        for image in [*node_images(), *project_images()]:
-            print(building.build(image), flush=True)
+        images = [*node_images(), *project_images()]
+        for number, image in enumerate(images, start=1):
+            print(building.build(image, f"image {number} of {len(images)}"), flush=True)
         return 0
-    for module in binaries.MODULES.values():
-        if module.of_cluster == (options.what == "binaries"):
-            print(binaries.ensure(module.name), flush=True)
+    wanted = [each for each in binaries.MODULES.values() if each.of_cluster == (options.what == "binaries")]
+    for number, module in enumerate(wanted, start=1):
+        print(binaries.ensure(module.name, f"{options.what} {number} of {len(wanted)}"), flush=True)
     return 0
 
 

@@ -9,12 +9,13 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from e2e.cluster.progress import announced
 
 TOOLS = Path(__file__).parent / "tools"
 GO_TOOLCHAIN = "go1.27.3"
@@ -91,6 +92,8 @@ MODULES = {
         Module(name="metrics-server", programs=("metrics-server",)),
         # It finds its targets by HTTP or in files: what the clouds' interfaces add is half of the build.
         Module(name="prometheus", programs=("prometheus",), tags="remove_all_sd", of_cluster=False),
+        # An S3 server on a folder.
+        Module(name="versitygw", programs=("versitygw",), of_cluster=False),
     )
 }
 _MODULE_OF = {program: module.name for module in MODULES.values() for program in module.programs}
@@ -102,10 +105,11 @@ def cache_folder() -> Path:
     return Path(base) / "tailbound"
 
 
-def ensure(name: str) -> Path:
+def ensure(name: str, place: str = "") -> Path:
     """The folder with the programs of module `name`, built first if this content was never built here.
 
-    Blocks while another process builds the same module. Raises BuildError if the build fails.
+    `place` is said to the person who waits: "2 of 5". Blocks while another process builds the same module.
+    Raises BuildError if the build fails.
     """
     module = MODULES[name]
     target = cache_folder() / "go" / f"{name}-{module.digest()}"
@@ -113,7 +117,8 @@ def ensure(name: str) -> Path:
         return target
     with file_lock(target.with_suffix(".lock")):
         if not target.is_dir():
-            _build(module, target)
+            with announced(f"{name} from source", cache_folder(), place):
+                _build(module, target)
     return target
 
 
@@ -132,7 +137,6 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 def _build(module: Module, target: Path) -> None:
-    print(f"building {module.name} from source, once ...", file=sys.stderr, flush=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{module.name}-", dir=target.parent))
     try:
         environment = {

@@ -15,15 +15,17 @@ from pathlib import Path
 from e2e.cluster.binaries import cache_folder, file_lock
 from e2e.cluster.images import Image
 from e2e.cluster.processes import output
+from e2e.cluster.progress import announced
 
 BUILD_TIMEOUT_SECONDS = 1800
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", ".*")
 
 
-def build(image: Image) -> Path:
+def build(image: Image, place: str = "") -> Path:
     """The image as an archive that containerd can load; built, after its parents, unless it is in the cache.
 
+    `place` is said to the person who waits: "2 of 5".
     Raises ProcessError with the end of the build's output if it fails.
     """
     with tempfile.TemporaryDirectory(prefix="tailbound-image-") as folder:
@@ -32,10 +34,10 @@ def build(image: Image) -> Path:
         target = _archive(image, content)
         with file_lock(_folder() / f"{image.name}.lock"):
             if not target.exists():
-                print(f"building image {image.name} ...", file=sys.stderr, flush=True)
                 parents = {argument: _present(parent) for argument, parent in image.parents.items()}
-                _build(image, context, content, {**image.arguments, **parents})
-                _save(image, content, target)
+                with announced(f"image {image.name}", cache_folder(), place):
+                    _build(image, context, content, {**image.arguments, **parents})
+                    _save(image, content, target)
     return target
 
 

@@ -67,8 +67,11 @@ def project_images() -> list[Image]:
         # The GPU build of the library is a gigabyte that no device here could use.
         arguments={"ONNXRUNTIME": "onnxruntime"},
     )
+    object_store = _own(
+        "object-store", "localhost/tailbound-object-store:e2e", {"versitygw": binaries.program("versitygw")}
+    )
     folders = sorted(file.parent for file in TEST_IMAGES.glob("*/Containerfile"))
-    return [operator, runtime, *(_for_tests(folder, base) for folder in folders)]
+    return [operator, runtime, object_store, *(_for_tests(folder, base) for folder in folders)]
 
 
 def _own(name: str, reference: str, files: Mapping[str, Path]) -> Image:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from e2e.cluster.binaries import cache_folder, file_lock
 from e2e.cluster.processes import output
+from e2e.cluster.progress import announced
 
 SUITE = "bookworm"
 PACKAGES = ("python3", "python3-venv", "ca-certificates")
@@ -35,7 +36,8 @@ def ensure() -> Path:
         if not target.exists():
             staging = target.with_name(f".{target.name}.{os.getpid()}.tar")
             try:
-                output(["mmdebstrap", *arguments(), staging], timeout_seconds=BUILD_TIMEOUT_SECONDS)
+                with announced("base of the images", cache_folder()):
+                    output(["mmdebstrap", *arguments(), staging], timeout_seconds=BUILD_TIMEOUT_SECONDS)
                 staging.rename(target)
             finally:
                 staging.unlink(missing_ok=True)

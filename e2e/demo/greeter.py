@@ -31,7 +31,7 @@ def runtime(namespace: str) -> dict[str, Any]:
         "apiVersion": "tailbound.dev/v1alpha1",
         "kind": "ServingRuntime",
         "metadata": {"name": RUNTIME, "namespace": namespace},
-        "spec": {"formats": [{"name": "greeting"}], "drain": "3s", "server": server},
+        "spec": {"formats": [{"name": "greeting"}], "drain": {"time": "3s"}, "server": server},
     }
 
 

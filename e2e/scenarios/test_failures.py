@@ -1,12 +1,14 @@
 """While a model cannot serve, the status says why within seconds, and mending the cause is enough."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
 from onnx import TensorProto, helper
 
 from e2e.scenarios.library import models
 from e2e.scenarios.library.api import Object, conditions
-from e2e.scenarios.library.manifests import hardware_class, serving_runtime
+from e2e.scenarios.library.manifests import CPU, MEMORY, hardware_class, serving_runtime
 from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import Scene, serving
 from e2e.scenarios.library.waiting import Unmet, stays
@@ -36,59 +38,35 @@ def hungry(name: str) -> Model:
     return models.file_of(name, graph)
 
 
-def test_wrong_digest_is_named_and_the_right_one_serves(scene: Scene) -> None:
+def test_what_is_wrong_with_the_source_is_named_and_mending_it_is_enough(scene: Scene) -> None:
+    store = scene.world.store
     model = scene.model(slope=2.0)
+    faulty = {fault: scene.model(slope=3.0) for fault in ("not-found", "forbidden", "huge")}
+    for fault, each in faulty.items():
+        store.fault(each, fault)
+        scene.apply(fault, each)
     wrong = "0" * 64
-    scene.apply(
-        "pinned", model, model={"uri": scene.world.store.uri(model), "format": "onnx", "sha256": wrong}
-    )
+    sources = {
+        "pinned": (store.uri(model), wrong),
+        "unreachable": (store.uri(model).replace(":8080", ":1"), model.sha256),
+        "denied": ("http://169.254.169.254/latest/model.onnx", model.sha256),
+    }
+    for name, (uri, digest) in sources.items():
+        scene.apply(name, model, model={"uri": uri, "format": "onnx", "sha256": digest})
+    scene.not_ready("not-found", "SourceNotFound", faulty["not-found"].name)
+    scene.not_ready("forbidden", "SourceForbidden", faulty["forbidden"].name)
+    scene.not_ready("huge", "InsufficientStorage")  # before the download
     scene.not_ready("pinned", "DigestMismatch", model.sha256)
     scene.condition("pinned", "ModelVerified", "False", "DigestMismatch", wrong)
-    scene.apply("pinned", model)
-    scene.ready("pinned")
-    scene.condition("pinned", "ModelVerified", "True")
-    scene.predicts("pinned", model)
-
-
-def test_missing_file_is_named_and_its_upload_is_enough(scene: Scene) -> None:
-    model = scene.model(slope=3.0)
-    scene.world.store.fault(model, "not-found")
-    scene.apply("missing", model)
-    scene.not_ready("missing", "SourceNotFound", model.name)
-    scene.world.store.fault(model, "none")
-    scene.ready("missing")
-    scene.predicts("missing", model)
-
-
-def test_forbidden_file_is_named(scene: Scene) -> None:
-    model = scene.model(slope=3.0)
-    scene.world.store.fault(model, "forbidden")
-    scene.apply("forbidden", model)
-    scene.not_ready("forbidden", "SourceForbidden", model.name)
-
-
-def test_unreachable_source_is_named(scene: Scene) -> None:
-    model = scene.model(slope=3.0)
-    uri = scene.world.store.uri(model).replace(":8080", ":1")
-    scene.apply("unreachable", model, model={"uri": uri, "format": "onnx", "sha256": model.sha256})
     scene.not_ready("unreachable", "SourceUnreachable")
-
-
-def test_address_that_fetching_may_not_reach_is_refused(scene: Scene) -> None:
-    model = scene.model(slope=3.0)
-    uri = "http://169.254.169.254/latest/model.onnx"
-    scene.apply("denied", model, model={"uri": uri, "format": "onnx", "sha256": model.sha256})
     scene.not_ready("denied", "AddressDenied", "169.254.169.254")
-
-
-def test_corrupt_file_is_named_and_a_good_one_serves(scene: Scene) -> None:
-    bad = scene.world.store.put(models.corrupt(f"{scene.namespace}-corrupt"))
-    scene.apply("corrupt", bad)
-    scene.not_ready("corrupt", "ModelLoadFailed")
-    good = scene.model(slope=4.0)
-    scene.apply("corrupt", good)
-    scene.ready("corrupt")
-    scene.predicts("corrupt", good)
+    for fault in ("not-found", "huge"):
+        store.fault(faulty[fault], "none")
+    scene.apply("pinned", model)
+    for name, right in {"not-found": faulty["not-found"], "huge": faulty["huge"], "pinned": model}.items():
+        scene.ready(name)
+        scene.predicts(name, right)
+    scene.condition("pinned", "ModelVerified", "True")
 
 
 def test_model_that_fails_on_everything_is_started_anew_and_named(scene: Scene) -> None:
@@ -111,67 +89,56 @@ def test_model_that_fails_on_everything_is_started_anew_and_named(scene: Scene) 
     scene.predicts("exhausted", good)
 
 
-def test_too_little_memory_is_named_and_more_of_it_serves(scene: Scene) -> None:
-    model = scene.world.store.put(hungry(f"{scene.namespace}-hungry"))
-    scene.apply("hungry", model)
-    scene.not_ready("hungry", "OutOfMemory", "spec.resources.memory")
-    scene.apply("hungry", model, resources={"cpu": "50m", "memory": "2Gi"})
-    scene.ready("hungry")
-    scene.predicts("hungry", model)
+@pytest.fixture
+def classes(scene: Scene) -> Iterator[dict[str, str]]:
+    """A hardware class that no node has, and the name of one that comes later."""
+    names = {name: f"{name}-{scene.namespace}" for name in ("absent", "later")}
+    scene.api.apply(hardware_class(names["absent"], resources=[{"name": "example.com/absent", "count": 1}]))
+    yield names
+    for name in names.values():
+        scene.api.delete("HardwareClass", name)
 
 
-def test_full_disk_is_named_before_the_download_and_space_is_enough(scene: Scene) -> None:
-    model = scene.model(slope=5.0)
-    scene.world.store.fault(model, "huge")
-    scene.apply("huge", model)
-    scene.not_ready("huge", "InsufficientStorage")
-    scene.world.store.fault(model, "none")
-    scene.ready("huge")
-    scene.predicts("huge", model)
+@pytest.mark.lasts(120)
+def test_what_is_wrong_with_the_pods_is_named_and_mending_it_is_enough(
+    scene: Scene, classes: dict[str, str]
+) -> None:
+    model, store = scene.model(slope=6.0), scene.world.store
+    of_hungry = store.put(hungry(f"{scene.namespace}-hungry"))
+    runtime = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
+    imageless: Object = {**runtime, "server": {**runtime["server"], "image": "localhost/absent:1"}}
+    scene.api.apply(serving_runtime(scene.namespace, "imageless", imageless))
+    scene.apply("early", model, runtime={"name": "later"}, hardware={"class": [classes["later"]]})
+    # The others say which runtime they want: one of their namespace goes before one of the cluster.
+    good = {"runtime": {"name": "onnxruntime"}}
+    scene.apply("accountless", model, serviceAccountName="later", **good)
+    scene.apply("deviceless", model, hardware={"class": [classes["absent"]]}, **good)
+    scene.apply("imageless", model, runtime={"name": "imageless"})
+    scene.apply("corrupt", store.put(models.corrupt(f"{scene.namespace}-corrupt")), **good)
+    scene.apply("hungry", of_hungry, **good)
 
-
-def test_missing_image_is_named_and_a_present_one_serves(scene: Scene) -> None:
-    good = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
-    bad: Object = {**good, "server": {**good["server"], "image": "localhost/absent:1"}}
-    scene.api.apply(serving_runtime(scene.namespace, "custom", bad))
-    model = scene.model(slope=6.0)
-    scene.apply("imageless", model, runtime={"name": "custom"})
-    scene.not_ready("imageless", "ImagePullFailed", "localhost/absent:1")
-    scene.apply("imageless", model, runtime={"name": "onnxruntime"})
-    scene.ready("imageless")
-    scene.predicts("imageless", model)
-
-
-def test_absent_device_is_named_and_another_class_serves(scene: Scene) -> None:
-    absent = f"absent-{scene.namespace}"
-    scene.api.apply(hardware_class(absent, resources=[{"name": "example.com/absent", "count": 1}]))
-    model = scene.model(slope=7.0)
-    try:
-        scene.apply("deviceless", model, hardware={"class": [absent]})
-        scene.not_ready("deviceless", "Unschedulable", "example.com/absent")
-        scene.condition("deviceless", "Scheduled", "False", "Unschedulable")
-        scene.apply("deviceless", model, hardware={"class": ["cpu"]})
-        scene.ready("deviceless")
-    finally:
-        scene.api.delete("HardwareClass", absent)
-    scene.predicts("deviceless", model)
-
-
-def test_unknown_runtime_and_class_stall_and_their_creation_is_enough(scene: Scene) -> None:
-    model = scene.model(slope=8.0)
-    later = f"later-{scene.namespace}"
-    scene.apply("early", model, runtime={"name": "later"}, hardware={"class": [later]})
     scene.condition("early", "Stalled", "True", within=30)
     assert scene.not_ready("early", "")["reason"] in ("RuntimeNotFound", "HardwareClassNotFound")
-    good = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
-    scene.api.apply(serving_runtime(scene.namespace, "later", good))
-    scene.condition("early", "Stalled", "True", "HardwareClassNotFound", later, within=30)
-    scene.api.apply(hardware_class(later))
-    try:
-        scene.ready("early")
-        scene.predicts("early", model)
-    finally:
-        scene.api.delete("HardwareClass", later)
+    scene.api.apply(serving_runtime(scene.namespace, "later", runtime))
+    scene.condition("early", "Stalled", "True", "HardwareClassNotFound", classes["later"], within=30)
+    scene.api.apply(hardware_class(classes["later"]))
+    scene.not_ready("accountless", "ServiceAccountNotFound", "spec.serviceAccountName")
+    scene.condition("accountless", "Scheduled", "False", "ServiceAccountNotFound", "later")
+    meta = {"name": "later", "namespace": scene.namespace}
+    scene.api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    scene.not_ready("deviceless", "NoNodeFits", "example.com/absent")
+    scene.condition("deviceless", "Scheduled", "False", "NoNodeFits", "HardwareClass")
+    scene.apply("deviceless", model, hardware={"class": ["cpu"]}, **good)
+    scene.not_ready("imageless", "ImagePullFailed", "localhost/absent:1")
+    scene.apply("imageless", model, **good)
+    scene.not_ready("corrupt", "ModelLoadFailed")
+    scene.apply("corrupt", model, **good)
+    scene.not_ready("hungry", "OutOfMemory", "spec.resources.memory")
+    scene.apply("hungry", of_hungry, resources={"cpu": "50m", "memory": "2Gi"}, **good)
+
+    for name in ("early", "accountless", "deviceless", "imageless", "corrupt", "hungry"):
+        scene.ready(name)
+        scene.predicts(name, of_hungry if name == "hungry" else model)
 
 
 def test_quota_is_quoted_and_its_end_is_enough(scene: Scene) -> None:
@@ -184,9 +151,59 @@ def test_quota_is_quoted_and_its_end_is_enough(scene: Scene) -> None:
     scene.api.apply(quota)
     model = scene.model(slope=9.0)
     scene.apply("crowded", model)
-    scene.not_ready("crowded", "QuotaExceeded", "no-pods")
+    scene.not_ready("crowded", "QuotaTooSmall", "no-pods")
     scene.api.delete("ResourceQuota", "no-pods", scene.namespace)
     scene.ready("crowded")
+
+
+@pytest.mark.lasts(180)
+def test_release_without_its_service_account_is_tried_again_by_itself(scene: Scene) -> None:
+    rollout = {"progressDeadline": "10s"}
+    scene.serve("patient", scene.model(slope=13.0), rollout=rollout)
+    model = scene.model(slope=14.0)
+    scene.apply("patient", model, rollout=rollout, serviceAccountName="patient")
+    scene.condition("patient", "Promoted", "False", "RolledBack", "it is tried again by itself", within=120)
+    meta = {"name": "patient", "namespace": scene.namespace}
+    scene.api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    scene.condition("patient", "Promoted", "True", within=300)
+    scene.predicts("patient", model)
+
+
+@pytest.mark.lasts(200)
+def test_evicted_pods_are_named_and_not_left_behind(scene: Scene) -> None:
+    """The server writes more to its disk than it may, and the kubelet evicts the pod."""
+    model = scene.model(slope=12.0)
+    resources = {"cpu": CPU, "memory": MEMORY, "ephemeralStorage": "64Mi"}
+    scene.serve("evicted", model, resources=resources, rollout={"restartLimit": 2})
+
+    def dead() -> list[str]:
+        return [
+            pod["metadata"]["name"] for pod in scene.pods("evicted") if pod["status"]["phase"] == "Failed"
+        ]
+
+    def evict(number: int) -> None:
+        scene.wait("a ready pod", lambda: _write_too_much(scene, "evicted"), 60)
+        scene.wait(f"eviction {number}", lambda: len(dead()) >= number or Unmet(str(dead())), 120)
+
+    evict(1)
+    evict(2)
+    scene.condition("evicted", "Ready", "False", "Evicted", "exceeds the limit", within=60)
+    scene.wait("a ready pod", lambda: _write_too_much(scene, "evicted"), 60)
+    first = dead()
+    scene.wait("the oldest dead pod's end", lambda: set(first) - set(dead()) or Unmet(str(dead())), 120)
+    scene.predicts("evicted", model)
+
+
+def _write_too_much(scene: Scene, name: str) -> bool | Unmet:
+    ready = [pod for pod in scene.pods(name) if conditions(pod).get("Ready", {}).get("status") == "True"]
+    if not ready:
+        return Unmet("no pod is ready")
+    pod = ready[0]["metadata"]["name"]
+    script = "open('/tmp/dump', 'wb').write(bytes(150_000_000))"
+    done = scene.world.kubectl.attempt(
+        "exec", "-n", scene.namespace, pod, "-c", "server", "--", "python3", "-c", script
+    )
+    return done.code == 0 or Unmet(done.err)
 
 
 def test_broken_edit_leaves_the_old_revision_serving(scene: Scene) -> None:

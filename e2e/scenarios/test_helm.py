@@ -1,4 +1,4 @@
-"""Tested, upgraded, paused, uninstalled and installed again by Helm: what serves goes on serving."""
+"""Tested, upgraded, uninstalled and installed again by Helm: what serves goes on serving."""
 
 import time
 
@@ -12,42 +12,42 @@ from e2e.scenarios.library.scene import (
     LOOKED_AT_EVERYTHING_SECONDS,
     OPERATOR,
     Scene,
+    World,
     restarts,
-    scale,
     serving,
     workload,
 )
 from e2e.scenarios.library.waiting import SYSTEM, Unmet
 
-pytestmark = pytest.mark.disturbs
-
 CRDS = (
     "inferenceservices.tailbound.dev",
     "hardwareclasses.tailbound.dev",
+    "hostgrants.tailbound.dev",
     "servingruntimes.tailbound.dev",
     "clusterservingruntimes.tailbound.dev",
 )
 
 
-def test_helm_test_passes(scene: Scene) -> None:
-    scene.world.helm.run("test", installation.RELEASE, "-n", SYSTEM, "--timeout", "120s")
+def test_helm_test_passes(world: World) -> None:
+    world.helm.run("test", installation.RELEASE, "-n", SYSTEM, "--timeout", "120s")
 
 
+@pytest.mark.disturbs
 @pytest.mark.needs_own_cluster
-def test_upgrade_to_another_image_restarts_no_pod_and_writes_one_condition_at_most(
-    scene: Scene, audit: AuditLog
+@pytest.mark.runs_last
+def test_upgrade_under_load_and_new_installation_restart_no_pod(
+    scene: Scene, other_scene: Scene, audit: AuditLog
 ) -> None:
     names = ["first", "second"]
+    model = scene.model(slope=2.0)
     for name in names:
-        scene.apply(name, scene.model(slope=2.0))
-    for name in names:
-        scene.ready(name)
+        scene.apply(name, model)
+    other_scene.serve("steady", model)
+    revisions = {name: serving(scene.ready(name)) for name in names}
     pods = {name: restarts(scene.pods(name)) for name in names}
     mark = audit.quiet_mark(scene.namespace)
     try:
-        installation.upgrade(scene.world, installation.NEXT_TAG)
-        operators = workload(scene.api, OPERATOR)
-        assert all(pod["spec"]["containers"][0]["image"].endswith(installation.NEXT_TAG) for pod in operators)
+        _upgrade_under_load(other_scene, "steady")
         time.sleep(LOOKED_AT_EVERYTHING_SECONDS)
         assert {name: restarts(scene.pods(name)) for name in names} == pods
         assert_at_most_one_condition(audit.writes(mark, user=OPERATOR_USER, namespaces=[scene.namespace]))
@@ -55,50 +55,41 @@ def test_upgrade_to_another_image_restarts_no_pod_and_writes_one_condition_at_mo
             found = conditions(scene.service(name))
             assert found["Ready"]["status"] == "True", found
             assert found["RuntimeOutdated"]["status"] == "True", found
-    finally:
-        installation.upgrade(scene.world, scene.world.tag)
-    for name in names:
-        scene.condition(name, "RuntimeOutdated", "False", "UpToDate")
-    assert {name: restarts(scene.pods(name)) for name in names} == pods
-
-
-def test_without_an_operator_what_serves_goes_on_serving(scene: Scene) -> None:
-    model = scene.model(slope=3.0)
-    scene.serve("unattended", model)
-    pods = restarts(scene.pods("unattended"))
-    scale(scene.world, OPERATOR, 0)
-    try:
-        (pod,) = scene.pods("unattended")
-        scene.api.delete("Pod", pod["metadata"]["name"], scene.namespace)
-        scene.wait(
-            "another pod",
-            lambda: (
-                True if pods.keys().isdisjoint(restarts(scene.pods("unattended"))) else Unmet("the old one")
-            ),
-            60,
-        )
-        scene.predicts("unattended", model, within=90)  # gateways follow the endpoints by themselves
-    finally:
-        scale(scene.world, OPERATOR, 2)
-
-
-@pytest.mark.runs_last
-def test_uninstall_leaves_the_pods_and_a_new_install_adopts_them(scene: Scene) -> None:
-    model = scene.model(slope=4.0)
-    revision = serving(scene.serve("surviving", model))
-    pods = restarts(scene.pods("surviving"))
-    (pod,) = scene.pods("surviving")
-    direct = f"http://{pod['status']['podIP']}:8080"
-    installation.uninstall(scene.world)
-    try:
+        installation.uninstall(scene.world)
         for name in CRDS:
             scene.api.need("CustomResourceDefinition", name)
         for deployment in (OPERATOR, GATEWAY):
             assert scene.api.get("Deployment", deployment, SYSTEM) is None
-        assert scene.world.client.infer(scene.namespace, "surviving", base=direct).status == 200
-        assert restarts(scene.pods("surviving")) == pods
+        (pod,) = scene.pods("first")
+        direct = f"http://{pod['status']['podIP']}:8080"
+        assert scene.world.client.infer(scene.namespace, "first", base=direct).status == 200
     finally:
         installation.upgrade(scene.world, scene.world.tag)
-    assert serving(scene.ready("surviving")) == revision
-    scene.predicts("surviving", model)
-    assert restarts(scene.pods("surviving")) == pods
+    for name in names:
+        scene.condition(name, "RuntimeOutdated", "False", "UpToDate")
+        assert serving(scene.ready(name)) == revisions[name]
+        scene.predicts(name, model)
+    assert {name: restarts(scene.pods(name)) for name in names} == pods
+
+
+def _upgrade_under_load(scene: Scene, name: str) -> None:
+    """Replace operators and gateways by those of another image; no request of a service may fail."""
+    client = scene.world.client
+    before = {pod["metadata"]["uid"] for pod in workload(scene.api, GATEWAY)}
+
+    def replaced() -> bool | Unmet:
+        left = before & {pod["metadata"]["uid"] for pod in workload(scene.api, GATEWAY)}
+        return Unmet("the old gateways drain") if left else True
+
+    with (
+        client.load(scene.namespace, name) as kept,
+        client.load(scene.namespace, name, new_connections=True) as fresh,
+    ):
+        installation.upgrade(scene.world, installation.NEXT_TAG)
+        scene.wait("end of the old gateways", replaced, 120)
+    kept.assert_flawless(at_least=50)
+    fresh.assert_flawless(at_least=50)
+    for deployment in (OPERATOR, GATEWAY):
+        for pod in workload(scene.api, deployment):
+            images = [container["image"] for container in pod["spec"]["containers"]]
+            assert any(image.endswith(installation.NEXT_TAG) for image in images), images

@@ -2,15 +2,19 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 
 import pytest
 
-from e2e.scenarios.library import host
+from e2e.scenarios.library import gateways, host
 from e2e.scenarios.library.api import Object, conditions, names
-from e2e.scenarios.library.audit import OPERATOR_USER, AuditLog, assert_at_most_one_condition
+from e2e.scenarios.library.audit import OPERATOR_USER, AuditLog
+from e2e.scenarios.library.rollouts import ERRORS, Rollout, canary
 from e2e.scenarios.library.scene import (
+    GATEWAY,
     LOOKED_AT_EVERYTHING_SECONDS,
     OPERATOR,
     Scene,
@@ -23,12 +27,97 @@ from e2e.scenarios.library.waiting import SYSTEM, Unmet
 
 pytestmark = pytest.mark.disturbs
 
+RUNTIME = ("ClusterServingRuntime", "onnxruntime")
+DEFAULTS = (("HardwareClass", "cpu"), ("HardwareClass", "gpu"), RUNTIME)
+EDITED_DRAIN = "7s"
 
-def _restart_operator(scene: Scene) -> None:
-    kubectl = scene.world.kubectl
-    kubectl.run("rollout", "restart", f"deployment/{OPERATOR}", "-n", SYSTEM)
-    kubectl.run("rollout", "status", f"deployment/{OPERATOR}", "-n", SYSTEM, "--timeout=240s")
-    scene.wait("an operator that leads", lambda: _leads(scene), 240)
+
+@contextmanager
+def _without_operator(scene: Scene) -> Iterator[None]:
+    scale(scene.world, OPERATOR, 0)
+    try:
+        yield
+    finally:
+        scale(scene.world, OPERATOR, 2)
+
+
+@contextmanager
+def _edited_runtime(scene: Scene) -> Iterator[None]:
+    """Somebody's edit of a default that the operator has made."""
+    before = scene.api.need(*RUNTIME)["spec"]["drain"]["time"]
+    scene.api.patch(*RUNTIME, None, {"spec": {"drain": {"time": EDITED_DRAIN}}})
+    try:
+        yield
+    finally:
+        scene.api.patch(*RUNTIME, None, {"spec": {"drain": {"time": before}}})
+
+
+def test_without_an_operator_what_serves_goes_on_and_what_was_asked_is_done_later(
+    scene: Scene, other_scene: Scene
+) -> None:
+    for kind, name in DEFAULTS:
+        scene.api.need(kind, name)
+    old, new, other = (scene.model(slope=slope) for slope in (2.0, 3.0, 4.0))
+    other_scene.apply("leaving", other, timeout="5s")
+    for name, model in (("patient", old), ("broken", other), ("outdated", other)):
+        scene.apply(name, model)
+    for name in ("patient", "broken", "outdated"):
+        scene.ready(name)
+    other_scene.ready("leaving")
+    pods = restarts(scene.pods("outdated"))
+    with _edited_runtime(scene):
+        scene.condition("outdated", "RuntimeOutdated", "True", "RuntimeChanged")
+        with _without_operator(scene):
+            other_scene.api.delete("Namespace", other_scene.namespace)
+            scene.apply("patient", new)
+            scene.apply("newcomer", new)
+            _replace_pod(scene, "patient")
+            scene.predicts("patient", old, within=90)  # gateways follow the endpoints by themselves
+            _write_nonsense(scene, "broken")
+            scene.predicts("broken", other)  # the last good state stays in force
+            scene.predicts("outdated", other)
+            scene.wait("end of the namespace", lambda: _gone(other_scene), 120)
+        for name in ("patient", "newcomer"):
+            scene.ready(name)
+            scene.predicts(name, new)
+        scene.ready("broken")
+        time.sleep(LOOKED_AT_EVERYTHING_SECONDS)
+        assert scene.api.need(*RUNTIME)["spec"]["drain"]["time"] == EDITED_DRAIN
+        assert conditions(scene.service("outdated"))["Ready"]["status"] == "True"
+    scene.condition("outdated", "RuntimeOutdated", "False", "UpToDate")
+    assert restarts(scene.pods("outdated")) == pods
+
+
+def _replace_pod(scene: Scene, name: str) -> None:
+    """Delete the only pod of a service, and wait for another one."""
+    (pod,) = scene.pods(name)
+    scene.api.delete("Pod", pod["metadata"]["name"], scene.namespace)
+    before = restarts([pod]).keys()
+    scene.wait(
+        "another pod",
+        lambda: True if before.isdisjoint(restarts(scene.pods(name))) else Unmet("the old one"),
+        60,
+    )
+
+
+def _write_nonsense(scene: Scene, name: str) -> None:
+    """Write a route into the status that no gateway can apply, and wait until each has refused it."""
+    traffic = scene.service(name)["status"]["traffic"]
+    nonsense = {
+        "generation": traffic["generation"] + 1,
+        "backends": [{**backend, "weight": 0} for backend in traffic["backends"]],
+    }
+    scene.api.patch(
+        "InferenceService", name, scene.namespace, {"status": {"traffic": nonsense}}, subresource="status"
+    )
+    for pod in workload(scene.api, GATEWAY):
+        found = scene.wait("the rejected route", partial(gateways.rejected, scene, pod, name), 240)
+        assert found["trafficGeneration"] == nonsense["generation"]
+        assert found["message"]
+
+
+def _gone(scene: Scene) -> bool | Unmet:
+    return Unmet("it is there") if scene.api.get("Namespace", scene.namespace) else True
 
 
 def _leads(scene: Scene) -> Object | Unmet:
@@ -38,88 +127,61 @@ def _leads(scene: Scene) -> Object | Unmet:
         return Unmet(str(reason))
 
 
-def test_edit_while_the_operator_is_down_is_carried_out_later(scene: Scene) -> None:
-    old, new = scene.model(slope=2.0), scene.model(slope=3.0)
-    scene.serve("patient", old)
-    scale(scene.world, OPERATOR, 0)
-    try:
-        scene.apply("patient", new)
-        scene.apply("newcomer", new)
-        scene.predicts("patient", old)  # what serves needs no operator
-    finally:
-        scale(scene.world, OPERATOR, 2)
-    scene.ready("patient")
-    scene.ready("newcomer")
-    scene.predicts("patient", new)
-    scene.predicts("newcomer", new)
-
-
-def test_namespace_deleted_while_the_operator_is_down_goes(scene: Scene) -> None:
-    scene.serve("leaving", scene.model(slope=4.0), timeout="5s")
-    scale(scene.world, OPERATOR, 0)
-    try:
-        scene.api.delete("Namespace", scene.namespace)
-        scene.wait(
-            "end of the namespace",
-            lambda: Unmet("it is there") if scene.api.get("Namespace", scene.namespace) else True,
-            120,
-        )
-    finally:
-        scale(scene.world, OPERATOR, 2)
+def _judged(rollout: Rollout, least: float) -> float | Unmet:
+    """Judged requests of the candidate, as far as the status tells."""
+    found = float(sum(finding["requests"] for finding in rollout.status().get("findings", [])))
+    return found if found >= least else Unmet(f"{found:g} requests are judged")
 
 
 @pytest.mark.needs_own_cluster
-def test_operator_killed_while_it_reconciles_finishes_after_its_restart(
-    scene: Scene, audit: AuditLog
+def test_operator_killed_at_work_finishes_it_and_neither_loses_nor_doubles_evidence(
+    scene: Scene, other_scene: Scene, audit: AuditLog
 ) -> None:
-    old, new = scene.model(slope=5.0), scene.model(slope=6.0)
-    services = [f"killed-{number}" for number in range(4)]
+    old, new = other_scene.model(slope=5.0), other_scene.model(slope=6.0)
+    services = [f"killed-{number}" for number in range(3)]
     for name in services:
-        scene.apply(name, old)
+        other_scene.apply(name, old)
+    # Neither verdict comes before the evidence that is counted after the kill.
+    good = Rollout.begin(scene, "survivor", canary(50, minStepTime="60s"))
+    bad = Rollout.begin(scene, "condemned", canary(50, minStepTime="90s"), sla={"errorRate": "5%"})
     for name in services:
-        scene.ready(name)
-    pods = workload(scene.api, OPERATOR)
-    mark = audit.mark()
+        other_scene.ready(name)
+    stable = bad.stable()
+    with good.load(rate=12) as load, bad.load():
+        revision, condemned = good.introduce("second"), bad.introduce("second")
+        began = good.analysed(revision)
+        bad.analysed(condemned)
+        judged = scene.wait("evidence", partial(_judged, good, 20), 240)
+        mark = audit.mark()
+        for name in services:
+            other_scene.apply(name, new)
+        scene.wait("a first write for the edits", partial(_written, other_scene, audit, mark), 30)
+        for pod in workload(scene.api, OPERATOR):  # the standby too, so that no process takes over
+            host.kill_container(pod, "operator")
+        bad.afflict(condemned, ERRORS)
+        counted = scene.wait("more evidence", partial(_judged, good, judged + 20), 240)
+        again = good.status()
+        assert (again["revision"], again["startedAt"]) == (revision, began["startedAt"]), again
+        assert again["stepStartedAt"] == began["stepStartedAt"], again
+        assert counted <= 2 * good.served(revision)["good"], "a request was counted twice"
+        bad.rolled_back(condemned, "Failing", stable=stable, within=120)
+        good.promoted(revision)
+    load.assert_flawless(at_least=100)
+    bad.assert_untouched(stable)
     for name in services:
-        scene.apply(name, new)
-    scene.wait(
-        "a first write for the edits",
-        lambda: (
-            found
-            if (found := audit.writes(mark, user=OPERATOR_USER, namespaces=[scene.namespace]))
-            else Unmet("none")
-        ),
-        30,
-    )
-    for pod in pods:  # the standby too: nobody takes over smoothly
-        host.kill_container(pod, "operator")
-    for name in services:
-        scene.ready(name)
-        scene.predicts(name, new)
-        assert len(scene.children(name)["ControllerRevision"]) == 2
-        scene.wait(f"one Deployment of {name}", partial(_one_deployment, scene, name), 240)
+        other_scene.ready(name)
+        other_scene.predicts(name, new)
+        assert len(other_scene.children(name)["ControllerRevision"]) == 2
+        scene.wait(f"one Deployment of {name}", partial(_one_deployment, other_scene, name), 240)
+
+
+def _written(scene: Scene, audit: AuditLog, mark: int) -> bool | Unmet:
+    return bool(audit.writes(mark, user=OPERATOR_USER, namespaces=[scene.namespace])) or Unmet("none")
 
 
 def _one_deployment(scene: Scene, name: str) -> bool | Unmet:
     found = names(scene.children(name)["Deployment"])
     return True if len(found) == 1 else Unmet(f"there are {found}")
-
-
-@pytest.mark.needs_own_cluster
-def test_restart_of_the_operator_restarts_no_pod_and_writes_one_condition_at_most(
-    scene: Scene, audit: AuditLog
-) -> None:
-    services = ["first", "second"]
-    for name in services:
-        scene.apply(name, scene.model(slope=7.0))
-    for name in services:
-        scene.ready(name)
-    pods = {name: restarts(scene.pods(name)) for name in services}
-    mark = audit.quiet_mark(scene.namespace)
-    _restart_operator(scene)
-    time.sleep(LOOKED_AT_EVERYTHING_SECONDS)
-    assert {name: restarts(scene.pods(name)) for name in services} == pods
-    assert_at_most_one_condition(audit.writes(mark, user=OPERATOR_USER, namespaces=[scene.namespace]))
 
 
 @pytest.mark.needs_own_cluster
@@ -203,26 +265,3 @@ def test_spec_stored_before_a_rule_existed_is_invalid_and_disturbs_nobody(scene:
 def _accepted(scene: Scene, manifest: Object) -> bool | Unmet:
     outcome = scene.world.kubectl.attempt("apply", "--server-side", "-f", "-", text=json.dumps(manifest))
     return True if outcome.code == 0 else Unmet(outcome.err)
-
-
-DEFAULTS = (("HardwareClass", "cpu"), ("HardwareClass", "gpu"), ("ClusterServingRuntime", "onnxruntime"))
-
-
-def test_defaults_exist_and_an_edit_of_them_is_never_overwritten(scene: Scene) -> None:
-    for kind, name in DEFAULTS:
-        scene.api.need(kind, name)
-    mine = {"spec": {"drain": "7s"}}
-    before = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]["drain"]
-    scene.serve("outdated", scene.model(slope=13.0))
-    pods = restarts(scene.pods("outdated"))
-    scene.api.patch("ClusterServingRuntime", "onnxruntime", None, mine)
-    try:
-        scene.condition("outdated", "RuntimeOutdated", "True", "RuntimeChanged")
-        _restart_operator(scene)
-        time.sleep(LOOKED_AT_EVERYTHING_SECONDS)
-        assert scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]["drain"] == "7s"
-        assert restarts(scene.pods("outdated")) == pods
-        assert conditions(scene.service("outdated"))["Ready"]["status"] == "True"
-    finally:
-        scene.api.patch("ClusterServingRuntime", "onnxruntime", None, {"spec": {"drain": before}})
-    scene.condition("outdated", "RuntimeOutdated", "False", "UpToDate")

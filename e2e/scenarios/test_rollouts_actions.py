@@ -5,6 +5,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+import pytest
+
 from e2e.scenarios.library.api import Object
 from e2e.scenarios.library.rollouts import (
     ERRORS,
@@ -24,6 +26,7 @@ COUNTED = re.compile(
 )
 
 
+@pytest.mark.lasts(125)
 def test_abort_wins_and_a_retry_begins_again_as_planned(scene: Scene) -> None:
     rollout = Rollout.begin(scene, "aborted", canary(50))
     stable = rollout.stable()
@@ -80,6 +83,7 @@ def _paused(rollout: Rollout) -> bool | Unmet:
     return status["state"] == "Paused" or Unmet(str(status))
 
 
+@pytest.mark.lasts(95)
 def test_scale_change_in_the_middle_reaches_both_revisions_and_restarts_nothing(scene: Scene) -> None:
     rollout = Rollout.begin(scene, "growing", canary(50), scaling={"min": 1})
     stable = rollout.stable()

@@ -59,6 +59,7 @@ def full(scene: Scene, devices: Devices, rollout: dict[str, object]) -> Rollout:
     )
 
 
+@pytest.mark.lasts(140)
 def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -> None:
     rollout = full(scene, devices, quick(capacity="surge", progressDeadline="20s"))
     stable = rollout.stable()
@@ -72,11 +73,11 @@ def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -
         scene.gone("Deployment", stable)
         devices.offer(PODS)
         rollout.action("rollback-to", stable)
-        ends = "is given up if no further pod gets ready within 20s"
+        ends = "is abandoned if no further pod gets ready within 20s"
         rollout.reaches("Promoting", "RolledBackManually", revision=stable, says=ends)
         told = rollout.reaches("Promoted", "Unschedulable", revision=revision, within=120)["message"]
-        assert f"the return to {stable} was given up" in told, told
-        assert "Another way out: change the spec" in told, told
+        assert f"the rollback to {stable} was abandoned" in told, told
+        assert "What to do: change the spec" in told, told
         scene.gone("Deployment", stable)
         scene.ready("tight")
     load.assert_flawless(at_least=50)
@@ -86,6 +87,26 @@ def _waits(rollout: Rollout, stable: str) -> bool | Unmet:
     found = rollout.status()
     waiting = found["reason"] == "Unschedulable" and len(rollout.pods(stable)) == PODS
     return waiting or Unmet(str(found))
+
+
+def test_pods_that_no_node_can_take_cost_the_stable_revision_none(scene: Scene, devices: Devices) -> None:
+    unfit = f"unfit-{scene.namespace}"
+    selector = {"nodeSelector": {"example.com/absent": scene.namespace}}
+    scene.api.apply(hardware_class(unfit, **selector))
+    try:
+        rollout = full(scene, devices, quick(capacity="auto", progressDeadline="20s"))
+        stable = rollout.stable()
+        with rollout.load() as load:
+            manifest = rollout.manifest("second")
+            manifest["spec"]["hardware"] = {"class": [unfit]}
+            scene.api.apply(manifest)
+            scene.condition("tight", "Scheduled", "False", "NoNodeFits", "What to do")
+            stays("the stable pods", lambda: len(rollout.pods(stable)) == PODS or Unmet("fewer"), 15)
+            rollout.reaches("RolledBack", "NoNodeFits", says="What to do", within=60)
+        load.assert_flawless(at_least=50)
+        rollout.assert_untouched(stable)
+    finally:
+        scene.api.delete("HardwareClass", unfit)
 
 
 def test_in_place_takes_over_without_a_spare_device_or_a_lost_request(scene: Scene, devices: Devices) -> None:
@@ -101,7 +122,7 @@ def test_in_place_takes_over_without_a_spare_device_or_a_lost_request(scene: Sce
     scene.gone("Deployment", stable)
 
 
-def test_auto_changes_places_where_there_is_no_room_and_gives_them_back(
+def test_auto_replaces_pods_in_place_where_there_is_no_capacity_and_gives_them_back(
     scene: Scene, devices: Devices
 ) -> None:
     rollout = full(scene, devices, canary(50, capacity="auto"))
@@ -120,6 +141,7 @@ def test_auto_changes_places_where_there_is_no_room_and_gives_them_back(
     assert len(rollout.pods(stable)) == PODS
 
 
+@pytest.mark.lasts(135)
 def test_one_that_dies_later_makes_way_for_the_one_before(scene: Scene, devices: Devices) -> None:
     rollout = full(scene, devices, quick(capacity="auto"))
     stable = rollout.stable()

@@ -39,5 +39,5 @@ def _answered(rollout: Rollout) -> bool | Unmet:
 
 def _nothing_to_see(rollout: Rollout) -> bool | Unmet:
     answer = _preview(rollout)
-    said = answer.status == 421 and "no new revision on its way" in answer.body
+    said = answer.status == 421 and "no new revision now" in answer.body
     return said or Unmet(f"{answer.status}: {answer.body}")

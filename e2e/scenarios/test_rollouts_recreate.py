@@ -1,5 +1,7 @@
 """Rollouts on a node that has no device to spare."""
 
+import pytest
+
 from e2e.scenarios.library.manifests import hardware_class
 from e2e.scenarios.library.rollouts import ERRORS, Rollout, quick
 from e2e.scenarios.library.scene import REVISION_LABEL, SERVICE_LABEL, Scene
@@ -9,6 +11,7 @@ from e2e.scenarios.library.waiting import Unmet
 DEVICES = 3
 
 
+@pytest.mark.lasts(150)
 def test_recreate_needs_no_spare_device_and_comes_back_from_a_bad_revision(scene: Scene) -> None:
     many = f"three-{scene.namespace}"
     scene.api.apply(hardware_class(many, resources=[{"name": "nvidia.com/gpu", "count": DEVICES}]))

@@ -1,6 +1,9 @@
 """A new revision gets requests step by step, is judged by what they saw, and is promoted or rolled back."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
 
 import pytest
 
@@ -42,29 +45,55 @@ def test_good_canary_is_promoted_through_every_step_without_a_failed_request(sce
     assert findings["step"] == 2, findings
 
 
-@pytest.mark.parametrize(
-    ("faults", "reasons"),
-    [
-        pytest.param(SLOW, ("Slow",), id="slow"),
-        pytest.param(ERRORS, ("Failing",), id="erroring"),
-        pytest.param(HANGS, ("Slow", "Failing"), id="hanging"),
-    ],
-)
-def test_bad_canary_is_rolled_back_and_stable_requests_are_untouched(
-    scene: Scene, faults: Mapping[str, float], reasons: tuple[str, ...]
-) -> None:
-    rollout = Rollout.begin(scene, "bad", canary(40, 70))
-    stable, pods = rollout.stable(), restarts(scene.pods("bad"))
-    with rollout.load() as load:
-        revision = rollout.introduce("second", faults)
-        found = rollout.rolled_back(revision, *reasons, stable=stable)
-        scene.gone("Deployment", revision)
-    assert "the SLA allows" in found["message"], found
-    assert load.result["requests"] > 50, load.result
-    only_from(load, revision)
-    rollout.assert_untouched(stable)
-    assert restarts(scene.pods("bad")) == pods
-    stays("the rejection", lambda: _stays_rejected(rollout, revision), 3)
+FAULTS: Final[Mapping[str, tuple[Mapping[str, float], tuple[str, ...]]]] = {
+    "slow": (SLOW, ("Slow",)),
+    "erroring": (ERRORS, ("Failing",)),
+    "hanging": (HANGS, ("Slow", "Failing")),
+}
+
+
+@pytest.mark.lasts(120)
+def test_bad_canaries_are_rolled_back_and_stable_requests_are_untouched(scene: Scene) -> None:
+    rollouts = {name: Rollout.begin(scene, name, canary(40, 70)) for name in FAULTS}
+    stable = {name: rollout.stable() for name, rollout in rollouts.items()}
+    pods = {name: restarts(scene.pods(name)) for name in FAULTS}
+    with ExitStack() as stack:
+        loads = {name: stack.enter_context(rollout.load()) for name, rollout in rollouts.items()}
+        bad = {name: rollouts[name].introduce("second", faults) for name, (faults, _) in FAULTS.items()}
+        for name, (_, reasons) in FAULTS.items():
+            found = rollouts[name].rolled_back(bad[name], *reasons, stable=stable[name])
+            assert "the SLA allows" in found["message"], found
+            scene.gone("Deployment", bad[name])
+    for name, rollout in rollouts.items():
+        assert loads[name].result["requests"] > 50, loads[name].result
+        only_from(loads[name], bad[name])
+        rollout.assert_untouched(stable[name])
+        assert restarts(scene.pods(name)) == pods[name]
+    for name, rollout in rollouts.items():
+        stays("the rejection", partial(_stays_rejected, rollout, bad[name]), 1)
+
+
+@pytest.mark.security
+def test_slow_uploads_of_strangers_roll_no_healthy_revision_back(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "uploads", canary(50))
+    uploads = rollout.load(rate=8, body_bytes=200_000, pause_seconds=3)
+    with rollout.load() as load, uploads as slow:
+        revision = rollout.introduce("second")
+        rollout.promoted(revision)
+    load.assert_flawless(at_least=50)
+    slow.assert_flawless(at_least=50)
+    assert rollout.counted()[revision]["slow"] <= 0.05 * rollout.counted()[revision]["good"]
+
+
+@pytest.mark.security
+def test_cheap_requests_of_strangers_promote_no_failing_revision(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "diluted", canary(50))
+    stable = rollout.stable()
+    with rollout.load(), rollout.load(rate=100, path="/v2/models/nobody/infers") as cheap:
+        revision = rollout.introduce("second", ERRORS)
+        rollout.rolled_back(revision, "Failing", stable=stable)
+    assert cheap.result["outcomes"].keys() == {"http_404"}, cheap.result
+    assert rollout.counted()[revision]["other"] > rollout.counted()[revision]["failed"]
 
 
 def _stays_rejected(rollout: Rollout, revision: str) -> bool | Unmet:
@@ -73,26 +102,21 @@ def _stays_rejected(rollout: Rollout, revision: str) -> bool | Unmet:
     return True if rejected and not rollout.pods(revision) else Unmet(str(status))
 
 
-@pytest.mark.parametrize(
-    ("faults", "limits", "reasons"),
-    [
-        pytest.param({"CRASH_AFTER": 0}, {"restartLimit": 1}, ("CrashLoop",), id="crash-looping"),
-        pytest.param(
-            {"NEVER_READY": 1}, {"progressDeadline": "15s"}, ("DeadlineExceeded",), id="never-ready"
-        ),
-    ],
-)
-def test_canary_that_never_serves_is_rolled_back_without_a_request(
-    scene: Scene, faults: Mapping[str, float], limits: Mapping[str, object], reasons: tuple[str, ...]
-) -> None:
-    rollout = Rollout.begin(scene, "stuck", canary(50, **limits))
-    stable = rollout.stable()
-    with rollout.load() as load:
-        revision = rollout.introduce("second", faults)
-        rollout.rolled_back(revision, *reasons, stable=stable)
-        scene.gone("Deployment", revision)
-    load.assert_flawless(at_least=50)
-    assert revision not in rollout.counted()
+def test_canaries_that_never_serve_are_rolled_back_without_a_request(scene: Scene) -> None:
+    crashing = Rollout.begin(scene, "crashing", canary(50, restartLimit=1))
+    silent = Rollout.begin(scene, "silent", canary(50, progressDeadline="15s"))
+    with crashing.load() as of_crashing, silent.load() as of_silent:
+        begun = (
+            (crashing, crashing.stable(), crashing.introduce("second", {"CRASH_AFTER": 0}), "CrashLoop"),
+            (silent, silent.stable(), silent.introduce("second", {"NEVER_READY": 1}), "DeadlineExceeded"),
+        )
+        for rollout, stable, revision, reason in begun:
+            rollout.rolled_back(revision, reason, stable=stable)
+            scene.gone("Deployment", revision)
+    for load in (of_crashing, of_silent):
+        load.assert_flawless(at_least=50)
+    for rollout, _, revision, _ in begun:
+        assert revision not in rollout.counted()
 
 
 def test_canary_that_crashes_under_requests_is_rolled_back(scene: Scene) -> None:
@@ -105,15 +129,15 @@ def test_canary_that_crashes_under_requests_is_rolled_back(scene: Scene) -> None
 
 
 def test_canary_that_degrades_at_a_later_step_is_rolled_back(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "late", canary(50, 60, 70, minStepTime="3s"), sla={"errorRate": "5%"})
+    rollout = Rollout.begin(scene, "late", canary(50, 70, minStepTime="8s"), sla={"errorRate": "5%"})
     stable = rollout.stable()
     with rollout.load(rate=20) as load:
         revision = rollout.introduce("second")
-        assert rollout.analysed(revision, weight=70)["step"] == 2
+        assert rollout.analysed(revision, weight=70)["step"] == 1
         rollout.afflict(revision, ERRORS)
         found = rollout.rolled_back(revision, "Failing", stable=stable)
         scene.gone("Deployment", revision)
-    assert found["step"] == 2, found
+    assert found["step"] == 1, found
     only_from(load, revision)
     rollout.assert_untouched(stable)
 
@@ -173,3 +197,14 @@ def test_blue_green_promotes_a_good_revision_without_a_failed_request(scene: Sce
         rollout.promoted(revision)
         scene.gone("Deployment", before)
     load.assert_flawless(at_least=50)
+
+
+def test_a_canary_that_answers_500_is_rolled_back_without_an_sla(scene: Scene) -> None:
+    rollout = Rollout.begin(scene, "unpromised", canary(50), sla={})
+    stable = rollout.stable()
+    with rollout.load():
+        revision = rollout.introduce("second", {"ERROR_FRACTION": 1})
+        scene.condition("unpromised", "Judged", "False", "NotJudged", "spec.sla.latency.p99")
+        rollout.rolled_back(revision, "Failing", stable=stable)
+        healthy = rollout.introduce("third")
+        rollout.promoted(healthy)

@@ -1,6 +1,7 @@
 """An edit replaces the serving pods without a failed request."""
 
-from e2e.scenarios.library.scene import Scene, serving
+from e2e.scenarios.library.rollouts import Rollout, quick
+from e2e.scenarios.library.scene import Scene, restarts, serving
 from e2e.scenarios.library.waiting import Unmet
 
 
@@ -15,11 +16,7 @@ def test_rollover_under_load_fails_no_request(scene: Scene) -> None:
         scene.apply("rolling", new)
         after = serving(scene.ready("rolling"))
         scene.gone("Deployment", before)
-        scene.wait(
-            "end of the old pods",
-            lambda: Unmet("old pods drain") if len(scene.api.list("Pod", scene.namespace)) > 1 else True,
-            90,
-        )
+        _old_pods_end(scene)
     kept.assert_flawless(at_least=50)
     fresh.assert_flawless(at_least=50)
     assert after != before
@@ -30,22 +27,38 @@ def test_rollover_under_load_fails_no_request(scene: Scene) -> None:
     scene.predicts("rolling", new)
 
 
-def test_returning_to_an_old_spec_returns_to_its_revision(scene: Scene) -> None:
-    first, second = scene.model(slope=4.0), scene.model(slope=5.0)
-    original = serving(scene.serve("returning", first))
-    assert serving(scene.serve("returning", second)) != original
-    assert serving(scene.serve("returning", first)) == original
-    scene.predicts("returning", first)
-    assert len(scene.children("returning")["ControllerRevision"]) == 2
-
-
-def test_edit_that_does_not_change_the_pods_restarts_nothing(scene: Scene) -> None:
-    model = scene.model(slope=6.0)
-    revision = serving(scene.serve("calm", model))
-    (before,) = scene.pods("calm")
-    scene.serve(
-        "calm", model, hosts=[f"calm.{scene.namespace}.example.com"], sla={"latency": {"p99": "250ms"}}
+def _old_pods_end(scene: Scene) -> None:
+    """Wait until the old revision's pods are gone, and one of the new revision is left."""
+    scene.wait(
+        "end of the old pods",
+        lambda: Unmet("old pods drain") if len(scene.api.list("Pod", scene.namespace)) > 1 else True,
+        90,
     )
-    (after,) = scene.pods("calm")
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert serving(scene.service("calm")) == revision
+
+
+def test_a_server_that_cuts_what_is_in_flight_gets_sigterm_when_it_is_idle(scene: Scene) -> None:
+    """The server ends 1 s after SIGTERM, and each answer takes 2.5 s."""
+    slow = {"SLOW_FRACTION": 1.0, "DELAY_MS": 2500.0}
+    hold = {"mode": "hold", "time": "1s"}
+    rollout = Rollout.begin(scene, "held", quick(), slow, sla={}, timeout="20s", drain=hold)
+    before = rollout.stable()
+    with rollout.load(rate=8) as load:
+        rollout.promoted(rollout.introduce("second", slow))
+        scene.gone("Deployment", before)
+        _old_pods_end(scene)
+    load.assert_flawless(at_least=30)
+
+
+def test_only_edits_of_pods_make_revisions_and_an_old_spec_returns_to_its_own(scene: Scene) -> None:
+    first, second = scene.model(slope=4.0), scene.model(slope=5.0)
+    host = f"calm.{scene.namespace}.example.com"
+    original = serving(scene.serve("edited", first))
+    before = restarts(scene.pods("edited"))
+    beside = serving(scene.serve("edited", first, hosts=[host], sla={"latency": {"p99": "250ms"}}))
+    assert (beside, restarts(scene.pods("edited"))) == (original, before)
+    scene.serve("neighbour", second)
+    assert restarts(scene.pods("edited")) == before
+    assert serving(scene.serve("edited", second)) != original
+    assert serving(scene.serve("edited", first)) == original
+    scene.predicts("edited", first)
+    assert len(scene.children("edited")["ControllerRevision"]) == 2

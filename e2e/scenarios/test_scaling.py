@@ -30,7 +30,7 @@ MEASURED_SECONDS = 40.0
 HELD_SECONDS = 20
 
 
-@pytest.mark.starts_early
+@pytest.mark.lasts(320)
 def test_pods_follow_a_ramp_up_and_down_within_the_sla(scene: Scene) -> None:
     scaled = Scaled(scene, "ramp")
     with scaled.load(CALM) as calm:
@@ -65,6 +65,7 @@ def _down(scaled: Scaled) -> None:
     scaled.within_target(down)
 
 
+@pytest.mark.lasts(95)
 def test_pods_follow_where_the_runtime_tells_nothing_of_its_batches(scene: Scene) -> None:
     most = 10
     scaled = Scaled(scene, "mute", most=most, speed={**SPEED, "NO_METRICS": 1})
@@ -78,10 +79,21 @@ def test_pods_follow_where_the_runtime_tells_nothing_of_its_batches(scene: Scene
     assert told["replicas"] < most, scaled.words()
 
 
+@pytest.mark.lasts(95)
+def test_after_a_shock_the_gateways_refuse_for_a_server_that_cannot(scene: Scene) -> None:
+    speed = {**SPEED, "NO_SHEDDING": 1}
+    result = _shock(Scaled(scene, "shed", most=1, speed=speed, sheds=False, overload="shed")).result
+    sys.stdout.write(f"{result['outcomes']}, in time {result['in_time']}, {result['latency_ms']} ms\n")
+    assert result["outcomes"].keys() == {"ok", "http_503"}, result["outcomes"]
+    assert "spec.overload" in result["failures"][0]["detail"], result["failures"][0]
+    assert result["in_time"] > 0.8 * result["outcomes"]["ok"], "what would be late was let in"
+
+
+@pytest.mark.lasts(165)
 def test_after_a_shock_of_twice_the_load_more_is_answered_in_time_where_the_rest_is_refused(
     scene: Scene,
 ) -> None:
-    """As the client sees it: one pod for what two can do, until more are allowed."""
+    """The client sees one pod for what two can do, until more are allowed."""
     loads = {rule: _shock(Scaled(scene, rule, most=1, overload=rule)) for rule in ("queue", "shed")}
     in_time = {rule: load.result["in_time"] / load.result["requests"] for rule, load in loads.items()}
     outcomes = {rule: load.result["outcomes"] for rule, load in loads.items()}
@@ -127,6 +139,7 @@ def test_a_full_quota_limits_the_pods_and_is_told(scene: Scene) -> None:
         scaled.condition("ScalingLimited", "False", "NotLimited")
 
 
+@pytest.mark.lasts(270)
 def test_a_canary_is_sized_for_its_share_while_the_traffic_grows(scene: Scene) -> None:
     scaled = Scaled(scene, "canary", rollout=canary(50, promotion="manual"))
     rollout = scaled.rollout

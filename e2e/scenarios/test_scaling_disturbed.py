@@ -1,8 +1,9 @@
-"""Pods that follow the traffic while what they depend on is taken away."""
+"""What is decided by the traffic while what the decision depends on is taken away."""
 
 import pytest
 
 from e2e.scenarios.library import host
+from e2e.scenarios.library.rollouts import ERRORS, Rollout, through_prometheus
 from e2e.scenarios.library.scaling import BUSY, CALM, RISE_SECONDS, Scaled
 from e2e.scenarios.library.scene import OPERATOR, Scene, scale, workload
 
@@ -11,16 +12,26 @@ PROMETHEUS = "tailbound-prometheus"
 
 @pytest.mark.disturbs
 @pytest.mark.needs_own_cluster
-def test_a_ramp_goes_on_without_prometheus_and_with_the_operator_killed(scene: Scene) -> None:
+def test_without_prometheus_pods_stay_and_verdicts_wait_and_a_ramp_survives_a_killed_operator(
+    scene: Scene,
+) -> None:
     scaled = Scaled(scene, "disturbed")
-    with scaled.load(BUSY / 2, rise=(CALM, RISE_SECONDS / 2)) as first:
+    judged = Rollout.begin(scene, "unscraped", through_prometheus(50))
+    stable = judged.stable()
+    with judged.load(), scaled.load(BUSY / 2, rise=(CALM, RISE_SECONDS / 2)) as first:
         held = scaled.until("the first pod for the traffic", 2)
+        revision = judged.introduce("second")
+        judged.analysed(revision)
         scale(scene.world, PROMETHEUS, 0)
         try:
+            judged.afflict(revision, ERRORS)
+            waiting = judged.reaches("Paused", "NoData", revision=revision, weight=50)
+            assert "Prometheus" in waiting["message"], waiting
             scaled.condition("MetricsStale", "True", "MetricsMissing")
         finally:
             scale(scene.world, PROMETHEUS, 1)
         assert scaled.replicas() >= held, scaled.words()
+        judged.rolled_back(revision, "Failing", stable=stable)
     with scaled.load(BUSY, rise=(BUSY / 2, RISE_SECONDS / 2)) as second:
         for pod in workload(scene.api, OPERATOR):  # the standby too: nobody takes over smoothly
             host.kill_container(pod, "operator")

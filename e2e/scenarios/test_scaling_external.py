@@ -19,8 +19,8 @@ MOST = 3
 # An answer takes no time, but half a millisecond of CPU: one pod would use twice what it is to use.
 AT_ONCE: dict[str, float] = {}
 CALM, BUSY = 3.0, 60.0
-RESOURCES = {"cpu": "100m", "memory": "128Mi"}
-TARGET_PERCENT = 15
+RESOURCES = {"cpu": "50m", "memory": "128Mi"}
+TARGET_PERCENT = 30
 # By itself it asks for fewer pods only after minutes.
 HASTE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 HELD_SECONDS = 10
@@ -33,8 +33,8 @@ def pod_cpus(world: World) -> Iterator[None]:
         yield
 
 
-@pytest.mark.starts_early
 @pytest.mark.usefixtures("pod_cpus")
+@pytest.mark.lasts(200)
 def test_a_horizontal_pod_autoscaler_decides_and_no_request_fails(scene: Scene) -> None:
     scaled = Scaled(
         scene,

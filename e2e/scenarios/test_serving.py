@@ -2,21 +2,25 @@
 
 import json
 
-import pytest
-
+from e2e.scenarios.library.manifests import serving_runtime
+from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import REVISION_LABEL, SERVICE_LABEL, Scene, restarts, serving
-from e2e.scenarios.library.traffic import VALUES
+from e2e.scenarios.library.traffic import GATEWAY_URL, VALUES
 from e2e.scenarios.library.waiting import Unmet
 
-GATEWAY_URL = "http://tailbound-gateway.tailbound-system.svc"
 TOO_LARGE_BYTES = 12 * 1024 * 1024
+
+
+def _apply_and_wait(scene: Scene, name: str, model: Model) -> None:
+    """`kubectl apply` and `kubectl wait`, as people do it."""
+    kubectl = scene.world.kubectl
+    kubectl.run("apply", "-f", "-", text=json.dumps(scene.manifest(name, model)))
+    kubectl.run("wait", "--for=condition=Ready", f"infs/{name}", "-n", scene.namespace, "--timeout=240s")
 
 
 def test_applied_service_becomes_ready_and_predicts_what_onnxruntime_predicts(scene: Scene) -> None:
     model = scene.model(slope=2.5, offset=-1.0)
-    kubectl = scene.world.kubectl
-    kubectl.run("apply", "-f", "-", text=json.dumps(scene.manifest("first", model)))
-    kubectl.run("wait", "--for=condition=Ready", "infs/first", "-n", scene.namespace, "--timeout=240s")
+    _apply_and_wait(scene, "first", model)
     answer = scene.world.client.infer(scene.namespace, "first")
     assert answer.status == 200, answer
     assert answer.json()["outputs"][0]["data"] == model.expected(VALUES)
@@ -26,22 +30,9 @@ def test_applied_service_becomes_ready_and_predicts_what_onnxruntime_predicts(sc
     (pod,) = scene.pods("first")
     assert pod["metadata"]["labels"][SERVICE_LABEL] == "first"
     assert pod["metadata"]["labels"][REVISION_LABEL] == serving(service)
-
-
-def test_kubectl_wait_right_after_an_edit_waits_for_the_edit(scene: Scene) -> None:
-    old, new = scene.model(slope=1.0), scene.model(slope=7.0)
-    scene.serve("edited", old)
-    kubectl = scene.world.kubectl
-    kubectl.run(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "-f",
-        "-",
-        text=json.dumps(scene.manifest("edited", new)),
-    )
-    kubectl.run("wait", "--for=condition=Ready", "infs/edited", "-n", scene.namespace, "--timeout=240s")
-    assert scene.world.client.predicts(scene.namespace, "edited", new) == new.expected(VALUES)
+    edited = scene.model(slope=7.0)
+    _apply_and_wait(scene, "first", edited)  # Ready may still be that of the spec before
+    assert scene.world.client.predicts(scene.namespace, "first", edited) == edited.expected(VALUES)
 
 
 def test_service_answers_to_its_names_and_hosts_and_to_no_others(scene: Scene) -> None:
@@ -63,17 +54,6 @@ def test_service_answers_to_its_names_and_hosts_and_to_no_others(scene: Scene) -
         answer = client.infer(namespace, "named", base=GATEWAY_URL, host=unknown)
         assert answer.status == 421, (unknown, answer)
         assert ".svc" in answer.body, f"the 421 must say which names work: {answer.body}"
-
-
-def test_host_of_another_service_stays_with_its_first_owner(scene: Scene) -> None:
-    first, second = scene.model(slope=4.0), scene.model(slope=5.0)
-    host = f"{scene.namespace}.example.org"
-    scene.serve("owner", first, hosts=[host])
-    scene.apply("claimant", second, hosts=[host])
-    scene.condition("claimant", "TrafficApplied", "False", "HostConflict", host)
-    answer = scene.world.client.infer(scene.namespace, "owner", base=GATEWAY_URL, host=host)
-    assert answer.status == 200, answer
-    scene.predicts("claimant", second)  # under its own name it serves
 
 
 def test_services_of_one_name_in_two_namespaces_do_not_touch_each_other(
@@ -152,12 +132,82 @@ def test_scaling_through_kubectl_makes_no_new_revision(scene: Scene) -> None:
     ]
 
 
-@pytest.mark.parametrize("hardware", ["cpu", "gpu"])
-def test_default_hardware_classes_place_the_pod(scene: Scene, hardware: str) -> None:
+def test_default_hardware_classes_place_the_pods(scene: Scene) -> None:
     model = scene.model(slope=10.0)
-    scene.serve("placed", model, hardware={"class": [hardware]})
-    (pod,) = scene.pods("placed")
-    limits = next(item for item in pod["spec"]["containers"] if item["name"] == "server")["resources"][
-        "limits"
-    ]
-    assert limits.get("nvidia.com/gpu") == ("1" if hardware == "gpu" else None)
+    devices = {"cpu": None, "gpu": "1"}
+    for name in devices:
+        scene.apply(name, model, hardware={"class": [name]})
+    for name, count in devices.items():
+        scene.ready(name)
+        (pod,) = scene.pods(name)
+        (server,) = (each for each in pod["spec"]["containers"] if each["name"] == "server")
+        assert server["resources"]["limits"].get("nvidia.com/gpu") == count
+
+
+def test_a_server_finds_what_its_runtime_adds_to_the_pod(scene: Scene) -> None:
+    """Files, volumes and variables, init containers, a sidecar, a hook, a user, affinity and spread."""
+    kubectl = scene.world.kubectl
+    kubectl.run("create", "configmap", "modes", "-n", scene.namespace, "--from-literal=mode=calm")
+    kubectl.run("create", "secret", "generic", "keys", "-n", scene.namespace, "--from-literal=key=hidden")
+    runtime = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
+    mounted = {"shm": "/dev/shm", "modes": "/mnt/modes", "keys": "/mnt/keys"}
+    server = {
+        **runtime["server"],
+        "env": [{"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": "modes", "key": "mode"}}}],
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounted.items()],
+        "preStop": {"exec": {"command": ["sh", "-c", "sleep 1"]}},
+    }
+    shared = {"image": runtime["server"]["image"], "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+    measure = "stat -c %s $TAILBOUND_MODEL_PATH > /dev/shm/size"
+    serve = "python -m http.server 9000 --directory /dev/shm"
+    parts = {
+        "initContainers": [
+            {
+                **shared,
+                "name": "once",
+                "command": ["sh", "-c", measure],
+            },
+            {
+                **shared,
+                "name": "beside",
+                "restartPolicy": "Always",
+                "command": ["sh", "-c", serve],
+                "resources": {"memory": "64Mi"},
+                "startupProbe": {"tcpSocket": {"port": 9000}, "periodSeconds": 1, "failureThreshold": 60},
+            },
+        ],
+        "securityContext": {"runAsUser": 1234},
+        "files": [{"path": "/etc/open/server.yaml", "content": "name: {{ service.name }}\n"}],
+        "volumes": [
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+            {"name": "modes", "configMap": {"name": "modes"}},
+            {"name": "keys", "secret": {"secretName": "keys"}},
+        ],
+    }
+    scene.api.apply(serving_runtime(scene.namespace, "open", {**runtime, **parts, "server": server}))
+    model = scene.model(slope=6.0)
+    exists = {"key": "kubernetes.io/hostname", "operator": "Exists"}
+    nodes = {"nodeSelectorTerms": [{"matchExpressions": [exists]}]}
+    scene.serve(
+        "open",
+        model,
+        runtime={"name": "open"},
+        resources={"ephemeralStorage": "1Gi"},
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nodes}},
+        topologySpreadConstraints=[
+            {"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+    )
+    scene.predicts("open", model)
+    (pod,) = scene.pods("open")
+    fetch = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9000/size').read().decode())"
+    script = (
+        "cat /etc/open/server.yaml /mnt/modes/mode /mnt/keys/key; touch /dev/shm/a ~/a && echo $MODE; id -u; "
+        f'python -c "{fetch}"; stat -c %s $TAILBOUND_MODEL_PATH'
+    )
+    said = kubectl.run(
+        *("exec", pod["metadata"]["name"], "-n", scene.namespace, "-c", "server", "--", "sh", "-c", script)
+    )
+    name, values, user, found, _, size = said.split("\n")[:6]
+    assert (name, values, user) == ("name: open", "calmhiddencalm", "1234")
+    assert found == size, "the sidecar serves what the init container measured"

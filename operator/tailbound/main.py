@@ -1,4 +1,4 @@
-"""The one command of the operator image: `tailbound operator | gateway | fetch`.
+"""The one command of the operator image: `tailbound operator | gateway | fetch | digest | hold`.
 
 Each subcommand imports only its own part, so that the fetch container does not pay for a Kubernetes client.
 """
@@ -6,7 +6,7 @@ Each subcommand imports only its own part, so that the fetch container does not 
 import sys
 from collections.abc import Callable, Sequence
 
-USAGE = "usage: tailbound {operator|gateway|fetch} [options]"
+USAGE = "usage: tailbound {operator|gateway|fetch|digest|hold} [options]"
 
 
 def _operator() -> Callable[[Sequence[str]], int]:
@@ -27,7 +27,19 @@ def _fetch() -> Callable[[Sequence[str]], int]:
     return command
 
 
-COMMANDS = {"operator": _operator, "gateway": _gateway, "fetch": _fetch}
+def _digest() -> Callable[[Sequence[str]], int]:
+    from tailbound.fetch.digest import main as command
+
+    return command
+
+
+def _hold() -> Callable[[Sequence[str]], int]:
+    from tailbound.hold.command import main as command
+
+    return command
+
+
+COMMANDS = {"operator": _operator, "gateway": _gateway, "fetch": _fetch, "digest": _digest, "hold": _hold}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

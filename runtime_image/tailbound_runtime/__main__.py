@@ -1,22 +1,53 @@
-"""`python -m tailbound_runtime`: serve the model that the environment names."""
+"""`python -m tailbound_runtime [COMMAND MODEL]`: a command, or serve what the environment names."""
 
 import logging
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NoReturn
 
 import structlog
 import uvloop
 
-from tailbound_runtime import config, logs, server
+from tailbound_runtime import command, config, logs, measure, server
 from tailbound_runtime.contract import TerminationReason, write_termination
 from tailbound_runtime.errors import ModelBrokenError, ModelLoadError
 
 
-def main() -> int:
+def _audit(arguments: Sequence[str]) -> int:
+    """`tailbound-runtime audit`."""
+    from tailbound_runtime import audit
+
+    return audit.main(arguments)
+
+
+def _optimize(arguments: Sequence[str]) -> int:
+    """`tailbound-runtime optimize`."""
+    from tailbound_runtime import optimize
+
+    return optimize.main(arguments)
+
+
+COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
+    "audit": _audit,
+    "bench": measure.main,
+    "optimize": _optimize,
+}
+"""Commands beside `serve`. Some need packages that serving does not: these are imported when they run."""
+
+
+def main(arguments: Sequence[str]) -> int:
     """The exit status: 0 after a drain, 1 if the model or the environment makes serving impossible."""
+    if arguments and arguments[0] in COMMANDS:
+        try:
+            return COMMANDS[arguments[0]](arguments[1:])
+        except ModuleNotFoundError as error:
+            sys.stderr.write(f"error: {error}: pip install 'tailbound-runtime[tools]' installs it\n")
+            return 1
+    env = {**os.environ, **command.environment(arguments)} if arguments else os.environ
     logs.configure()
     try:
-        settings = config.from_env(os.environ)
+        settings = config.from_env(env)
         logs.configure(model=settings.model_name, revision=settings.revision)
         uvloop.run(server.serve(settings, server.listen(settings.http_port)))
     except (config.ConfigError, ModelLoadError) as error:
@@ -30,9 +61,14 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    status = main()
+def run() -> NoReturn:
+    """Serve, and end the process."""
+    status = main(sys.argv[1:])
     logging.shutdown()
     sys.stdout.flush()
     # Not sys.exit: ONNX Runtime's destructors may crash under a thread that is still loading a model.
     os._exit(status)
+
+
+if __name__ == "__main__":
+    run()

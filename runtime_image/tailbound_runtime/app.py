@@ -1,4 +1,4 @@
-"""The HTTP surface, as a raw ASGI application: routing, bodies, status codes.
+"""What a request over HTTP is answered with: routing, bodies, status codes.
 
 | method | path | answer |
 |---|---|---|
@@ -7,44 +7,81 @@
 | GET | /v2/health/ready | 200 when the model is warm; 503 before, and from SIGTERM on |
 | GET | /v2/models/NAME | model metadata |
 | GET | /v2/models/NAME/ready | as /v2/health/ready |
+| GET | /v2/models/NAME/config | the model's configuration, as Triton says it |
+| GET | /v2/models/NAME/stats, /v2/models/stats | counts and times, as Triton says them |
 | POST | /v2/models/NAME/infer | inference |
+| POST | /v2/repository/index | the one model |
+| POST | /v2/repository/models/NAME/load, …/unload | 400: the model is what the process was started with |
 | GET | /metrics | Prometheus text |
 
-Each model path exists with /versions/1 after NAME, too. HEAD goes where GET goes. Every error is
-{"error": "…"}. The Content-Type of a request is not looked at: the protocol knows one, curl -d sends another.
+Each path below /v2/models/NAME exists with /versions/1 after NAME, too. HEAD goes where GET goes. Every error
+is {"error": "…"}. The Content-Type of a request is not looked at: the protocol knows one, curl -d sends
+another.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
+import httptools
 import orjson
 import structlog
 
-from tailbound_runtime import __version__
-from tailbound_runtime.contract import LATENCY_BOUND_HEADER, SHED_HEADER
-from tailbound_runtime.errors import ApiError, Header, ModelFailedError, ModelInputError
+from tailbound_runtime import describe, reception
+from tailbound_runtime.budget import RETRY_AFTER, Budget, Share
+from tailbound_runtime.contract import LATENCY_BOUND_HEADER
+from tailbound_runtime.errors import ApiError, Header
+from tailbound_runtime.inference import FAILURES, check_room, in_words, infer
 from tailbound_runtime.metrics import CONTENT_TYPE, Metrics, Stage
-from tailbound_runtime.protocol import MODEL_VERSION, Signature, infer_response, parse_infer
-from tailbound_runtime.shedding import Bound, WouldBeLateError
-from tailbound_runtime.worker import InferenceThread, QueueFullError
+from tailbound_runtime.protocol import (
+    MODEL_VERSION,
+    Answer,
+    Heads,
+    InferRequest,
+    Signature,
+    is_long,
+    parse_infer,
+)
+from tailbound_runtime.queue import Job
+from tailbound_runtime.reception import Intake, Limits
+from tailbound_runtime.shedding import Bound
+from tailbound_runtime.tensors import Array
+from tailbound_runtime.worker import InferenceThread
 
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
-JSON: Final = b"application/json"
-RETRY_AFTER: Final[Header] = (b"retry-after", b"1")  # seconds
-SHED: Final[Header] = (SHED_HEADER.encode(), b"true")
-CLOSE: Final[Header] = (b"connection", b"close")
+JSON: Final[Header] = (b"content-type", b"application/json")
+OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
+_BOUND: Final = LATENCY_BOUND_HEADER.encode()
 _MOST_DIGITS: Final = 9
-SERVER_METADATA: Final = orjson.dumps({"name": "tailbound-runtime", "version": __version__, "extensions": []})
 
 log = structlog.get_logger(__name__)
+
+
+class Response:
+    """An answer; the connection adds Date, Content-Length and Connection."""
+
+    __slots__ = ("headers", "parts", "status")
+
+    def __init__(self, status: int, headers: Sequence[Header], parts: Sequence[bytes | memoryview]) -> None:
+        self.status = status
+        self.headers = headers
+        self.parts = parts
+
+
+class Pending:
+    """An inference whose run is over when the job's future is done; to be cancelled if its client leaves."""
+
+    __slots__ = ("intake", "job", "request")
+
+    def __init__(self, intake: Intake, request: InferRequest, job: Job) -> None:
+        self.intake = intake
+        self.request = request
+        self.job = job
 
 
 class Phase(Enum):
@@ -61,89 +98,158 @@ class Route(StrEnum):
     READY = "GET ready"
     MODEL = "GET model"
     MODEL_READY = "GET model ready"
+    CONFIG = "GET model config"
+    STATISTICS = "GET statistics"
     METRICS = "GET metrics"
+    INDEX = "POST index"
+    LOAD = "POST load"
     INFER = "POST infer"
 
 
-def routes(model_name: str) -> dict[str, Route]:
+def routes(model_name: str) -> dict[bytes, Route]:
     """Every path of this server: it has one model with one version."""
     table = {
         "/v2": Route.SERVER,
         "/v2/": Route.SERVER,
         "/v2/health/live": Route.LIVE,
         "/v2/health/ready": Route.READY,
+        "/v2/models/stats": Route.STATISTICS,
+        "/v2/repository/index": Route.INDEX,
+        f"/v2/repository/models/{model_name}/load": Route.LOAD,
+        f"/v2/repository/models/{model_name}/unload": Route.LOAD,
         "/metrics": Route.METRICS,
     }
     for base in (f"/v2/models/{model_name}", f"/v2/models/{model_name}/versions/{MODEL_VERSION}"):
         table[base] = Route.MODEL
         table[f"{base}/ready"] = Route.MODEL_READY
+        table[f"{base}/config"] = Route.CONFIG
+        table[f"{base}/stats"] = Route.STATISTICS
         table[f"{base}/infer"] = Route.INFER
-    return table
+    return {path.encode(): route for path, route in table.items()}
 
 
 class App:
-    """The ASGI application. `phase` is moved by the server's life cycle."""
+    """The answers. `phase` is moved by the server's life cycle.
 
-    def __init__(
-        self, model_name: str, request_timeout_seconds: float, max_request_bytes: int, metrics: Metrics
-    ) -> None:
+    An inference is begun when its head is there, receives its body, and is inferred; or it has left.
+    """
+
+    def __init__(self, model_name: str, limits: Limits, budget: Budget, metrics: Metrics) -> None:
         self.phase = Phase.LOADING
         self._model_name = model_name
-        self._timeout_seconds = request_timeout_seconds
-        self._max_request_bytes = max_request_bytes
+        self._limits = limits
+        self._budget = budget
         self._metrics = metrics
         self._routes = routes(model_name)
+        self._heads: Heads
+        self._loop = asyncio.get_running_loop()
         self._model: tuple[Signature, InferenceThread] | None = None
+        # One thread: what takes long is done one after the other, and liveness is answered in between.
+        self._long = ThreadPoolExecutor(1, "long")
 
     def open(self, signature: Signature, thread: InferenceThread) -> None:
         """Become ready with this model."""
         self._model = (signature, thread)
+        self._heads = Heads(signature)
         self.phase = Phase.READY
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self._routes.get(scope["path"])
-        headers: tuple[Header, ...] = ()
+    def begin(self, method: bytes, url: bytes, headers: Mapping[bytes, bytes]) -> Intake | Response:
+        """What a head is answered with; an intake if it is that of an inference, whose body decides."""
+        route = self._routes.get(url)
         try:
-            if route is Route.INFER and scope["method"] == "POST":
-                status, body = 200, await self._measured_infer(scope, receive)
-            else:
-                status, body = self._answer(scope, route)
+            path = ""
+            if route is None:
+                path = _path(url)
+                route = self._routes.get(path.encode())
+            if route is Route.INFER and method == b"POST":
+                return self._begun(headers)
+            return self._answer(method.decode(), path or _path(url), route)
         except ApiError as error:
-            status, body, headers = error.status, orjson.dumps({"error": error.message}), error.headers
-        content_type = CONTENT_TYPE if route is Route.METRICS and status == 200 else JSON
-        await self._send(send, status, body, content_type, headers)
+            return _refusal(error)
+        except Exception:
+            log.exception("a request failed unexpectedly")
+            return _refusal(_UNEXPECTED)
 
-    async def _send(
-        self, send: Send, status: int, body: bytes, content_type: bytes, extra: tuple[Header, ...]
-    ) -> None:
-        headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode()), *extra]
-        if self.phase is Phase.DRAINING and CLOSE not in headers:
-            headers.append(CLOSE)  # the client's next connection goes to a pod that stays
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+    def _begun(self, headers: Mapping[bytes, bytes]) -> Intake | Response:
+        self._metrics.begun()
+        intake = Intake(headers, time.perf_counter(), self._limits, Share(self._budget))
+        try:
+            _, thread = self.loaded()
+            intake.encoding = reception.encoding_of(headers)
+            intake.json_length = reception.json_length_of(headers)
+            intake.bound_seconds = _bound_seconds(headers)
+            check_room(thread, self._metrics)
+            intake.check_length()
+        except ApiError as error:
+            return self._refused(intake, error)
+        return intake
 
-    def _answer(self, scope: Scope, route: Route | None) -> tuple[int, bytes]:
+    def receive(self, intake: Intake, part: bytes) -> Response | None:
+        """Take in a part of the body; an answer if that refuses it."""
+        try:
+            intake.add(part)
+        except ApiError as error:
+            return self._refused(intake, error)
+        return None
+
+    def received(self, intake: Intake, size: int) -> Response | None:
+        """So many bytes came into the room that the intake has made; an answer if that refuses it."""
+        try:
+            intake.share.need(size)
+        except ApiError as error:
+            return self._refused(intake, error)
+        return None
+
+    def late(self, intake: Intake) -> Response:
+        """The answer to a body that has not arrived in time."""
+        return self._refused(intake, self._limits.too_slow())
+
+    def left(self, intake: Intake, complete: bool) -> None:
+        """The client has gone before its turn came, with all of its body sent or not."""
+        self._end(intake, 499 if complete else 400)
+
+    def sent(self, seconds: float) -> None:
+        """Writing the answer to an inference took so long."""
+        self._metrics.spent((Stage.SEND, seconds))
+
+    def _refused(self, intake: Intake, error: ApiError) -> Response:
+        self._end(intake, error.status)
+        return _refusal(error)
+
+    def _end(self, intake: Intake, code: int) -> None:
+        if not intake.ended:
+            body_bytes = len(intake.body)
+            intake.end()
+            self._metrics.answered(code, time.perf_counter() - intake.started, "http", body_bytes)
+
+    def _answer(self, method: str, path: str, route: Route | None) -> Response:
         if route is None:
-            raise self._not_found(scope["path"])
-        allowed = "POST" if route is Route.INFER else "GET"
-        if scope["method"] != allowed and not (allowed == "GET" and scope["method"] == "HEAD"):
+            raise self._not_found(path)
+        allowed = route.partition(" ")[0]
+        if method != allowed and not (allowed == "GET" and method == "HEAD"):
+            raise ApiError(405, f"{path} takes {allowed}, not {method}", [(b"allow", allowed.encode())])
+        if route is Route.METRICS:
+            return Response(200, [(b"content-type", CONTENT_TYPE)], [self._metrics.render()])
+        if route is Route.LOAD:
             raise ApiError(
-                405, f"{scope['path']} takes {allowed}, not {scope['method']}", [(b"allow", allowed.encode())]
+                400, f"this server has model {self._model_name!r} from its start to its end, and no other"
             )
         ready = self.phase is Phase.READY
-        match route:
-            case Route.SERVER:
-                return 200, SERVER_METADATA
-            case Route.LIVE:
-                return 200, orjson.dumps({"live": True, "ready": ready})
-            case Route.READY:
-                return 200 if ready else 503, orjson.dumps({"live": True, "ready": ready})
-            case Route.MODEL_READY:
-                return 200 if ready else 503, orjson.dumps({"name": self._model_name, "ready": ready})
-            case Route.MODEL:
-                return 200, self._loaded()[0].metadata()
-            case _:
-                return 200, self._metrics.render()
+        status = 503 if route in (Route.READY, Route.MODEL_READY) and not ready else 200
+        return Response(status, [JSON], [orjson.dumps(self._described(route, ready))])
+
+    def _described(self, route: Route, ready: bool) -> Any:
+        described: Mapping[Route, Callable[[], Any]] = {
+            Route.SERVER: describe.server,
+            Route.LIVE: lambda: {"live": True, "ready": ready},
+            Route.READY: lambda: {"live": True, "ready": ready},
+            Route.MODEL: lambda: describe.metadata(self.loaded()[0]),
+            Route.MODEL_READY: lambda: {"name": self._model_name, "ready": ready},
+            Route.CONFIG: lambda: describe.config(self.loaded()[0]),
+            Route.STATISTICS: lambda: describe.statistics(self._model_name, self._metrics),
+            Route.INDEX: lambda: describe.index(self._model_name, ready),
+        }
+        return described[route]()
 
     def _not_found(self, path: str) -> ApiError:
         if path.startswith("/v2/models/"):
@@ -151,137 +257,177 @@ class App:
             return ApiError(404, f"this server has no {path}: {known}")
         return ApiError(404, f"this server has no {path}: GET /v2 says what answers here")
 
-    def _loaded(self) -> tuple[Signature, InferenceThread]:
+    def loaded(self) -> tuple[Signature, InferenceThread]:
+        """The model. Raises ApiError 503 before it is there."""
         if self._model is None:
             raise ApiError(503, f"model {self._model_name!r} is still loading", [RETRY_AFTER])
         return self._model
 
-    async def _measured_infer(self, scope: Scope, receive: Receive) -> bytes:
-        deadline = asyncio.get_running_loop().time() + self._timeout_seconds
-        started = time.perf_counter()  # uvloop's own clock counts milliseconds
-        code = 500
-        self._metrics.in_flight.inc()
+    def infer(self, intake: Intake, now: float) -> Response | Pending | Coroutine[Any, Any, Response]:
+        """The answer to a request whose last byte has come now: at once, or what becomes of it."""
+        intake.received = now
+        if intake.encoding is not None or self._heads.takes_long(len(intake.body), intake.json_length):
+            return self._later(intake)
         try:
-            body = await self._infer(scope, receive, deadline, started)
+            signature, thread = self.loaded()
+            request = self._heads.parse(intake.body, intake.json_length, intake.share.need)
+            self._decoded(intake)
+            arrays = thread.here(request)
+            if arrays is None:
+                return Pending(intake, request, thread.ask(request, self._deadline(intake), _bound(intake)))
+            return self._inferred_here(intake, request, signature, arrays)
+        except Exception as error:
+            return self._failed(intake, error)
+
+    def run_is_over(self, pending: Pending) -> Response | Coroutine[Any, Any, Response] | None:
+        """The answer to an inference whose run is over; None if its caller has gone."""
+        intake, job = pending.intake, pending.job
+        signature, thread = self.loaded()
+        if job.future.cancelled():
+            thread.leave(job)
+            self._end(intake, 499)
+            return None
+        try:
+            return self._inferred_here(intake, pending.request, signature, job.future.result())
+        except Exception as error:
+            thread.leave(job)
+            return self._failed(intake, error)
+
+    def _failed(self, intake: Intake, error: Exception) -> Response:
+        if isinstance(error, FAILURES):
+            error = in_words(error, self._metrics, self._limits.seconds)
+        if not isinstance(error, ApiError):
+            log.error("inference failed unexpectedly", exc_info=error)
+            error = _UNEXPECTED
+        return self._refused(intake, error)
+
+    def _deadline(self, intake: Intake) -> float:
+        return self._loop.time() + intake.left(time.perf_counter())
+
+    def _inferred_here(
+        self, intake: Intake, request: InferRequest, signature: Signature, arrays: Sequence[Array]
+    ) -> Response | Coroutine[Any, Any, Response]:
+        if is_long(request, signature, arrays):
+            return self._later(intake, request, arrays)
+        response = self._written(intake, request, arrays)
+        packing = _packing(intake, response)
+        if packing is not None:
+            return self._later(intake, response=response)
+        self._end(intake, 200)
+        return response
+
+    async def _later(
+        self,
+        intake: Intake,
+        request: InferRequest | None = None,
+        arrays: Sequence[Array] | None = None,
+        response: Response | None = None,
+    ) -> Response:
+        """The answer, from what is there of it."""
+        code = 499  # the client left before the answer was there
+        try:
+            if response is None:
+                response = await self._inferred(intake, request, arrays)
+            packing = _packing(intake, response)
+            if packing is not None:
+                response = await self._packed(packing, response)
             code = 200
-            return body
+            return response
         except ApiError as error:
             code = error.status
-            raise
-        except Exception as error:
+            return _refusal(error)
+        except Exception:
             log.exception("inference failed unexpectedly")
-            raise ApiError(500, "internal error: the server's log has the details") from error
+            code = 500
+            return _refusal(_UNEXPECTED)
         finally:
-            self._metrics.in_flight.dec()
-            self._metrics.answered(code, time.perf_counter() - started)
+            self._end(intake, code)
 
-    async def _infer(self, scope: Scope, receive: Receive, deadline: float, started: float) -> bytes:
-        signature, thread = self._loaded()
-        headers = dict(scope["headers"])
-        _check_encoding(headers)
-        bound = _bound(headers, started)
-        with _queue_full():
-            thread.check_room()
-        body = await self._read(headers, receive, deadline)
-        with self._stage(Stage.PARSE):
-            request = parse_infer(body, signature)
-        try:
-            with _queue_full():
-                arrays = await _unless_gone(receive, thread.run(request, deadline, bound))
-        except WouldBeLateError:
-            self._metrics.shed.inc()
-            raise ApiError(
-                503,
-                "this server is overloaded, and the answer would come later than is wanted of this service",
-                [RETRY_AFTER, SHED],
-            ) from None
-        except TimeoutError:
-            raise ApiError(
-                504, f"no answer within {self._timeout_seconds:g} s, the time-out of this service"
-            ) from None
-        except ModelInputError as error:
-            raise ApiError(400, f"the model refused the input: {error}") from None
-        except ModelFailedError as error:
-            log.warning("model failed", error=str(error))
-            raise ApiError(500, f"the model failed: {error}") from None
-        with self._stage(Stage.SERIALIZE):
-            return infer_response(request, signature, arrays)
+    async def _inferred(
+        self, intake: Intake, request: InferRequest | None, arrays: Sequence[Array] | None
+    ) -> Response:
+        signature, thread = self.loaded()
+        if request is None:
+            request = await self._aside(lambda: self._unpacked(intake, signature))
+        if arrays is None:
+            deadline = self._deadline(intake)
+            arrays = await infer(
+                request, thread, self._metrics, self._limits.seconds, deadline, _bound(intake)
+            )
+        if not is_long(request, signature, arrays):
+            return self._written(intake, request, arrays)
+        known, there = request, arrays
+        return await self._aside(lambda: self._written(intake, known, there))
 
-    @contextmanager
-    def _stage(self, stage: Stage) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._metrics.stage_seconds[stage].observe(time.perf_counter() - started)
+    def _unpacked(self, intake: Intake, signature: Signature) -> InferRequest:
+        body = intake.body
+        if intake.encoding is not None:
+            body = reception.unpack(intake.encoding, body, self._limits, intake.share)
+        request = parse_infer(body, intake.json_length, signature, intake.share.need)
+        self._decoded(intake)
+        return request
 
-    async def _read(self, headers: Mapping[bytes, bytes], receive: Receive, deadline: float) -> bytes:
-        declared = headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > self._max_request_bytes:
-            raise self._too_large()
-        chunks: list[bytes] = []
-        length = 0
-        try:
-            async with asyncio.timeout_at(deadline):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ApiError(400, "the connection closed before the request was complete")
-                    chunk = message.get("body", b"")
-                    length += len(chunk)
-                    if length > self._max_request_bytes:
-                        raise self._too_large()
-                    if not message.get("more_body", False):
-                        return b"".join([*chunks, chunk]) if chunks else chunk
-                    chunks.append(chunk)
-        except TimeoutError:
-            message_text = f"the request body did not arrive within {self._timeout_seconds:g} s"
-            raise ApiError(408, message_text, [CLOSE]) from None
-
-    def _too_large(self) -> ApiError:
-        return ApiError(
-            413, f"the request body is longer than {self._max_request_bytes} bytes, the limit of this server"
+    def _decoded(self, intake: Intake) -> None:
+        self._metrics.spent(
+            (Stage.RECEIVE, intake.received - intake.started),
+            (Stage.DECODE, time.perf_counter() - intake.received),
         )
 
+    def _written(self, intake: Intake, request: InferRequest, arrays: Sequence[Array]) -> Response:
+        began = time.perf_counter()
+        response = _success(self._heads.answer(request, arrays))
+        self._metrics.spent((Stage.ENCODE, time.perf_counter() - began))
+        return response
 
-async def _unless_gone(receive: Receive, running: Coroutine[Any, Any, T]) -> T:
-    """The result, while the client is there to get it. Raises ApiError 499, read by nobody, if it left."""
-    caller = asyncio.current_task()
-    assert caller is not None
+    async def _packed(self, packing: bytes, response: Response) -> Response:
+        packed = await self._aside(lambda: reception.pack(packing, b"".join(response.parts)))
+        return Response(response.status, [*response.headers, (b"content-encoding", packing)], [packed])
 
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        caller.cancel()
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """The result of this work, which takes long, done in a thread of its own."""
+        return await self._loop.run_in_executor(self._long, work)
 
-    watching = asyncio.create_task(watch())
+
+_IN_JSON: Final = (JSON,)
+_UNEXPECTED: Final = ApiError(500, "internal error: the server's log has the details")
+
+
+def _refusal(error: ApiError) -> Response:
+    return Response(error.status, [JSON, *error.headers], [orjson.dumps({"error": error.message})])
+
+
+def _success(answer: Answer) -> Response:
+    if answer.json_length is None:
+        return Response(200, _IN_JSON, answer.parts)
+    length = (b"inference-header-content-length", b"%d" % answer.json_length)
+    return Response(200, (OCTETS, length), answer.parts)
+
+
+def _packing(intake: Intake, response: Response) -> bytes | None:
+    """What the client takes this answer packed with; None if it is better sent as it is."""
+    if b"accept-encoding" not in intake.headers:
+        return None
+    if sum(map(len, response.parts)) < reception.LEAST_PACKED_BYTES:
+        return None
+    return reception.packing_for(intake.headers)
+
+
+def _path(url: bytes) -> str:
+    """The path that a request's target names. Raises ApiError 400."""
     try:
-        return await running
-    except asyncio.CancelledError:
-        if not watching.done():
-            raise
-        caller.uncancel()
-        raise ApiError(499, "the client left before the answer was there") from None
-    finally:
-        watching.cancel()
+        return unquote((httptools.parse_url(url).path or b"").decode("ascii"))
+    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+        raise ApiError(400, f"the request asks for {url[:100]!r}, which is no path") from None
 
 
-def _check_encoding(headers: Mapping[bytes, bytes]) -> None:
-    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
-    if encoding.lower() != "identity":
-        raise ApiError(
-            415,
-            f"Content-Encoding {encoding!r} is not supported: send the body as it is",
-            [(b"accept-encoding", b"identity")],
-        )
-    if b"inference-header-content-length" in headers:
-        raise ApiError(
-            400,
-            "Inference-Header-Content-Length announces binary tensors, but this server takes JSON only",
-        )
+def _bound(intake: Intake) -> Bound | None:
+    """When an answer is late, as the gateways measure it: from the last byte of the request on."""
+    return None if intake.bound_seconds is None else Bound(intake.received, intake.bound_seconds)
 
 
-def _bound(headers: Mapping[bytes, bytes], started: float) -> Bound | None:
+def _bound_seconds(headers: Mapping[bytes, bytes]) -> float | None:
     """What the gateway has written; None where late answers are wanted, too."""
-    value = headers.get(LATENCY_BOUND_HEADER.encode())
+    value = headers.get(_BOUND)
     if value is None:
         return None
     if not (value.isdigit() and len(value) <= _MOST_DIGITS):
@@ -289,12 +435,4 @@ def _bound(headers: Mapping[bytes, bytes], started: float) -> Bound | None:
             400,
             f"{LATENCY_BOUND_HEADER} is {value.decode('latin-1')!r}: write whole milliseconds, or leave it",
         )
-    return Bound(started, int(value) / 1000)
-
-
-@contextmanager
-def _queue_full() -> Iterator[None]:
-    try:
-        yield
-    except QueueFullError as error:
-        raise ApiError(503, f"{error.waiting} requests wait for the model already", [RETRY_AFTER]) from None
+    return int(value) / 1000

@@ -1,5 +1,6 @@
 """Settings, from the environment only."""
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,8 +21,14 @@ class Option(StrEnum):
     """Environment with a default; a ServingRuntime may set it."""
 
     HTTP_PORT = "TAILBOUND_HTTP_PORT"
+    GRPC_PORT = "TAILBOUND_GRPC_PORT"
     MAX_REQUEST_BYTES = "TAILBOUND_MAX_REQUEST_BYTES"
+    MAX_BUFFERED_BYTES = "TAILBOUND_MAX_BUFFERED_BYTES"
     QUEUE_LIMIT = "TAILBOUND_QUEUE_LIMIT"
+    REQUEST_LOG_EVERY = "TAILBOUND_REQUEST_LOG_EVERY"
+    PROVIDERS = "TAILBOUND_PROVIDERS"
+    DEVICE_OPTIONS = "TAILBOUND_DEVICE_OPTIONS"
+    DEVICE_MEMORY_LIMIT = "TAILBOUND_DEVICE_MEMORY_LIMIT"
     TERMINATION_LOG = "TAILBOUND_TERMINATION_LOG"
 
 
@@ -32,8 +39,14 @@ DEFAULTS: Final[Mapping[str, str]] = {
     Env.BATCHING_PREFERRED_SIZES: "",
     Env.BATCHING_MAX_DELAY_SECONDS: "0",
     Option.HTTP_PORT: "8080",
+    Option.GRPC_PORT: "",
     Option.MAX_REQUEST_BYTES: str(64 * 2**20),
+    Option.MAX_BUFFERED_BYTES: str(256 * 2**20),
     Option.QUEUE_LIMIT: "128",
+    Option.REQUEST_LOG_EVERY: "0",
+    Option.PROVIDERS: "",
+    Option.DEVICE_OPTIONS: "{}",
+    Option.DEVICE_MEMORY_LIMIT: "",
     Option.TERMINATION_LOG: str(TERMINATION_LOG),
 }
 
@@ -54,8 +67,14 @@ class Settings:
     cpu_limit: threads for one inference
     batching: how requests share runs of the model
     http_port: 0 takes a free one
+    grpc_port: 0 takes a free one; None: no gRPC
     max_request_bytes: longest request body; 413 above
+    max_buffered_bytes: bodies and tensors of all requests together, those below 64 KiB left out; 503 above
     queue_limit: inferences that may wait; 503 above
+    request_log_every: one inference request in so many is logged; 0 logs none
+    providers: ONNX Runtime's, in order; empty: CUDA if the container has a device, else the CPU
+    device_options: ONNX Runtime's options of the device's provider, such as device_id
+    device_memory_limit: bytes of the device that the model may use; None: all
     """
 
     model_name: str
@@ -66,8 +85,14 @@ class Settings:
     cpu_limit: int
     batching: Batching
     http_port: int
+    grpc_port: int | None
     max_request_bytes: int
+    max_buffered_bytes: int
     queue_limit: int
+    request_log_every: int
+    providers: tuple[str, ...]
+    device_options: Mapping[str, str]
+    device_memory_limit: int | None
 
 
 def from_env(env: Mapping[str, str]) -> Settings:
@@ -84,10 +109,35 @@ def from_env(env: Mapping[str, str]) -> Settings:
         cpu_limit=_read(env, Env.CPU_LIMIT, _whole(1), "a whole number of CPUs, at least 1"),
         batching=_batching(env),
         http_port=_read(env, Option.HTTP_PORT, _whole(0, 65535), "a port from 0 (any) to 65535"),
+        grpc_port=_read(
+            env, Option.GRPC_PORT, _port, "a port from 0 (any) to 65535, or to nothing for no gRPC"
+        ),
         max_request_bytes=_read(
             env, Option.MAX_REQUEST_BYTES, _whole(1), "a whole number of bytes, at least 1"
         ),
+        max_buffered_bytes=_read(
+            env, Option.MAX_BUFFERED_BYTES, _whole(1), "a whole number of bytes, at least 1"
+        ),
+        request_log_every=_read(
+            env, Option.REQUEST_LOG_EVERY, _whole(0), "a whole number of requests, or to 0 for no log of them"
+        ),
         queue_limit=_read(env, Option.QUEUE_LIMIT, _whole(1), "a whole number of requests, at least 1"),
+        providers=_read(
+            env,
+            Option.PROVIDERS,
+            _providers,
+            "names of ONNX Runtime's providers with commas between them, such as "
+            "CUDAExecutionProvider,CPUExecutionProvider, or to nothing",
+        ),
+        device_options=_read(
+            env, Option.DEVICE_OPTIONS, _options, 'a JSON object of strings, such as {"device_id": "0"}'
+        ),
+        device_memory_limit=_read(
+            env,
+            Option.DEVICE_MEMORY_LIMIT,
+            lambda value: _whole(1)(value) if value else None,
+            "a whole number of bytes, at least 1, or to nothing for no limit",
+        ),
     )
 
 
@@ -160,6 +210,24 @@ def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def _port(value: str) -> int | None:
+    return _whole(0, 65535)(value) if value else None
+
+
+def _providers(value: str) -> tuple[str, ...]:
+    names = tuple(value.split(",")) if value else ()
+    if len(set(names)) < len(names) or not all(name.endswith("ExecutionProvider") for name in names):
+        raise ValueError
+    return names
+
+
+def _options(value: str) -> Mapping[str, str]:
+    options = json.loads(value)
+    if not isinstance(options, dict) or not all(isinstance(one, str) for one in options.values()):
+        raise ValueError
+    return options
 
 
 def _rising(highest: int) -> Callable[[str], tuple[int, ...]]:

@@ -14,9 +14,9 @@ TERMINATION_LIMIT_BYTES: Final = 4096
 
 
 LATENCY_BOUND_HEADER: Final = "x-tailbound-latency-bound-ms"
-"""Of a request: milliseconds after which its answer is late, so that it is better refused than late."""
+"""Header of a request: milliseconds after which its answer is late, so that it is better refused."""
 SHED_HEADER: Final = "x-tailbound-shed"
-"""Of a 503: the server refuses the request for no other reason than that it would be answered late."""
+"""Header of a 503: the server refuses the request only because it would be answered late."""
 
 
 class Env(StrEnum):

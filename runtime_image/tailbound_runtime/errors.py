@@ -29,3 +29,11 @@ class ModelInputError(Exception):
 
 class ModelFailedError(Exception):
     """The model failed on tensors that agree with its signature: not the client's fault."""
+
+
+class TooLargeError(ModelInputError):
+    """A run of this request alone needs more memory than the device has for it."""
+
+
+class MemoryShortError(ModelFailedError):
+    """The memory of the device did not suffice for a run; whether others are to blame is not known."""

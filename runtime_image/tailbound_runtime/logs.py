@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on standard output, for our own lines and for uvicorn's."""
+"""Structured logs: one JSON object a line on standard output."""
 
 import logging
 import sys
@@ -42,5 +42,3 @@ def configure(**fixed: str) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    # uvicorn's own lines say what ours already say; what goes wrong in it stays visible.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)

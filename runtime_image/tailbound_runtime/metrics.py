@@ -5,7 +5,7 @@
 | tailbound_runtime_requests_total{code} | counter | infer requests by HTTP status; 499: the client left |
 | tailbound_runtime_requests_shed_total | counter | of these, refused as they would have been late |
 | tailbound_runtime_request_duration_seconds | histogram | infer requests, from head to answer |
-| tailbound_runtime_stage_seconds{stage} | histogram | of a request: parse, queue, inference, serialize |
+| tailbound_runtime_stage_seconds{stage} | histogram | of a request, in each stage that it went through |
 | tailbound_runtime_requests_in_flight | gauge | infer requests now between head and answer |
 | tailbound_runtime_queue_depth | gauge | of these, waiting for the model |
 | tailbound_runtime_batch_size | histogram | rows of one run of the model, padding left out |
@@ -16,34 +16,63 @@
 | tailbound_runtime_batch_rows_squared_total | counter | sum of n² |
 | tailbound_runtime_batch_seconds_total | counter | sum of s, s being the seconds of one run |
 | tailbound_runtime_batch_row_seconds_total | counter | sum of n·s |
-| tailbound_runtime_batches_split_total | counter | shared runs that failed and were done again one by one |
+| tailbound_runtime_batches_split_total | counter | shared runs that failed and were done again in halves |
 | tailbound_runtime_model_load_seconds | gauge | loading and warm-up; absent until done |
+| tailbound_runtime_device_memory_used_bytes, …_total_bytes | gauge | of the device, by all that use it |
 | tailbound_runtime_info{version,model,revision,provider} | gauge | 1, once the model is loaded |
 
 Of runs only the successful ones count. The sums give the line s(n) = a + b·n by least squares over any window
 of time: a histogram of sizes and one of times cannot, because they do not say which belong together.
 
+The stages, in the order that a request goes through them; what failed counts up to where it failed:
+
+| stage | from |
+|---|---|
+| receive | the end of the head, until the body is there |
+| decode | the body, until its tensors are there |
+| queue | the tensors, until a run takes them |
+| batch | joining the tensors of the requests of a run, and taking its outputs apart |
+| execute | the run itself |
+| encode | the outputs, until the answer's bytes are there |
+| send | these bytes, until the kernel or the connection's buffer has them |
+
+Over gRPC, receiving and sending is the library's, and is not seen.
+
 Health checks, metadata and unknown paths are not counted: they say nothing about the model.
+
+The same figures have Triton's names as well, as far as Triton has them: `triton_metrics.py` lists these.
 """
 
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from threading import Lock
 from typing import Final
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
-    Counter,
     Gauge,
-    Histogram,
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from tailbound_runtime import triton_metrics
+from tailbound_runtime.devices import Memory
+from tailbound_runtime.protocol import MODEL_VERSION
+from tailbound_runtime.request_log import RequestLog
 
 # They are one more series for each series, and nothing here reads them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
+PREFIX: Final = "tailbound_runtime"
 
 # From 100 µs (a small model) to 60 s: each bound about 2 to 2.5 times the one before.
 BUCKETS_SECONDS: Final = (
@@ -57,111 +86,243 @@ BUCKETS_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 class Stage(StrEnum):
     """What happens to a request between head and answer, in this order."""
 
-    PARSE = "parse"
+    RECEIVE = "receive"
+    DECODE = "decode"
     QUEUE = "queue"
-    INFERENCE = "inference"
-    SERIALIZE = "serialize"
+    BATCH = "batch"
+    EXECUTE = "execute"
+    ENCODE = "encode"
+    SEND = "send"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many there were, and the seconds they took together."""
+
+    count: int
+    seconds: float
+
+
+class _Distribution:
+    """Counts values between bounds. Not safe for threads: whoever owns it holds a lock.
+
+    The client library's own histogram takes four times as long for a value.
+    """
+
+    __slots__ = ("_bounds", "_counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float, times: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, value)] += times
+        self.total += value * times
+
+    def counted(self) -> Counted:
+        return Counted(sum(self._counts), self.total)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """In Prometheus' form: up to each bound, and all."""
+        filled, below = [], 0
+        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+            below += count
+            filled.append((floatToGoString(bound), float(below)))  # type: ignore[no-untyped-call]
+        return filled
 
 
 class BatchMetrics:
-    """What is known of the model's runs."""
+    """What is known of the model's runs. Any thread may use it."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        prefix = "tailbound_runtime"
-
-        def counter(name: str, text: str) -> Counter:
-            return Counter(f"{prefix}_{name}", text, registry=registry)
-
-        self._size = Histogram(
-            f"{prefix}_batch_size", "Rows of one run of the model.", buckets=BUCKETS_ROWS, registry=registry
-        )
-        self._duration = Histogram(
-            f"{prefix}_batch_duration_seconds",
-            "Time of one run of the model.",
-            buckets=BUCKETS_SECONDS,
-            registry=registry,
-        )
-        self._count = counter("batches", "Runs of the model.")
-        self._requests = counter("batch_requests", "Requests that the runs served.")
-        self._rows = counter("batch_rows", "Sum of n, the rows of each run.")
-        self._rows_squared = counter("batch_rows_squared", "Sum of n².")
-        self._seconds = counter("batch_seconds", "Sum of s, the seconds of each run.")
-        self._row_seconds = counter("batch_row_seconds", "Sum of n·s.")
-        self.split = counter("batches_split", "Shared runs that failed and were done again one by one.")
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._size = _Distribution(BUCKETS_ROWS)
+        self._duration = _Distribution(BUCKETS_SECONDS)
+        self.runs = self.rows_run = self.last_run_milliseconds = 0
+        self._requests = self._rows_squared = self._splits = 0
+        self._row_seconds = 0.0
 
     def ran(self, requests: int, rows: int, seconds: float) -> None:
         """Count one successful run."""
-        self._size.observe(rows)
-        self._duration.observe(seconds)
-        self._count.inc()
-        self._requests.inc(requests)
-        self._rows.inc(rows)
-        self._rows_squared.inc(rows * rows)
-        self._seconds.inc(seconds)
-        self._row_seconds.inc(rows * seconds)
+        with self._lock:
+            self.runs += 1
+            self.rows_run += rows
+            self.last_run_milliseconds = time.time_ns() // 1_000_000
+            self._size.add(rows)
+            self._duration.add(seconds)
+            self._requests += requests
+            self._rows_squared += rows * rows
+            self._row_seconds += rows * seconds
+
+    def split(self) -> None:
+        """Count one shared run that failed and is done again in halves."""
+        with self._lock:
+            self._splits += 1
+
+    def collect(self) -> Iterable[Metric]:
+        """In the client library's form."""
+        with self._lock:
+            yield _histogram("batch_size", "Rows of one run of the model.", {"": self._size})
+            yield _histogram("batch_duration_seconds", "Time of one run of the model.", {"": self._duration})
+            for name, text, value in (
+                ("batches", "Runs of the model.", self.runs),
+                ("batch_requests", "Requests that the runs served.", self._requests),
+                ("batch_rows", "Sum of n, the rows of each run.", self.rows_run),
+                ("batch_rows_squared", "Sum of n².", self._rows_squared),
+                ("batch_seconds", "Sum of s, the seconds of each run.", self._duration.total),
+                ("batch_row_seconds", "Sum of n·s.", self._row_seconds),
+                ("batches_split", "Shared runs that failed and were done again in halves.", self._splits),
+            ):
+                yield CounterMetricFamily(f"{PREFIX}_{name}", text, value)
 
 
-class Metrics:
-    """One registry per server, so that tests can run many servers in a process."""
+class Metrics(Collector):
+    """One registry per server, so that tests can run many servers in a process. Any thread may use it.
+
+    device_memory: asks the device; None where there is none, or it does not tell
+    """
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        prefix = "tailbound_runtime"
-        self._requests = Counter(
-            f"{prefix}_requests",
-            "Infer requests answered, by HTTP status.",
-            ["code"],
-            registry=self._registry,
-        )
-        self.shed = Counter(
-            f"{prefix}_requests_shed",
-            "Infer requests refused because they would have been answered late.",
-            registry=self._registry,
-        )
-        # Resolving a label costs more than counting, so the children are kept.
-        self._by_code: dict[int, Counter] = {}
-        self.request_seconds = Histogram(
-            f"{prefix}_request_duration_seconds",
-            "Infer requests, from the head read to the answer written.",
-            buckets=BUCKETS_SECONDS,
-            registry=self._registry,
-        )
-        stages = Histogram(
-            f"{prefix}_stage_seconds",
-            "Time of a request in one stage.",
-            ["stage"],
-            buckets=BUCKETS_SECONDS,
-            registry=self._registry,
-        )
-        self.stage_seconds = {stage: stages.labels(stage) for stage in Stage}
-        self.batches = BatchMetrics(self._registry)
-        self.in_flight = Gauge(
-            f"{prefix}_requests_in_flight", "Infer requests between head and answer.", registry=self._registry
-        )
+        self.batches = BatchMetrics()
         self.queue_depth = Gauge(
-            f"{prefix}_queue_depth", "Infer requests waiting for the model.", registry=self._registry
+            f"{PREFIX}_queue_depth", "Infer requests waiting for the model.", registry=self._registry
         )
+        self.device_memory: Callable[[], Memory | None] = _no_device
+        self.request_log = RequestLog()
+        self._lock = Lock()
+        self._codes: dict[int, int] = {}
+        self._shed = self._in_flight = 0
+        self._answers = _Distribution(BUCKETS_SECONDS)
+        self._stages = {stage: _Distribution(BUCKETS_SECONDS) for stage in Stage}
+        self._succeeded_seconds = 0.0
+        self._model_name = ""
+        self._registry.register(self)
 
-    def answered(self, code: int, seconds: float) -> None:
-        """Count one infer request."""
-        child = self._by_code.get(code)
-        if child is None:
-            child = self._by_code[code] = self._requests.labels(str(code))
-        child.inc()
-        self.request_seconds.observe(seconds)
+    def begun(self) -> None:
+        """Count one infer request that is there, and not answered yet."""
+        with self._lock:
+            self._in_flight += 1
+
+    def answered(self, code: int, seconds: float, protocol: str, body_bytes: int) -> None:
+        """Count the answer to one that has begun."""
+        self.request_log.answered(protocol, code, seconds, body_bytes)
+        with self._lock:
+            self._in_flight -= 1
+            self._codes[code] = self._codes.get(code, 0) + 1
+            self._answers.add(seconds)
+            if code == 200:
+                self._succeeded_seconds += seconds
+
+    def shed(self) -> None:
+        """Count one that is refused as it would be late."""
+        with self._lock:
+            self._shed += 1
+
+    def spent(self, *stages: tuple[Stage, float]) -> None:
+        """Count the seconds that one request spent in these stages."""
+        with self._lock:
+            for stage, seconds in stages:
+                self._stages[stage].add(seconds)
+
+    def shared(self, waited: Sequence[float], batching: float, execution: float) -> None:
+        """Count the stages of the requests of one run, which waited so long each."""
+        with self._lock:
+            for seconds in waited:
+                self._stages[Stage.QUEUE].add(seconds)
+            self._stages[Stage.BATCH].add(batching, len(waited))
+            self._stages[Stage.EXECUTE].add(execution, len(waited))
+
+    def succeeded(self) -> Counted:
+        """The infer requests that were answered with 200."""
+        return Counted(self._codes.get(200, 0), self._succeeded_seconds)
+
+    def failed(self) -> Counted:
+        """The other infer requests."""
+        all_of_them, fine = self._answers.counted(), self.succeeded()
+        return Counted(all_of_them.count - fine.count, all_of_them.seconds - fine.seconds)
+
+    def stage(self, stage: Stage) -> Counted:
+        """The requests that went through this stage."""
+        return self._stages[stage].counted()
 
     def loaded(self, seconds: float, **info: str) -> None:
         """Publish how long loading took, and what was loaded. Called once."""
+        self._model_name = info["model"]
         load = Gauge(
-            "tailbound_runtime_model_load_seconds",
+            f"{PREFIX}_model_load_seconds",
             "Seconds that loading and warm-up took.",
             registry=self._registry,
         )
         load.set(seconds)
-        labels = Gauge("tailbound_runtime_info", "What runs here.", list(info), registry=self._registry)
+        labels = Gauge(f"{PREFIX}_info", "What runs here.", list(info), registry=self._registry)
         labels.labels(**info).set(1)
+
+    def collect(self) -> Iterable[Metric]:
+        """What is counted here, in the client library's form."""
+        with self._lock:
+            requests = CounterMetricFamily(
+                f"{PREFIX}_requests", "Infer requests answered, by HTTP status.", labels=["code"]
+            )
+            for code, count in self._codes.items():
+                requests.add_metric([str(code)], count)
+            yield requests
+            yield CounterMetricFamily(
+                f"{PREFIX}_requests_shed",
+                "Infer requests refused because they would have been answered late.",
+                self._shed,
+            )
+            yield _histogram(
+                "request_duration_seconds",
+                "Infer requests, from the head read to the answer written.",
+                {"": self._answers},
+            )
+            yield _histogram("stage_seconds", "Time of a request in one stage.", self._stages, "stage")
+            yield GaugeMetricFamily(
+                f"{PREFIX}_requests_in_flight", "Infer requests between head and answer.", self._in_flight
+            )
+        yield from self.batches.collect()
+        memory = self.device_memory()
+        if memory is not None:
+            for name, value in (("used", memory.used), ("total", memory.total)):
+                yield GaugeMetricFamily(
+                    f"{PREFIX}_device_memory_{name}_bytes", "Memory of the device, by all that use it.", value
+                )
 
     def render(self) -> bytes:
         """The Prometheus text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self._registry) + (self._as_triton() if self._model_name else b"")
+
+    def _as_triton(self) -> bytes:
+        """The figures of the loaded model under Triton's names."""
+        (waiting,) = next(iter(self.queue_depth.collect())).samples
+        with self._lock:
+            codes, fine = dict(self._codes), self.succeeded()
+            queue, reading, runs, writing = (
+                self.stage(each).seconds for each in (Stage.QUEUE, Stage.DECODE, Stage.EXECUTE, Stage.ENCODE)
+            )
+        values = (
+            *(("request_success", fine.count), ("count", self.batches.rows_run)),
+            *(("exec_count", self.batches.runs), ("pending_request_count", waiting.value)),
+            *(("request_duration_us", fine.seconds * 1e6), ("queue_duration_us", queue * 1e6)),
+            *(("compute_input_duration_us", reading * 1e6), ("compute_infer_duration_us", runs * 1e6)),
+            ("compute_output_duration_us", writing * 1e6),
+        )
+        labels = {"model": self._model_name, "version": MODEL_VERSION}
+        named = {f"nv_inference_{name}": value for name, value in values}
+        return triton_metrics.exposition(labels, named, codes)
+
+
+def _no_device() -> None:
+    return None
+
+
+def _histogram(
+    name: str, text: str, distributions: dict[str, _Distribution] | dict[Stage, _Distribution], *labels: str
+) -> Metric:
+    family = HistogramMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for label, distribution in distributions.items():
+        family.add_metric([label] if labels else [], distribution.buckets(), distribution.total)
+    return family

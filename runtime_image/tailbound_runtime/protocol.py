@@ -1,22 +1,34 @@
-"""Open Inference Protocol v2, JSON only: what a request means for one model, and how an answer looks.
+"""Open Inference Protocol v2 over HTTP: what a request means for one model, and how an answer looks.
 
-Unknown members and parameters are ignored, as the protocol's extensions require: a client that asks for
-binary outputs gets JSON, because this server does not list the binary extension.
+A body is JSON, or, where the header Inference-Header-Content-Length says how long that is, JSON and then the
+binary tensors of the inputs in their order. With 0 there is no JSON: the body is the only input of the model.
+Unknown members and parameters are ignored, as the protocol's extensions require.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
+from tailbound_runtime import binary, json_body, json_data
 from tailbound_runtime.batch import Batching, rows_of
+from tailbound_runtime.binary import Reserve
 from tailbound_runtime.errors import ApiError
+from tailbound_runtime.json_data import LongData
 from tailbound_runtime.session import TensorSpec
-from tailbound_runtime.tensors import Array, decode, encode, parse_shape
+from tailbound_runtime.tensors import Array, as_written, parse_shape
 
 MODEL_VERSION: Final = "1"
-PLATFORM: Final = "onnxruntime_onnx"
+
+_LONGEST_HEAD: Final = 2**10  # bytes of a head that is kept
+_MOST_HEADS: Final = 64
+_LONG_OUTPUT: Final = json_data.PIECE // 4  # elements
+_VIEWED_BYTES: Final = 2**20
+
+Body = bytes | bytearray | memoryview
+"""A view only with binary tensors."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +43,6 @@ class Signature:
     outputs: Mapping[str, TensorSpec]
     batching: Batching
 
-    def metadata(self) -> bytes:
-        """The body of GET /v2/models/NAME."""
-
-        def described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
-            return [{"name": s.name, "datatype": s.datatype.name, "shape": s.shape} for s in specs.values()]
-
-        return orjson.dumps(
-            {
-                "name": self.name,
-                "versions": [MODEL_VERSION],
-                "platform": PLATFORM,
-                "inputs": described(self.inputs),
-                "outputs": described(self.outputs),
-            }
-        )
-
 
 @dataclass(frozen=True)
 class InferRequest:
@@ -54,61 +50,217 @@ class InferRequest:
 
     id: None if the client gave none
     rows: how much of a batch it makes up
+    binary: the outputs that are wanted as binary tensors
     """
 
     id: str | None
     inputs: Mapping[str, Array]
     outputs: tuple[str, ...]
     rows: int
+    binary: frozenset[str] = frozenset()
 
 
-def parse_infer(body: bytes, signature: Signature) -> InferRequest:
-    """Raises ApiError 400 that names what is wrong."""
-    request = _object(body)
+@dataclass(frozen=True)
+class Answer:
+    """The body of a successful answer, in parts.
+
+    json_length: bytes of JSON before the binary tensors; None without any
+    """
+
+    parts: Sequence[bytes | memoryview]
+    json_length: int | None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a head means that was seen before, and whose tensors all follow in binary.
+
+    request: as it was then, with other tensors
+    parts: of each input its shape, and from where to where its bytes are after the head
+    """
+
+    request: InferRequest
+    parts: Sequence[tuple[TensorSpec, tuple[int, ...], int, int]]
+    tail: int
+
+
+class Heads:
+    """The last heads of binary requests to one model, and of answers: most clients send the same ones again.
+
+    Not safe for threads.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+        self._plans: dict[bytes, _Plan] = {}
+        self._answers: dict[object, bytes] = {}
+        self._texts = any(spec.datatype.is_text for spec in signature.inputs.values())
+
+    def takes_long(self, size: int, json_length: int | None) -> bool:
+        """Whether it takes noticeable time to parse a body of so many bytes: views of tensors take none."""
+        if size <= json_body.SHORT:
+            return False
+        return json_length is None or json_length > json_body.SHORT or size > _VIEWED_BYTES or self._texts
+
+    def parse(self, body: Body, json_length: int | None, reserve: Reserve) -> InferRequest:
+        """The same as `parse_infer`; raises what it raises."""
+        if json_length is None or not 0 < json_length <= _LONGEST_HEAD or json_length > len(body):
+            return parse_infer(body, json_length, self._signature, reserve)
+        head = bytes(body[:json_length])
+        plan = self._plans.get(head)
+        if plan is None or plan.tail != len(body) - json_length:
+            request = parse_infer(body, json_length, self._signature, reserve)
+            self._learn(head, request, len(body) - json_length)
+            return request
+        tail = memoryview(body)[json_length:]
+        known = plan.request
+        inputs = {
+            spec.name: _from_tail(spec, shape, tail[begins:ends], reserve)
+            for spec, shape, begins, ends in plan.parts
+        }
+        return InferRequest(known.id, inputs, known.outputs, known.rows, known.binary)
+
+    def answer(self, request: InferRequest, arrays: Sequence[Array]) -> Answer:
+        """The same as `infer_response`."""
+        if request.id is not None or len(request.binary) < len(request.outputs):
+            return infer_response(request, self._signature, arrays)
+        datatypes = [self._signature.outputs[name].datatype for name in request.outputs]
+        key = (request.outputs, *[array.shape for array in arrays])
+        head = self._answers.get(key)
+        if head is not None:
+            tail = [binary.to_bytes(*each) for each in zip(datatypes, arrays, strict=True)]
+            return Answer((head, *tail), len(head))
+        answer = infer_response(request, self._signature, arrays)
+        if not any(
+            datatype.is_text for datatype in datatypes
+        ):  # the size of texts is not known from the shape
+            if len(self._answers) >= _MOST_HEADS:
+                self._answers.clear()
+            self._answers[key] = bytes(answer.parts[0])
+        return answer
+
+    def _learn(self, head: bytes, request: InferRequest, tail: int) -> None:
+        specs = self._signature.inputs
+        if any(specs[name].datatype.is_text for name in request.inputs):
+            return  # where they end is not known from the head
+        parts, at = [], 0
+        for name, array in request.inputs.items():
+            parts.append((specs[name], array.shape, at, at + array.nbytes))
+            at += array.nbytes
+        if at == tail:  # otherwise some of them are in the head
+            if len(self._plans) >= _MOST_HEADS:
+                self._plans.clear()
+            self._plans[head] = _Plan(replace(request, inputs={}), parts, tail)
+
+
+def parse_infer(body: Body, json_length: int | None, signature: Signature, reserve: Reserve) -> InferRequest:
+    """Raises ApiError that names what is wrong, and what `reserve` raises."""
+    if json_length == 0:
+        return _raw(body, signature)
+    if json_length is not None and json_length > len(body):
+        raise ApiError(
+            400,
+            f"Inference-Header-Content-Length is {json_length}, but the body has {len(body)} bytes only",
+        )
+    request = json_body.parse(_own(body) if json_length is None else bytes(body[:json_length]))
     identity = request.get("id")
     if identity is not None and not isinstance(identity, str):
         raise ApiError(400, f"'id' must be a string, not {orjson.dumps(identity).decode()[:40]}")
-    _check_parameters("the request", request)
-    inputs = _inputs(request.get("inputs"), signature.inputs)
+    parameters = _parameters("the request", request)
+    tail = None if json_length is None else memoryview(body)[json_length:]
+    inputs = _inputs(request.get("inputs"), signature.inputs, tail, reserve)
+    outputs, in_binary = _outputs(
+        request.get("outputs"), signature.outputs, parameters.get("binary_data_output") is True
+    )
     return InferRequest(
         id=identity or None,
         inputs=inputs,
-        outputs=_outputs(request.get("outputs"), signature.outputs),
+        outputs=outputs,
         rows=rows_of(inputs, signature.inputs, signature.batching),
+        binary=in_binary,
     )
 
 
-def infer_response(request: InferRequest, signature: Signature, arrays: Sequence[Array]) -> bytes:
-    """The body of a successful answer. Raises ApiError if an output has no JSON form."""
+def _own(body: Body) -> bytes | bytearray:
+    return bytes(body) if isinstance(body, memoryview) else body
+
+
+def is_long(request: InferRequest, signature: Signature, arrays: Sequence[Array]) -> bool:
+    """Whether it takes noticeable time to write this answer."""
+    if sum([array.size for array in arrays]) <= _LONG_OUTPUT:
+        return False
+    slow = (
+        array.size
+        for name, array in zip(request.outputs, arrays, strict=True)
+        if name not in request.binary or signature.outputs[name].datatype.is_text
+    )
+    return sum(slow) > _LONG_OUTPUT
+
+
+def infer_response(request: InferRequest, signature: Signature, arrays: Sequence[Array]) -> Answer:
+    """The successful answer."""
     answer: dict[str, Any] = {"model_name": signature.name, "model_version": MODEL_VERSION}
     if request.id is not None:
         answer["id"] = request.id
-    outputs = []
+    outputs: list[dict[str, Any]] = []
+    tail: list[bytes | memoryview] = []
     for name, array in zip(request.outputs, arrays, strict=True):
         datatype = signature.outputs[name].datatype
-        data = encode(name, datatype, array)
-        outputs.append({"name": name, "datatype": datatype.name, "shape": array.shape, "data": data})
+        output: dict[str, Any] = {"name": name, "datatype": datatype.name, "shape": array.shape}
+        if name in request.binary:
+            tail.append(binary.to_bytes(datatype, array))
+            output["parameters"] = {"binary_data_size": len(tail[-1])}
+        elif array.size > _LONG_OUTPUT:
+            output["data"] = orjson.Fragment(json_data.encode_long(datatype, array))
+        else:
+            output["data"] = json_data.encode(datatype, array)
+        outputs.append(output)
     answer["outputs"] = outputs
-    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+    head = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Answer((head, *tail), len(head) if request.binary else None)
 
 
-def _object(body: bytes) -> dict[str, Any]:
-    if not body:
-        raise ApiError(400, "the request body is empty: send a JSON object with 'inputs'")
-    try:
-        request = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        hint = " (NaN and Infinity are not JSON)" if b"NaN" in body or b"Infinity" in body else ""
-        raise ApiError(400, f"the request body is not JSON: {error}{hint}") from None
-    if not isinstance(request, dict):
-        raise ApiError(400, "the request body must be a JSON object with 'inputs'")
-    return request
+def _raw(body: Body, signature: Signature) -> InferRequest:
+    """The whole body as the only input: one row, and at most one other free size, which its length gives."""
+    if len(signature.inputs) != 1:
+        raise ApiError(
+            400,
+            "Inference-Header-Content-Length is 0, which sends the only input of a model as the whole body, "
+            f"but this model takes {_names(signature.inputs)}",
+        )
+    (spec,) = signature.inputs.values()
+    where = f"input {spec.name!r}"
+    if spec.datatype.is_text:
+        element = binary.text(where, 0, bytes(body))
+        array = json_data.decode(where, spec.datatype, (1,) * len(spec.shape), [element])
+    else:
+        array = binary.from_bytes(where, spec.datatype, _raw_shape(where, spec, len(body)), memoryview(body))
+    inputs = {spec.name: array}
+    rows = rows_of(inputs, signature.inputs, signature.batching)
+    outputs = tuple(signature.outputs)
+    return InferRequest(None, inputs, outputs, rows, frozenset(outputs))
 
 
-def _check_parameters(where: str, holder: Mapping[str, Any]) -> None:
+def _raw_shape(where: str, spec: TensorSpec, size: int) -> tuple[int, ...]:
+    shape = tuple(1 if axis == 0 and one == -1 else one for axis, one in enumerate(spec.shape))
+    free = shape.count(-1)
+    if free > 1:
+        raise ApiError(
+            400, f"{where} has shape {list(spec.shape)}, which a raw body does not tell: send 'shape' in JSON"
+        )
+    known = math.prod(one for one in shape if one != -1) * spec.datatype.item_bytes
+    return tuple(size // max(1, known) if one == -1 else one for one in shape)
+
+
+def _parameters(where: str, holder: Mapping[str, Any]) -> Mapping[str, Any]:
     parameters = holder.get("parameters")
-    if parameters is not None and not isinstance(parameters, dict):
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict):
         raise ApiError(400, f"{where}: 'parameters' must be an object")
+    if "shared_memory_region" in parameters:
+        raise ApiError(400, f"{where}: this server has no shared memory: send the tensor itself")
+    return parameters
 
 
 def _entries(member: str, value: object) -> list[tuple[str, Mapping[str, Any]]]:
@@ -121,27 +273,70 @@ def _entries(member: str, value: object) -> list[tuple[str, Mapping[str, Any]]]:
             raise ApiError(400, f"'{member}'[{index}] must be an object with a 'name'")
         if entry["name"] in entries:
             raise ApiError(400, f"'{member}'[{index}]: {entry['name']!r} is there twice")
-        _check_parameters(f"'{member}'[{index}]", entry)
         entries[entry["name"]] = entry
     return list(entries.items())
 
 
-def _inputs(value: object, specs: Mapping[str, TensorSpec]) -> dict[str, Array]:
+def _inputs(
+    value: object, specs: Mapping[str, TensorSpec], tail: memoryview | None, reserve: Reserve
+) -> dict[str, Array]:
     if value is None:
         raise ApiError(400, f"'inputs' is missing: this model takes {_names(specs)}")
     arrays: dict[str, Array] = {}
-    for name, entry in _entries("inputs", value):
+    at = 0
+    for index, (name, entry) in enumerate(_entries("inputs", value)):
         spec = specs.get(name)
         if spec is None:
             raise ApiError(400, f"the model has no input {name!r}: it takes {_names(specs)}")
-        arrays[name] = _tensor(spec, entry)
+        size = _binary_size(f"'inputs'[{index}]", entry)
+        shape = _shape(spec, entry)
+        if size is None:
+            arrays[name] = _from_json(spec, shape, entry, reserve)
+        else:
+            arrays[name] = _from_tail(spec, shape, _part(spec, tail, at, size), reserve)
+            at += size
     missing = [name for name in specs if name not in arrays]
     if missing:
         raise ApiError(400, f"input {missing[0]!r} is missing: this model takes {_names(specs)}")
+    check_symbols(specs, arrays)
+    if tail is not None and at != len(tail):
+        raise ApiError(
+            400,
+            f"{len(tail)} bytes follow the JSON, but the inputs' 'binary_data_size' sum up to {at}",
+        )
     return arrays
 
 
-def _tensor(spec: TensorSpec, entry: Mapping[str, Any]) -> Array:
+def check_symbols(specs: Mapping[str, TensorSpec], arrays: Mapping[str, Array]) -> None:
+    """Raises ApiError 400 unless sizes that the model calls by one name are equal."""
+    seen: dict[str, tuple[str, int]] = {}
+    for name, array in arrays.items():
+        for symbol, size in zip(specs[name].symbols, array.shape, strict=False):
+            if symbol is None:
+                continue
+            first, known = seen.setdefault(symbol, (name, size))
+            if known != size:
+                raise ApiError(
+                    400,
+                    f"input {name!r} has shape {list(array.shape)}, but its size {symbol!r} is {known} in "
+                    f"input {first!r}, and the model wants one size for both",
+                )
+
+
+def _binary_size(where: str, entry: Mapping[str, Any]) -> int | None:
+    """What the input says of its binary tensor; None if it has none."""
+    size = _parameters(where, entry).get("binary_data_size")
+    if size is None:
+        return None
+    if type(size) is not int or size < 0:
+        raise ApiError(400, f"{where}: 'binary_data_size' is {as_written(size)}, which is no number of bytes")
+    if "data" in entry:
+        raise ApiError(400, f"{where} has both 'data' and 'binary_data_size': send one")
+    return size
+
+
+def _shape(spec: TensorSpec, entry: Mapping[str, Any]) -> tuple[int, ...]:
+    """The input's shape, once it and its datatype are found to be the model's."""
     where = f"input {spec.name!r}"
     datatype = entry.get("datatype")
     if datatype != spec.datatype.name:
@@ -152,29 +347,61 @@ def _tensor(spec: TensorSpec, entry: Mapping[str, Any]) -> Array:
             400, f"{where}: 'shape' is missing; the model takes {list(spec.shape)}, -1 being any size"
         )
     shape = parse_shape(where, entry["shape"])
-    if not spec.admits(shape):
+    spec.check(where, shape)
+    return shape
+
+
+def _part(spec: TensorSpec, tail: memoryview | None, at: int, size: int) -> memoryview:
+    if tail is None:
         raise ApiError(
             400,
-            f"{where}: shape {list(shape)} does not fit the model's {list(spec.shape)}, -1 being any size",
+            f"input {spec.name!r} is a binary tensor, but the header Inference-Header-Content-Length, which "
+            "says where the JSON ends, is missing",
         )
+    if at + size > len(tail):
+        raise ApiError(
+            400,
+            f"input {spec.name!r}: 'binary_data_size' is {size}, but only {len(tail) - at} bytes are left",
+        )
+    return tail[at : at + size]
+
+
+def _from_tail(spec: TensorSpec, shape: tuple[int, ...], raw: memoryview, reserve: Reserve) -> Array:
+    if spec.datatype.is_text:
+        reserve(len(raw) // binary.LENGTH_BYTES * binary.TEXT_BYTES)
+    return binary.from_bytes(f"input {spec.name!r}", spec.datatype, shape, raw)
+
+
+def _from_json(spec: TensorSpec, shape: tuple[int, ...], entry: Mapping[str, Any], reserve: Reserve) -> Array:
+    where = f"input {spec.name!r}"
     if "data" not in entry:
-        binary = "binary_data_size" in (entry.get("parameters") or {})
-        reason = (
-            "it is sent as a binary tensor, which this server does not take: send JSON"
-            if binary
-            else "send it"
-        )
-        raise ApiError(400, f"{where}: 'data' is missing: {reason}")
-    return decode(where, spec.datatype, shape, entry["data"])
+        raise ApiError(400, f"{where}: 'data' is missing: send it, or a binary tensor")
+    data = entry["data"]
+    if isinstance(data, LongData):
+        most = min(math.prod(shape), data.end - data.start)
+        reserve(most * (binary.TEXT_BYTES if spec.datatype.is_text else spec.datatype.item_bytes))
+    return json_data.decode(where, spec.datatype, shape, data)
 
 
-def _outputs(value: object, specs: Mapping[str, TensorSpec]) -> tuple[str, ...]:
-    """The outputs to send; none named means all."""
-    names = [name for name, _ in _entries("outputs", [] if value is None else value)]
-    for name in names:
+def _outputs(
+    value: object, specs: Mapping[str, TensorSpec], in_binary: bool
+) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The outputs to send, and those of them to send as binary tensors; none named means all."""
+    binary_of: dict[str, bool] = {}
+    for index, (name, entry) in enumerate(_entries("outputs", [] if value is None else value)):
         if name not in specs:
             raise ApiError(400, f"the model has no output {name!r}: it gives {_names(specs)}")
-    return tuple(names or specs)
+        asked = _parameters(f"'outputs'[{index}]", entry).get("binary_data", in_binary)
+        binary_of[name] = asked is True
+    names = binary_of or dict.fromkeys(specs, in_binary)
+    for name, wanted in names.items():
+        if not wanted and not specs[name].datatype.elements:
+            raise ApiError(
+                400,
+                f"output {name!r} has datatype {specs[name].datatype.name}, which has no JSON form in this "
+                "protocol: ask for it with the parameter 'binary_data', or name the outputs that you need",
+            )
+    return tuple(names), frozenset(name for name, wanted in names.items() if wanted)
 
 
 def _names(specs: Mapping[str, TensorSpec]) -> str:

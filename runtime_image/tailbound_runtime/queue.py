@@ -32,7 +32,11 @@ class Job:
 
 def key_of(request: InferRequest) -> Hashable:
     """Equal for requests whose tensors fit together: names and datatypes are the model's for all of them."""
-    shapes = tuple((name, array.shape[1:]) for name, array in sorted(request.inputs.items()))
+    inputs = request.inputs.items()
+    if len(inputs) == 1:
+        ((name, array),) = inputs
+        return request.outputs, name, array.shape[1:]
+    shapes = tuple((name, array.shape[1:]) for name, array in sorted(inputs))
     return request.outputs, shapes
 
 
@@ -94,10 +98,13 @@ class Queue:
             earliest = min(earliest, job.late_at)
         return earliest if total + request.rows <= self._batching.max_size else inf
 
-    def take(self, now: float) -> list[Job]:
-        """The jobs of the next run, oldest group first; empty while it is better to wait for more."""
+    def take(self, now: float, full_only: bool = False) -> list[Job]:
+        """The jobs of the next run, oldest group first; empty while it is better to wait for more.
+
+        full_only: however long they have waited
+        """
         for key, group in sorted(self._groups.items(), key=lambda item: _oldest(item[1]).arrived):
-            waited = now - _oldest(group).arrived
+            waited = -inf if full_only else now - _oldest(group).arrived
             count = to_take((job.request.rows for job in group), waited, self._batching)
             if count:
                 jobs = [job for job, _ in zip(group, range(count), strict=False)]

@@ -48,22 +48,27 @@ class _Running:
 
 
 class Shedding:
-    """Decides on the requests of one queue, from the runs that it is given. Reads no clock."""
+    """Decides on the requests of one queue, from the runs that it is given. Reads no clock.
 
-    def __init__(self, queue: Queue, batching: Batching) -> None:
+    A model with several lanes has as many runs at once, which are the slower for it: a run's time is measured
+    beside the others.
+    """
+
+    def __init__(self, queue: Queue, batching: Batching, lanes: int = 1) -> None:
         self._queue = queue
         self._batching = batching
         self._speed = Speed()
-        self._running: _Running | None = None
+        self._lanes = lanes
+        self._running: dict[int, _Running] = {}
         self._told = False
 
-    def begins(self, rows: int, now: float) -> None:
-        """A run of so many rows begins."""
-        self._running = _Running(now, rows)
+    def begins(self, rows: int, now: float, lane: int = 0) -> None:
+        """A run of so many rows begins in this lane."""
+        self._running[lane] = _Running(now, rows)
 
-    def ends(self) -> None:
-        """No run goes on any more."""
-        self._running = None
+    def ends(self, lane: int = 0) -> None:
+        """No run goes on in this lane any more."""
+        self._running.pop(lane, None)
 
     def ran(self, rows: int, seconds: float) -> None:
         """A run has succeeded."""
@@ -75,12 +80,13 @@ class Shedding:
         Raises WouldBeLateError.
         """
         line = self._speed.line()
-        idle = self._running is None and not len(self._queue)
+        idle = not self._running and not len(self._queue)
         if bound is None or line is None or idle or not self._reachable(request, bound, line):
             return inf
         ends = bound.since + bound.seconds
         begins = max(self._free(line, now), self._queue.full_at(request, now))
-        if begins + self._queue.seconds_with(request, line) > min(ends, self._queue.late_with(request)):
+        seconds = max(self._queue.seconds_with(request, line) / self._lanes, self._least(request, line))
+        if begins + seconds > min(ends, self._queue.late_with(request)):
             raise WouldBeLateError
         return ends
 
@@ -105,7 +111,8 @@ class Shedding:
         return line.seconds(1, request.rows, self._batching)
 
     def _free(self, line: Line, now: float) -> float:
-        """When the run that goes on is expected to end; now if it takes longer than expected."""
-        if self._running is None:
+        """When a lane is expected to be free; now if its run takes longer than expected."""
+        if len(self._running) < self._lanes:
             return now
-        return max(now, self._running.since + line.seconds(1, self._running.rows, self._batching))
+        ends = (one.since + line.seconds(1, one.rows, self._batching) for one in self._running.values())
+        return max(now, min(ends))

@@ -1,18 +1,7 @@
-"""Tensors between JSON and numpy, strictly: nothing is rounded, wrapped or guessed.
+"""Tensors: the protocol's datatypes, what numpy and JSON call them, and shapes."""
 
-| datatype | JSON element | refused |
-|---|---|---|
-| BOOL | true, false | numbers |
-| INT8 … UINT64 | integer within range | 1.0, true, null, "1", anything beyond the range |
-| FP32, FP64 | number | true, null, "1", numbers that become infinite; NaN and Infinity are not JSON |
-| FP16 | none: the protocol defines no JSON form | everything |
-| BYTES | string | the rest |
-"""
-
-import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -29,14 +18,30 @@ MAX_DIMENSION: Final = 2**63 - 1
 class Datatype:
     """One datatype of the protocol.
 
-    elements: the Python types that JSON numbers, booleans and strings of it arrive as; empty = no JSON form
-    described: what an element must be, for messages
+    numpy: the type of its arrays; strings are Python objects
+    elements: the Python types that its JSON elements arrive as; empty if it has no JSON form
+    described: what a JSON element must be, for messages
     """
 
     name: str
     numpy: npt.DTypeLike
     elements: frozenset[type]
     described: str
+
+    @cached_property
+    def is_float(self) -> bool:
+        """Whether NaN and infinities are among its values, and JSON numbers may stand for it."""
+        return float in self.elements
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether its elements have lengths of their own."""
+        return self.numpy is np.object_
+
+    @cached_property
+    def item_bytes(self) -> int:
+        """Bytes of one element in an array; of a text, those of the reference to it."""
+        return np.dtype(self.numpy).itemsize
 
 
 def _integer(name: str, dtype: npt.DTypeLike) -> Datatype:
@@ -45,6 +50,10 @@ def _integer(name: str, dtype: npt.DTypeLike) -> Datatype:
 
 
 _NUMBER: Final = frozenset({int, float})
+_FLOAT: Final = '"NaN", "Infinity", "-Infinity" or a number'
+
+# numpy has no such type: its arrays hold the bits.
+BF16: Final = Datatype("BF16", np.uint16, frozenset(), "nothing")
 
 # By ONNX Runtime's name of the type. A model that uses any other type cannot be served.
 BY_ONNX_TYPE: Final = {
@@ -58,130 +67,47 @@ BY_ONNX_TYPE: Final = {
     "tensor(uint32)": _integer("UINT32", np.uint32),
     "tensor(uint64)": _integer("UINT64", np.uint64),
     "tensor(float16)": Datatype("FP16", np.float16, frozenset(), "nothing"),
-    "tensor(float)": Datatype("FP32", np.float32, _NUMBER, "a number that FP32 can hold"),
-    "tensor(double)": Datatype("FP64", np.float64, _NUMBER, "a number"),
+    "tensor(bfloat16)": BF16,
+    "tensor(float)": Datatype("FP32", np.float32, _NUMBER, f"{_FLOAT} that FP32 can hold"),
+    "tensor(double)": Datatype("FP64", np.float64, _NUMBER, _FLOAT),
     "tensor(string)": Datatype("BYTES", np.object_, frozenset({str}), "a string"),
 }
+
+
+def bits_of(values: Array) -> Array:
+    """FP32 values as the bits of BF16, cut off."""
+    return np.asarray(np.array(values, np.float32).view(np.uint32) >> 16, np.uint16)
+
+
+def values_of(bits: Array) -> Array:
+    """The bits of BF16 as FP32 values, which hold all of them."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def parse_shape(where: str, value: object) -> tuple[int, ...]:
     """A request's `shape`. Raises ApiError 400 unless it is a list of integers from 0 to MAX_DIMENSION."""
     if not isinstance(value, list):
         raise ApiError(
-            400, f"{where}: 'shape' must be a list of integers such as [1, 4], not {_brief(value)}"
+            400, f"{where}: 'shape' must be a list of integers such as [1, 4], not {as_written(value)}"
         )
     for index, dimension in enumerate(value):
         if type(dimension) is not int or not 0 <= dimension <= MAX_DIMENSION:
             raise ApiError(
                 400,
-                f"{where}: 'shape'[{index}] is {_brief(dimension)}, which is no integer from 0 to 2^63-1",
+                f"{where}: 'shape'[{index}] is {as_written(dimension)}, which is no integer from 0 to 2^63-1",
             )
     return tuple(value)
 
 
-def decode(where: str, datatype: Datatype, shape: tuple[int, ...], data: object) -> Array:
-    """A request's `data` as an array of `shape`. Raises ApiError 400 naming the first wrong element.
-
-    data: flat in row-major order, or nested exactly as `shape` says
-    """
-    if not datatype.elements:
-        raise ApiError(
-            400,
-            f"{where}: {datatype.name} tensors have no JSON form in this protocol, "
-            "and this server does not take binary tensors yet",
-        )
-    if not isinstance(data, list):
-        raise ApiError(400, f"{where}: 'data' must be a list, not {_brief(data)}")
-    flat = _flatten(where, shape, data)
-    wanted = math.prod(shape)
-    if len(flat) != wanted:
-        raise ApiError(
-            400, f"{where}: 'data' has {len(flat)} elements, but shape {list(shape)} means {wanted}"
-        )
-    if not datatype.elements.issuperset(map(type, flat)):
-        raise _wrong_element(where, datatype, flat)
-    try:
-        with np.errstate(over="ignore"):
-            array = np.array(flat, dtype=datatype.numpy)
-    except OverflowError:
-        raise _wrong_element(where, datatype, flat) from None
-    if datatype.elements is _NUMBER and not np.isfinite(array).all():
-        raise _wrong_element(where, datatype, flat)
+def reshaped(where: str, array: Array, shape: tuple[int, ...]) -> Array:
+    """The flat array in this shape, whose product is its length. Raises ApiError 400 for absurd shapes."""
     try:
         return array.reshape(shape)
     except ValueError:
         raise ApiError(400, f"{where}: shape {list(shape)} is larger than any tensor can be") from None
 
 
-def encode(name: str, datatype: Datatype, array: Array) -> list[Any] | Array:
-    """An output's `data`: flat, row-major, for orjson.
-
-    Raises ApiError 500 for NaN and infinities: JSON has no such numbers, and null would hide them. It is a
-    500 because the request was right and the model's answer is not usable.
-    """
-    if not datatype.elements:
-        raise ApiError(
-            400,
-            f"output {name!r} has datatype {datatype.name}, which has no JSON form in this protocol, and "
-            "this server does not send binary tensors yet: name the outputs that you need in 'outputs'",
-        )
-    flat = array.ravel()
-    if datatype.elements is _NUMBER and not np.isfinite(flat).all():
-        index = int(np.flatnonzero(~np.isfinite(flat))[0])
-        raise ApiError(
-            500, f"the model put {flat[index]} at index {index} of output {name!r}: JSON cannot carry it"
-        )
-    return flat.tolist() if datatype.numpy is np.object_ else np.ascontiguousarray(flat)
-
-
-def _flatten(where: str, shape: Sequence[int], data: list[object]) -> list[object]:
-    if not (data and isinstance(data[0], list)):
-        return data
-    level: list[Any] = data
-    for axis, length in enumerate(shape):
-        if axis > 0:
-            level = _descend(where, shape, axis, level)
-        elif len(level) != length:
-            raise ApiError(
-                400, f"{where}: 'data' has {len(level)} rows, but shape {list(shape)} means {length}"
-            )
-    return level
-
-
-def _descend(where: str, shape: Sequence[int], axis: int, level: Iterable[Any]) -> list[object]:
-    rows = list(level)
-    for index, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) != shape[axis]:
-            found = f"a list of {len(row)}" if isinstance(row, list) else _brief(row)
-            place = "".join(f"[{i}]" for i in np.unravel_index(index, shape[:axis]))
-            raise ApiError(
-                400,
-                f"{where}: 'data'{place} is {found}, but shape {list(shape)} means a list of {shape[axis]}",
-            )
-    return list(chain.from_iterable(rows))
-
-
-def _wrong_element(where: str, datatype: Datatype, flat: Sequence[object]) -> ApiError:
-    index = next(i for i, element in enumerate(flat) if not _fits(datatype, element))
-    return ApiError(
-        400,
-        f"{where}: element {index} of 'data' (row-major) is {_brief(flat[index])}, "
-        f"but {datatype.name} means {datatype.described}",
-    )
-
-
-def _fits(datatype: Datatype, element: object) -> bool:
-    if type(element) not in datatype.elements:
-        return False
-    try:
-        with np.errstate(over="ignore"):
-            value = np.array(element, dtype=datatype.numpy)
-    except OverflowError:
-        return False
-    return datatype.elements is not _NUMBER or bool(np.isfinite(value))
-
-
-def _brief(value: object) -> str:
+def as_written(value: object) -> str:
     """A JSON value in a message, as the client wrote it, cut to a readable length."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"

@@ -1,7 +1,12 @@
-"""The inference thread: one model, one run at a time, with a bounded queue in front of it.
+"""The inference threads: one model with a bounded queue in front of it, and one thread for each of its lanes.
 
 Runs happen outside the event loop so that health checks are answered while the model computes. A request's
-failure stays in its own future: if a run that several requests share fails, each gets a run of its own.
+failure stays in its own future: a run that several requests share and that fails is halved until the requests
+that make it fail are alone. What such a request brought is remembered for a while, and refused without a run.
+
+A model on a CPU has one lane. On a device it has more: one joins the tensors of its requests, or takes the
+outputs apart, while another one's run computes. While a run goes on, others begin with full batches only: two
+half-full ones would take as long as one after the other, and longer than one that is full.
 
 What becomes of a request:
 
@@ -12,66 +17,112 @@ What becomes of a request:
 | running, no other left in the run | the run is stopped, so that the next one can start |
 | done | nothing |
 
-A run of one request that fails, though its tensors agree with the model's signature, casts a doubt on the
-model: it has to show that it still does what it did when it was warmed up.
+Whose fault it is when a run of one request fails:
+
+| the model, on what it ran on before | then |
+|---|---|
+| runs, or did within the last second | the request's: ModelInputError |
+| fails, or did within the last second | the model's: ModelFailedError, and `broken` is called |
+| never ran on anything | the model's, as nothing else is known: ModelFailedError |
+| runs, but this run was short of memory | the request's: TooLargeError, which is not remembered |
+| is short of memory too, or others run now | no request's: MemoryShortError, and the server goes on |
 """
 
 import asyncio
+import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from math import inf
 from typing import Final
 
-from tailbound_runtime.batch import Batching, join, split
-from tailbound_runtime.errors import ModelBrokenError, ModelFailedError
-from tailbound_runtime.metrics import Metrics, Stage
+from tailbound_runtime.batch import Batching, Staging, join, split
+from tailbound_runtime.engine import Engine
+from tailbound_runtime.errors import (
+    MemoryShortError,
+    ModelBrokenError,
+    ModelFailedError,
+    ModelInputError,
+    TooLargeError,
+)
+from tailbound_runtime.inline import SHORT_SECONDS, Inline
+from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
-from tailbound_runtime.session import Run, Session
+from tailbound_runtime.refused import Refused
+from tailbound_runtime.session import Run
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
 from tailbound_runtime.tensors import Array
 
 CHECK_SECONDS: Final = 1.0
+SWEEP_SECONDS: Final = 0.01
+"""Between two looks for requests that are due: a timer for each of them would cost more than its queue."""
 
 
 class QueueFullError(Exception):
-    """As many requests wait as may; `waiting` says how many."""
+    """The queue is full; `waiting` is the number of requests in it."""
 
     def __init__(self, waiting: int) -> None:
         super().__init__(waiting)
         self.waiting = waiting
 
 
+class _Lane:
+    """One thread of runs.
+
+    jobs: of the run that goes on; empty between runs
+    begun: when it began, in the time of `perf_counter`
+    run: what stops it
+    warm: done when its thread is
+    """
+
+    __slots__ = ("begun", "jobs", "number", "run", "staging", "warm")
+
+    def __init__(self, number: int, staging: Staging) -> None:
+        self.number = number
+        self.staging = staging
+        self.jobs: Sequence[Job] = ()
+        self.begun = 0.0
+        self.run = Run()
+        self.warm: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+
 class InferenceThread:
-    """Runs a session for callers on one event loop, whose thread all public methods belong to."""
+    """Runs an engine for callers on one event loop. All public methods but `beside` belong to its thread."""
 
     def __init__(
         self,
-        session: Session,
+        engine: Engine,
         batching: Batching,
         queue_limit: int,
         metrics: Metrics,
         broken: Callable[[ModelBrokenError], None],
     ) -> None:
         """`broken` is called on the loop, each time that the model was found to fail on everything."""
-        self._session = session
+        self._engine = engine
         self._broken = broken
         self._checked = -CHECK_SECONDS
+        self._works = False
         self._batching = batching
         self._queue_limit = queue_limit
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        # Both threads use what follows, under this lock.
+        # All threads use what follows, under this lock.
         self._changed = threading.Condition()
         self._queue = Queue(batching)
-        self._shedding = Shedding(self._queue, batching)
-        self._running: Sequence[Job] = ()
-        self._run = Run()
+        self._shedding = Shedding(self._queue, batching, engine.lanes)
+        self._lanes = [_Lane(number, Staging(batching, engine.buffer)) for number in range(engine.lanes)]
+        self._running: set[_Lane] = set()
+        self._full = batching.max_size if batching.shares else 1  # requests that fill a run, at most
+        self._refused = Refused()
+        # The loop's own: what is asked for and not known to be answered, with its deadline.
+        self._asked: dict[Job, float] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._inline = Inline(batching, engine.provider, engine.warm_seconds)
         metrics.queue_depth.set_function(self._depth)
-        threading.Thread(target=self._work, name="inference", daemon=True).start()
+        for lane in self._lanes:
+            threading.Thread(target=self._work, args=(lane,), name="inference", daemon=True).start()
 
     def check_room(self) -> None:
         """Raises QueueFullError if a request would be refused now."""
@@ -81,29 +132,96 @@ class InferenceThread:
             raise QueueFullError(self._queue_limit)
 
     async def run(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
-        """Infer. `deadline` is in the loop's time, `bound` in that of `time.perf_counter`.
+        """`here` if that may be, and else `wait`."""
+        answers = self.here(request)
+        return await self.wait(request, deadline, bound) if answers is None else answers
+
+    def here(self, request: InferRequest) -> list[Array] | None:
+        """The answer here and now, from a short run: another thread would take longer to wake up.
+
+        None if it is not known to be short, if the thread has a run that is not short, or if the run failed
+        or took too long: then `wait`.
+        """
+        if not self._inline.allows(request) or self._busy():
+            return None
+        run, started, begun = Run(), time.perf_counter(), self._inline.time()
+        self._inline.begins(run, started)
+        try:
+            arrays = self._engine.run(request.outputs, request.inputs, run)
+        except (ModelInputError, ModelFailedError):
+            return None
+        finally:
+            self._inline.ends(self._inline.time() - begun)
+        self._count([started], request.rows, started, time.perf_counter() - started)
+        return arrays
+
+    def beside(self, request: InferRequest) -> list[Array] | None:
+        """The same as `here`, in the calling thread, which is not the loop's."""
+        if not self._inline.allows(request) or self._busy():
+            return None
+        run, started, begun = Run(), time.perf_counter(), self._inline.time()
+        self._inline.begins_beside(run, started)
+        try:
+            arrays = self._engine.run(request.outputs, request.inputs, run)
+        except (ModelInputError, ModelFailedError):
+            return None
+        finally:
+            self._inline.ends_beside(run, self._inline.time() - begun)
+        self._count([started], request.rows, started, time.perf_counter() - started)
+        return arrays
+
+    def _busy(self) -> bool:
+        """Whether a thread has a run that is not short. Short ones would only move each other there."""
+        now = time.perf_counter()
+        return bool(self._running) and any(now - lane.begun > SHORT_SECONDS for lane in tuple(self._running))
+
+    async def wait(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
+        """The answer from the thread. `deadline` is in the loop's time, `bound` in that of `perf_counter`.
 
         Raises QueueFullError at once, WouldBeLateError at once or later, TimeoutError at the deadline,
         ModelInputError and ModelFailedError.
         """
+        job = self.ask(request, deadline, bound)
+        try:
+            answers: list[Array] = await job.future
+        except (TimeoutError, asyncio.CancelledError):
+            self.leave(job)
+            raise
+        return answers
+
+    def ask(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> Job:
+        """The same as `wait`, with the answer in the job's future; its caller must `leave` what it gives up.
+
+        Raises QueueFullError, WouldBeLateError and ModelInputError at once.
+        """
         self.check_room()
-        future: asyncio.Future[list[Array]] = self._loop.create_future()
         now = time.perf_counter()
         with self._changed:
-            job = Job(request, now, future, self._shedding.late_at(request, bound, now))
+            known = self._refused.why(request, now)
+            if known is not None:
+                raise ModelInputError(known)
+            job = Job(request, now, self._loop.create_future(), self._shedding.late_at(request, bound, now))
             self._queue.put(job)
-            self._changed.notify()
-        timers = [self._loop.call_at(deadline, _expire, future)]
-        if job.late_at < inf:  # also while the run before it does not end
-            timers.append(self._loop.call_later(max(0.0, job.late_at - now), self._give_up, job))
-        try:
-            return await future
-        except (TimeoutError, asyncio.CancelledError):
-            self._leave(job)
-            raise
-        finally:
-            for timer in timers:
-                timer.cancel()
+            if not self._running or len(self._queue) >= self._full:
+                self._changed.notify()
+        self._asked[job] = deadline
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        return job
+
+    def _sweep(self) -> None:
+        """Fail the jobs that are due, also while the run before them does not end."""
+        self._sweeper = None
+        now, late = self._loop.time(), time.perf_counter()
+        for job, deadline in tuple(self._asked.items()):
+            if job.future.done():
+                del self._asked[job]
+            elif deadline <= now:
+                job.future.set_exception(TimeoutError())
+            elif job.late_at <= late:
+                self._give_up(job)
+        if self._asked:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def _give_up(self, job: Job) -> None:
         with self._changed:
@@ -113,89 +231,139 @@ class InferenceThread:
     def _depth(self) -> int:
         return len(self._queue)
 
-    def _leave(self, job: Job) -> None:
+    def leave(self, job: Job) -> None:
+        """The caller of this job has gone, or waits no longer."""
         with self._changed:
-            if not self._queue.remove(job) and all(other.future.done() for other in self._running):
-                self._run.stop()
+            if self._queue.remove(job):
+                return
+            for lane in self._lanes:
+                if job in lane.jobs and all(other.future.done() for other in lane.jobs):
+                    lane.run.stop()
 
-    def _work(self) -> None:
+    async def warm(self) -> int:
+        """Wait until each thread has warmed the model up for itself, on a device; the number of threads."""
+        for lane in self._lanes:
+            await asyncio.wrap_future(lane.warm)
+        return len(self._lanes)
+
+    def _work(self, lane: _Lane) -> None:
+        # On a device: what its libraries prepare for a size, they prepare for each thread.
+        for rows in self._batching.sizes() if len(self._lanes) > 1 else ():
+            with suppress(ModelInputError, ModelFailedError):  # as real requests will tell
+                self._engine.warm_up(rows)
+        lane.warm.set_result(None)
         while True:
-            jobs = self._next()
-            self._infer(jobs)
+            self._next(lane)
+            self._infer(lane)
 
-    def _next(self) -> list[Job]:
-        """Wait for the jobs of the next run."""
+    def _next(self, lane: _Lane) -> None:
+        """Wait for the jobs of the next run, which then begins."""
         with self._changed:
-            self._running = ()
-            self._shedding.ends()
+            lane.jobs = ()
+            self._running.discard(lane)
+            self._shedding.ends(lane.number)
             while not (jobs := self._take(time.perf_counter())):
-                due = self._queue.due()
+                # A lane that ends its run looks here by itself.
+                due = None if self._running else self._queue.due()
                 self._changed.wait(None if due is None else max(0.0, due - time.perf_counter()))
-            self._begin(jobs)
-            return jobs
+            self._begin(lane, jobs)
 
     def _take(self, now: float) -> list[Job]:
         late = self._shedding.give_up(now)
         if late:
             self._settle([partial(_fail, job, WouldBeLateError()) for job in late])
-        return self._queue.take(now)
+        return self._queue.take(now, full_only=bool(self._running))
 
-    def _begin(self, jobs: list[Job]) -> None:
+    def _begin(self, lane: _Lane, jobs: Sequence[Job]) -> None:
         """What is stopped from now on is the run of these jobs."""
-        self._running = jobs
-        self._run = Run()
-        self._shedding.begins(sum(job.request.rows for job in jobs), time.perf_counter())
+        lane.begun = time.perf_counter()
+        lane.jobs = jobs
+        lane.run = Run()
+        self._running.add(lane)
+        self._shedding.begins(sum(job.request.rows for job in jobs), lane.begun, lane.number)
 
-    def _infer(self, jobs: list[Job]) -> None:
+    def _infer(self, lane: _Lane) -> None:
+        """One run for the jobs of this lane; if it fails, one for each half, and so on."""
+        jobs = lane.jobs
         try:
-            answers = self._share(jobs)
+            answers = self._share(lane)
         except Exception as error:  # belongs to these requests alone, whatever it is
-            if len(jobs) == 1:
-                self._settle([partial(_fail, jobs[0], error)])
-                if isinstance(error, ModelFailedError) and not self._run.stopped:
-                    self._check(time.monotonic())
+            if len(jobs) > 1:
+                self._halve(lane)
             else:
-                self._one_by_one(jobs)
+                self._settle([partial(_fail, jobs[0], self._fault(lane, error))])
         else:
-            self._settle([partial(_answer, job, arrays) for job, arrays in zip(jobs, answers, strict=True)])
+            self._answered(jobs, answers)
 
-    def _check(self, now: float) -> None:
-        """Now and then: a model that fails on some tensors only must not have twice the work of it."""
-        if now - self._checked < CHECK_SECONDS:
-            return
-        self._checked = now
-        try:
-            self._session.check()
-        except ModelBrokenError as error:
-            self._settle([partial(self._broken, error)])
+    def _answered(self, jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
+        self._settle([partial(_answer_all, jobs, answers)])
 
-    def _one_by_one(self, jobs: Sequence[Job]) -> None:
-        """Each job gets its own result, unless nobody waits for it any more."""
-        self._metrics.batches.split.inc()
-        for job in jobs:
+    def _fault(self, lane: _Lane, error: Exception) -> Exception:
+        """What the caller of a run of one job that failed gets."""
+        (job,) = lane.jobs
+        if lane.run.stopped:
+            return error
+        if isinstance(error, MemoryShortError):
+            alone = len(self._running) == 1 and self._still_works(time.monotonic())
+            return TooLargeError(str(error)) if alone else error
+        if isinstance(error, ModelFailedError) and self._still_works(time.monotonic()):
+            error = ModelInputError(str(error))
+        if isinstance(error, ModelInputError) and self._batching.shares:
             with self._changed:
-                wanted = not job.future.done()
-                self._begin([job])
-            if wanted:
-                self._infer([job])
+                self._refused.add(job.request, str(error), time.perf_counter())
+        return error
 
-    def _share(self, jobs: Sequence[Job]) -> list[list[Array]]:
-        """The answers to these jobs, from one run."""
+    def _still_works(self, now: float) -> bool:
+        """Asked now and then: a model that fails on some tensors only must not have twice the work of it."""
+        if now - self._checked >= CHECK_SECONDS:
+            self._checked = now
+            try:
+                self._works = self._engine.check()
+            except MemoryShortError:
+                self._works = False
+            except ModelBrokenError as error:
+                self._works = False
+                self._settle([partial(self._broken, error)])
+        return self._works
+
+    def _halve(self, lane: _Lane) -> None:
+        """Run each half by itself, without the jobs whose callers have left."""
+        self._metrics.batches.split()
+        jobs = lane.jobs
+        middle = len(jobs) // 2
+        for half in (jobs[:middle], jobs[middle:]):
+            with self._changed:
+                wanted = [job for job in half if not job.future.done()]
+                self._begin(lane, wanted)
+            if wanted:
+                self._infer(lane)
+
+    def _share(self, lane: _Lane) -> list[list[Array]]:
+        """The answers to the jobs of this lane, from one run."""
+        jobs = lane.jobs
         requests = [job.request for job in jobs]
         rows = [request.rows for request in requests]
         padding = self._batching.padding(sum(rows))
-        inputs = join([request.inputs for request in requests], padding)
-        started = time.perf_counter()
-        arrays = self._session.run(requests[0].outputs, inputs, self._run)
-        seconds = time.perf_counter() - started
+        taken = time.perf_counter()
+        inputs = join([request.inputs for request in requests], padding, lane.staging)
+        started, begun = time.perf_counter(), self._inline.time()
+        arrays = self._engine.run(requests[0].outputs, inputs, lane.run)
+        ended, computed = time.perf_counter(), self._inline.time() - begun
         answers = split(arrays, rows, padding)
-        with self._changed:
-            self._shedding.ran(sum(rows), seconds)
-        self._metrics.batches.ran(len(jobs), sum(rows), seconds)
-        for job in jobs:
-            self._metrics.stage_seconds[Stage.QUEUE].observe(started - job.arrived)
-            self._metrics.stage_seconds[Stage.INFERENCE].observe(seconds)
+        seconds = ended - started
+        batching = started - taken + time.perf_counter() - ended
+        self._inline.ran(computed)
+        self._count([job.arrived for job in jobs], sum(rows), taken, seconds, batching)
         return answers
+
+    def _count(
+        self, arrived: Sequence[float], rows: int, taken: float, seconds: float, batching: float = 0.0
+    ) -> None:
+        """A run has succeeded, for requests that arrived then and were taken from the queue at `taken`."""
+        with self._changed:
+            self._shedding.ran(rows, seconds)
+        self._metrics.batches.ran(len(arrived), rows, seconds)
+        self._metrics.shared([taken - each for each in arrived], batching, seconds)
 
     def _settle(self, outcomes: Sequence[Callable[[], None]]) -> None:
         with suppress(RuntimeError):  # the loop is closed: the process ends, and no caller is left
@@ -207,16 +375,12 @@ def _call_all(outcomes: Sequence[Callable[[], None]]) -> None:
         outcome()
 
 
-def _answer(job: Job, arrays: list[Array]) -> None:
-    if not job.future.done():
-        job.future.set_result(arrays)
+def _answer_all(jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
+    for job, arrays in zip(jobs, answers, strict=True):
+        if not job.future.done():
+            job.future.set_result(arrays)
 
 
 def _fail(job: Job, error: Exception) -> None:
     if not job.future.done():
         job.future.set_exception(error)
-
-
-def _expire(future: asyncio.Future[list[Array]]) -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())

@@ -33,7 +33,7 @@ _DEVICE = (
 )
 _KUBERNETES_DEVICE = (
     "is a name of Kubernetes itself: name the resource that a device plugin offers, for example "
-    "nvidia.com/gpu"
+    "nvidia.com/gpu, or deviceclass.resource.kubernetes.io/ and a DeviceClass"
 )
 
 HARDWARE_REFUSALS = (
@@ -42,11 +42,20 @@ HARDWARE_REFUSALS = (
     _device("device without a name", "nvidia.com/", _DEVICE),
     _device("resource of Kubernetes", "node.kubernetes.io/gpu", _KUBERNETES_DEVICE),
     _device("quota's name", "requests.nvidia.com/gpu", _KUBERNETES_DEVICE),
+    _hardware("too many devices", "spec.resources", [{"name": "nvidia.com/gpu", "count": 8000}],
+              "count is 8000, and a pod has at most 1024 devices of a kind: lower it, or write unit Other if "
+              "this resource counts no devices, but for example memory", "spec.resources[0]"),
+    _hardware("memory of a device", "spec.deviceMemory", "40k",
+              "'40k' is out of range: write an amount of memory with its unit, for example 40Gi, from 1M to "
+              "1P"),
+    _hardware("memory of no device", "spec", {"deviceMemory": "40Gi"},
+              "deviceMemory is 40Gi, and the pods of this class have no devices: add resources, or remove "
+              "deviceMemory"),
     _hardware("node label's key", "spec.nodeSelector", {"/a": "b"}, f"'/a' {KEY_MALFORMED}"),
     _hardware("node label's value", "spec.nodeSelector", {"a": "b c"}, f"'b c' {LABEL_VALUE}",
               "spec.nodeSelector[a]"),
     _toleration("value with Exists", {"key": "a", "operator": "Exists", "value": "b"},
-                "value 'b' has no meaning with operator Exists: remove it, or write operator Equal"),
+                "value 'b' has no effect with operator Exists: remove it, or write operator Equal"),
     _toleration("Equal without a key", {"operator": "Equal", "value": "b"},
                 "operator Equal needs a key: write the key of the taint, or operator Exists to tolerate "
                 "every taint"),
@@ -75,13 +84,115 @@ _DRAIN = (
 )
 _IMAGE = "is not an image: write a reference without blanks, for example registry.example.com/server:1.2.3"
 _PORT = "is not a port: write the name of one of the ports, or a number from 1 to 65535"
+_PATH = (
+    "is not a path: write it from its first slash on and without query, with one * in a part that varies, "
+    "for example /v1/models/*/predict, or /predict/** for all paths below /predict/"
+)
+_HIDES = (
+    "would hide a folder that the pod needs, because the folder of a file is mounted as a whole: choose a "
+    "folder of its own, for example /etc/server/config.yaml"
+)
+_KEY = {"name": "a", "key": "b"}
 _HTTP = {"port": "http"}
 
+
+def _init(name: str, fields: dict[str, Any], message: str, field: str = "") -> Refusal:
+    containers = [{"name": "a", "image": "a:1", **fields}]
+    return _runtime(name, "spec.initContainers", containers, message, f"spec.initContainers[0]{field}")
+
+
+_USER = "write the number of a user from 1 to 2147483647"
+
 RUNTIME_REFUSALS = (
+    _init("init container in the place of ours", {"name": "fetch"},
+          "'fetch' is the name of a container of Tailbound's: choose another name", ".name"),
+    _init("init container's name", {"name": "A"},
+          "'A' is not the name of a container: write lower-case letters, digits and dashes", ".name"),
+    _init("probe of what ends", {"startupProbe": {"tcpSocket": {"port": 80}}},
+          "a has a probe but no restartPolicy Always: what ends before the server is not probed, remove the "
+          "probe or make it a sidecar"),
+    _init("named port of a sidecar", {"restartPolicy": "Always", "livenessProbe": {"httpGet": _HTTP}},
+          "livenessProbe names a port, and this container has no ports with names: write the number"),
+    _init("sidecar's memory", {"resources": {"memory": "1k"}},
+          "'1k' is out of range: write an amount of memory with its unit, for example 4Gi, from 1Mi to 1Pi",
+          ".resources.memory"),
+    _runtime("mount of no volume in a sidecar", "spec.initContainers",
+             [{"name": "a", "image": "a:1", "volumeMounts": [{"name": "b", "mountPath": "/b"}]}],
+             "initContainers has a, which mounts a volume that is not in volumes: add the volume, or remove "
+             "the mount", "spec"),
+    _runtime("root", "spec.securityContext", {"runAsUser": 0}, f"runAsUser is 0: {_USER}",
+             "spec.securityContext.runAsUser"),
+    _runtime("root's group", "spec.securityContext", {"runAsGroup": 0},
+             "runAsGroup is 0: write the number of a group from 1 to 2147483647",
+             "spec.securityContext.runAsGroup"),
+    _runtime("root's files", "spec.securityContext", {"fsGroup": 0},
+             "fsGroup is 0: write the number of a group from 1 to 2147483647",
+             "spec.securityContext.fsGroup"),
+    _init("two successes of a sidecar's start",
+          {"restartPolicy": "Always", "startupProbe": {"tcpSocket": {"port": 80}, "successThreshold": 2}},
+          "startupProbe.successThreshold is 2, and Kubernetes allows only 1 here: remove it"),
+    _init("named port of a sidecar's start",
+          {"restartPolicy": "Always", "startupProbe": {"tcpSocket": _HTTP}},
+          "startupProbe names a port, and this container has no ports with names: write the number"),
+    _runtime("hook with two ways", "spec.server.preStop",
+             {"exec": {"command": ["a"]}, "httpGet": _HTTP}, "write exactly one of exec and httpGet"),
+    _runtime("hook beside a hold", "spec",
+             {**RUNTIME["spec"], "drain": {"mode": "hold"},
+              "server": {**RUNTIME["spec"]["server"], "preStop": {"exec": {"command": ["a"]}}}},
+             "server.preStop is set, and drain.mode hold needs the preStop hook itself: remove one of the "
+             "two"),
     _runtime("format", "spec.formats", [{"name": "a/b"}], f"'a/b' {FORMAT}", "spec.formats[0].name"),
-    _runtime("no drain", "spec.drain", "0s", f"'0s' {_DRAIN}"),
-    _runtime("long drain", "spec.drain", "601s", f"'601s' {_DRAIN}"),
-    _runtime("drain in words", "spec.drain", "long", f"'long' {DURATION}"),
+    _runtime("no drain", "spec.drain.time", "0s", f"'0s' {_DRAIN}"),
+    _runtime("long drain", "spec.drain.time", "601s", f"'601s' {_DRAIN}"),
+    _runtime("drain in words", "spec.drain.time", "long", f"'long' {DURATION}"),
+    _runtime("volume without a source", "spec.volumes", [{"name": "a"}],
+             "this volume has 0 of emptyDir, configMap, secret and persistentVolumeClaim: write exactly one",
+             "spec.volumes[0]"),
+    _runtime("volume with two sources", "spec.volumes",
+             [{"name": "a", "secret": {"secretName": "a"}, "configMap": {"name": "a"}}],
+             "this volume has 2 of emptyDir, configMap, secret and persistentVolumeClaim: write exactly one",
+             "spec.volumes[0]"),
+    _runtime("unlimited memory", "spec.volumes", [{"name": "a", "emptyDir": {"sizeLimit": "1k"}}],
+             "'1k' is out of range: write an amount with its unit, for example 2Gi, from 1Mi to 1Pi",
+             "spec.volumes[0].emptyDir.sizeLimit"),
+    _runtime("mount of no volume", "spec.server.volumeMounts", [{"name": "a", "mountPath": "/a"}],
+             "server.volumeMounts names a, and there is no such volume in volumes: add it, or remove the "
+             "mount", "spec"),
+    _runtime("mount over the model", "spec",
+             {**RUNTIME["spec"], "volumes": [{"name": "a", "configMap": {"name": "a"}}],
+              "server": {**RUNTIME["spec"]["server"],
+                         "volumeMounts": [{"name": "a", "mountPath": "/mnt/models/a"}]}},
+             "'/mnt/models/a' is Tailbound's: /mnt/models holds the model and /tmp is the writable scratch "
+             "space; choose another path", "spec.server.volumeMounts[0].mountPath"),
+    _runtime("file with a way up", "spec.files", [{"path": "/etc/../a", "content": ""}],
+             "'/etc/../a' is not a path: write an absolute path of letters, digits, '-', '_' and '.', "
+             "without '..' and without a slash at the end", "spec.files[0].path"),
+    _runtime("file in the root", "spec.files", [{"path": "/a.yaml", "content": ""}],
+             f"'/a.yaml' {_HIDES}", "spec.files[0].path"),
+    _runtime("file beside the model", "spec.files", [{"path": "/mnt/models/a", "content": ""}],
+             f"'/mnt/models/a' {_HIDES}", "spec.files[0].path"),
+    _runtime("variable with two values", "spec.server.env",
+             [{"name": "A", "value": "b", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}],
+             "A has both value and valueFrom: remove one of the two", "spec.server.env[0]"),
+    _runtime("volume with a capital", "spec.volumes", [{"name": "A", "configMap": {"name": "a"}}],
+             "'A' is not the name of a volume: write lower-case letters, digits and dashes",
+             "spec.volumes[0].name"),
+    _runtime("key with a slash", "spec.server.env",
+             [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "a/b"}}}],
+             "'a/b' is not a key: write letters, digits, '-', '_' and '.'",
+             "spec.server.env[0].valueFrom.secretKeyRef.key"),
+    _runtime("variable with two sources", "spec.server.env",
+             [{"name": "A", "valueFrom": {"secretKeyRef": _KEY, "configMapKeyRef": _KEY}}],
+             "write exactly one of secretKeyRef and configMapKeyRef", "spec.server.env[0].valueFrom"),
+    _runtime("no inference call", "spec.protocols", [],
+             "protocols is empty and inferencePaths as well, so that no request would count as an inference "
+             "call: name a protocol, or write the paths of the server's own", "spec"),
+    _runtime("path without a slash", "spec.inferencePaths", ["predict"], f"'predict' {_PATH}",
+             "spec.inferencePaths[0]"),
+    _runtime("two stars amid a path", "spec.inferencePaths", ["/a/**/b"], f"'/a/**/b' {_PATH}",
+             "spec.inferencePaths[0]"),
+    _runtime("path with a query", "spec.inferencePaths", ["/a?b=c"], f"'/a?b=c' {_PATH}",
+             "spec.inferencePaths[0]"),
     _runtime("no image", "spec.server.image", "", f"'' {_IMAGE}"),
     _runtime("image with a blank", "spec.server.image", "a b", f"'a b' {_IMAGE}"),
     _runtime("reserved variable", "spec.server.env", [{"name": "TAILBOUND_X"}],

@@ -16,6 +16,12 @@ HARDWARE_CLASS: dict[str, Any] = {
     "metadata": {"name": "gpu-l4"},
     "spec": {"resources": [{"name": "nvidia.com/gpu", "count": 1}]},
 }
+HOST_GRANT: dict[str, Any] = {
+    "apiVersion": "tailbound.dev/v1alpha1",
+    "kind": "HostGrant",
+    "metadata": {"name": "risk"},
+    "spec": {"namespaces": ["risk", "risk-*"], "hosts": ["*.risk.example.com", "churn.example.com"]},
+}
 RUNTIME: dict[str, Any] = {
     "apiVersion": "tailbound.dev/v1alpha1",
     "kind": "ServingRuntime",

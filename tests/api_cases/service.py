@@ -22,8 +22,38 @@ _URL = (
     "https://models.example.com/churn.onnx"
 )
 _SCHEME = (
-    "cannot be fetched: the schemes supported now are http and https, write for example "
-    "https://models.example.com/churn.onnx"
+    "cannot be fetched: the schemes supported now are http, https, s3, gs, az, hf, pvc and oci, write for "
+    "example https://models.example.com/churn.onnx, s3://models/churn/7 or pvc://CLAIM/churn.onnx"
+)
+_OBJECT = (
+    "is not an object or a folder in a bucket: write s3://BUCKET/KEY without blanks and empty parts, for "
+    "example s3://models/churn/7"
+)
+_IN_GCS = (
+    "is not an object or a folder in a bucket: write gs://BUCKET/KEY without blanks and empty parts, for "
+    "example gs://models/churn/7"
+)
+_IN_AZURE = (
+    "is not a blob or a folder in a container: write az://ACCOUNT/CONTAINER/KEY without blanks and empty "
+    "parts, for example az://riskmodels/models/churn/7"
+)
+_ON_THE_HUB = (
+    "is not a revision of a model of the Hugging Face hub: write hf://OWNER/NAME@REVISION, where REVISION is "
+    "best a commit, and a path behind it for a part of the repository"
+)
+_ON_A_CLAIM = (
+    "is not a path on a PersistentVolumeClaim: write pvc://CLAIM/PATH without blanks and empty parts, for "
+    "example pvc://models/churn/7"
+)
+_ENDPOINT = (
+    "is not an endpoint: write a scheme and a host, with a port if needed, for example https://s3.example.com"
+)
+_DISK = "is out of range: write an amount of disk with its unit, for example 50Gi, from 64Mi to 1Pi"
+_PARTS = "has '.' or '..' as a part of its path: write the path itself"
+_IMAGE = "does not pin an image: write oci://REGISTRY/REPOSITORY@sha256:DIGEST"
+_PATH = (
+    "is not a path in the folder: write it without a slash in front, and with letters, digits, '.', '_' and "
+    "'-', none of whose parts begins with '.', for example onnx/model.onnx"
 )
 _CREDENTIALS = (
     "holds credentials, which everyone who may read this object would see: remove the part before the @"
@@ -33,8 +63,8 @@ _HOST = (
     "port, for example churn.example.com"
 )
 _CLUSTER_HOST = (
-    "is the name of a Service of the cluster, and Tailbound answers to this service's own ones without being "
-    "told: remove it"
+    "is the name of a Service of the cluster, and Tailbound answers to the names of this service by "
+    "itself: remove it"
 )
 _TIMEOUT = "is out of range: write a duration from 1ms to 1h, which the gateway gives to one request"
 _P99 = "is out of range: write a duration from 1ms to 1h, within which 99 of 100 requests must be answered"
@@ -47,9 +77,9 @@ _LEAST_ERROR_RATE = (
 )
 _WEIGHT = "write a percentage of the requests from 1 to 99"
 _RISE = "do not rise from step to step: write each one greater than the one before, for example 5, 25, 50"
-_NO_STEPS = "steps have no meaning with strategy {}: remove them, or write strategy canary"
+_NO_STEPS = "steps have no effect with strategy {}: remove them, or write strategy canary"
 _NO_CAPACITY = (
-    "capacity {} has no meaning with strategy recreate, whose old pods all go first: remove one of the two"
+    "capacity {} has no effect with strategy recreate, which ends all old pods first: remove one of the two"
 )
 _STEP_TIMES = (
     "is longer than maxStepTime: a step would end before it may pass, shorten minStepTime or lengthen "
@@ -59,7 +89,9 @@ _LEAST_STEP = "is out of range: write a duration from 1s to 24h, which a step la
 _LONGEST_STEP = "is out of range: write a duration from 1s to 168h, after which a step is inconclusive"
 _DEADLINE = "is out of range: write a duration from 10s to 24h, within which one more pod must get ready"
 _DELAY = "is out of range: write a duration from 0s to 24h, for which the old pods stay after a promotion"
-_ASKED = "metric m is asked for in no way or in two: write query alone, bad and total, or histogram and above"
+_ASKED = (
+    "metric m needs exactly one kind of query: write query alone, or bad and total, or histogram and above"
+)
 _DATA = "is out of range: write a duration from 10s to 1h, after which missing counters are reported"
 _PERCENTAGE = (
     "is not a percentage from 0% to 100%: write a number with at most four decimals and a percent sign, for "
@@ -69,11 +101,11 @@ _QUEUE_DELAY = (
     "is out of range: write a duration from 0s to 10s, for which a request may wait for others to join it"
 )
 _NOTHING_BATCHED = (
-    "mode none batches nothing, so that the other fields have no meaning: write mode dynamic or static, or "
-    "remove them"
+    "mode none batches no requests, so that the other fields have no effect: write mode dynamic or static, "
+    "or remove them"
 )
 _STATIC_SIZES = (
-    "preferredBatchSizes have no meaning with mode static, whose batches all have maxBatchSize rows: remove "
+    "preferredBatchSizes have no effect with mode static, whose batches all have maxBatchSize rows: remove "
     "them, or write mode dynamic"
 )
 _BEYOND_MAX = (
@@ -86,18 +118,17 @@ _CPU = "is out of range: write a number of CPUs, for example 2 or 500m, from 1m 
 _MEMORY = "is out of range: write an amount of memory with its unit, for example 4Gi, from 1Mi to 1Pi"
 _QUANTITY = "is not a quantity: write a number and a unit, for example 500m or 4Gi"
 _NO_TARGET = (
-    "scaling.max is above scaling.min, and what decides between them is how fast requests must be answered: "
-    "set spec.sla.latency.p99, or remove spec.scaling.max, or hand the decision to a HorizontalPodAutoscaler "
-    "with spec.scaling.mode external"
+    "scaling.max is above scaling.min, and the number of pods between them follows the latency target: set "
+    "spec.sla.latency.p99, or remove spec.scaling.max, or set spec.scaling.mode to external for a "
+    "HorizontalPodAutoscaler"
 )
 _NEVER_LATE = (
-    "overload is shed, and without a target no request is late: set spec.sla.latency.p99, or write overload "
-    "queue"
+    "overload is shed, which needs a latency target: set spec.sla.latency.p99, or write overload queue"
 )
 _SCALING = "write a number of pods from 1 to 1000; to stop the service, set spec.stopped to true"
 _NAME = (
-    "cannot be used, because a Kubernetes Service of this name is made: write at most 63 lower-case letters, "
-    "digits and dashes, with a letter in front and no dash at the end"
+    "cannot be used, because a Kubernetes Service of this name is created: write at most 63 lower-case "
+    "letters, digits and dashes, with a letter in front and no dash at the end"
 )
 _ENV_NAME = (
     "is not the name of an environment variable: write letters, digits, '_', '-' and '.', beginning "
@@ -112,6 +143,18 @@ def _service(name: str, path: str, value: Any, message: str, field: str = "") ->
 def _quoted(name: str, path: str, value: str, message: str) -> Refusal:
     """A wrong string at this path; the sentence begins with it."""
     return _service(name, path, value, f"'{value}' {message}")
+
+
+def _s3(name: str, field: str, value: str, message: str) -> Refusal:
+    """A wrong field of spec.model.s3."""
+    model = {"uri": "s3://models/churn", "format": "onnx", "sha256": SHA256, "s3": {field: value}}
+    return _service(name, "spec.model", model, f"'{value}' {message}", f"spec.model.s3.{field}")
+
+
+def _path(name: str, value: str) -> Refusal:
+    """A wrong path of the model in a folder."""
+    model = {"uri": "pvc://models/churn", "format": "onnx", "sha256": SHA256, "path": value}
+    return _service(name, "spec.model", model, f"'{value}' {_PATH}", "spec.model.path")
 
 
 def _host(name: str, value: str, message: str) -> Refusal:
@@ -143,7 +186,47 @@ def _metric(title: str, message: str, field: str = "", **metric: Any) -> Refusal
     )
 
 
+_NEAR = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _near(name: str, requirement: dict[str, Any], message: str, field: str = "") -> Refusal:
+    """A case of affinity to pods with this condition on a label."""
+    term = {"labelSelector": {"matchExpressions": [requirement]}, "topologyKey": "rack"}
+    at = f"{_NEAR}[0].labelSelector.matchExpressions[0]{field}"
+    return Refusal(name, SERVICE, _NEAR, [term], at, message)
+
+
 SERVICE_REFUSALS = (
+    _near("condition on a bad key", {"key": "/a", "operator": "Exists"}, f"'/a' {KEY_MALFORMED}", ".key"),
+    _near(
+        "values with Exists",
+        {"key": "a", "operator": "Exists", "values": ["b"]},
+        "operator Exists does not fit values: In and NotIn need some, Exists and DoesNotExist have none",
+    ),
+    Refusal(
+        "weight of a preference",
+        SERVICE,
+        "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
+        [{"weight": 0, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}],
+        "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight",
+        "weight is 0: write a weight from 1 to 100",
+    ),
+    Refusal(
+        "skew of nothing",
+        SERVICE,
+        "spec.topologySpreadConstraints",
+        [{"topologyKey": "a", "maxSkew": 0}],
+        "spec.topologySpreadConstraints[0].maxSkew",
+        "maxSkew is 0: write a difference of pods from 1 to 100",
+    ),
+    Refusal(
+        "two spreads over one label",
+        SERVICE,
+        "spec.topologySpreadConstraints",
+        [{"topologyKey": "a"}, {"topologyKey": "a", "maxSkew": 2}],
+        "spec.topologySpreadConstraints",
+        "a topologyKey is listed twice: keep one constraint for each",
+    ),
     Refusal(
         "name beginning with a digit",
         SERVICE,
@@ -156,7 +239,80 @@ SERVICE_REFUSALS = (
     Refusal(
         "name of 64 characters", SERVICE, "metadata.name", "a" * 64, "", f"metadata.name '{'a' * 64}' {_NAME}"
     ),
-    _quoted("uri of a scheme for later", "spec.model.uri", "s3://models/churn", _SCHEME),
+    _quoted("uri of an unknown scheme", "spec.model.uri", "ftp://models/churn", _SCHEME),
+    _quoted("uri of a bucket of Google with a blank", "spec.model.uri", "gs://models/my churn", _IN_GCS),
+    _quoted("uri of an account without container", "spec.model.uri", "az://riskmodels", _IN_AZURE),
+    _quoted("uri of a repository without revision", "spec.model.uri", "hf://owner/name", _ON_THE_HUB),
+    _quoted("uri of a repository without owner", "spec.model.uri", "hf://name@main", _CREDENTIALS),
+    _quoted("uri with a bucket in capitals", "spec.model.uri", "s3://Models/churn", _OBJECT),
+    _quoted("uri with a blank in the key", "spec.model.uri", "s3://models/my churn", _OBJECT),
+    _quoted("uri with an empty part of the key", "spec.model.uri", "s3://models//churn", _OBJECT),
+    _quoted("uri of no claim", "spec.model.uri", "pvc:///churn", _ON_A_CLAIM),
+    _quoted("uri of a claim with a way up", "spec.model.uri", "pvc://models/../other", _PARTS),
+    _quoted("uri of a claim that ends above", "spec.model.uri", "pvc://models/a/..", _PARTS),
+    _quoted("uri of an image by its tag", "spec.model.uri", "oci://registry.example.com/churn:v1", _IMAGE),
+    _s3("s3 endpoint with a path", "endpoint", "https://s3.example.com/models", _ENDPOINT),
+    _s3("s3 region in capitals", "region", "EU", "is not a region: write for example eu-central-1"),
+    _quoted("disk of a mebibyte", "spec.resources.ephemeralStorage", "1Mi", _DISK),
+    _path("path of the model with a slash in front", "/model.onnx"),
+    _path("path of the model with a way up", "a/../model.onnx"),
+    _service(
+        "files with two runs of parts",
+        "spec.model",
+        {"uri": "pvc://models/churn", "format": "onnx", "files": ["**/a/**"]},
+        "'**/a/**' is not a pattern of files: write a path in the folder with '*' for any text of a part and "
+        "at most one '**' for any number of parts, for example *.onnx or onnx/** or **/*.json",
+        "spec.model.files[0]",
+    ),
+    _service(
+        "archive on a claim",
+        "spec.model",
+        {"uri": "pvc://models/churn.tar", "format": "onnx", "archive": "tar"},
+        "archive is for downloads, and 'pvc://models/churn.tar' is mounted: remove archive, and put the "
+        "unpacked files there",
+    ),
+    _service(
+        "files of a file",
+        "spec.model.files",
+        ["*.onnx"],
+        "files chooses files of a folder, and an http or https source is one file: remove files",
+        "spec.model",
+    ),
+    _service(
+        "path in a file",
+        "spec.model.path",
+        "a/model.onnx",
+        "path 'a/model.onnx' names a file in a folder, and an http or https source is one file: remove path",
+        "spec.model",
+    ),
+    _service(
+        "s3 settings of another source",
+        "spec.model.s3",
+        {"region": "eu-central-1"},
+        "s3 says how a bucket is reached, and uri is 'https://models.example.com/churn.onnx': remove s3, or "
+        "write s3://BUCKET/KEY",
+        "spec.model",
+    ),
+    _service(
+        "secret of a mounted source",
+        "spec.model",
+        {"uri": "pvc://models/m", "format": "onnx", "sha256": SHA256, "secretRef": {"name": "s"}},
+        "secretRef, caRef and proxy are for downloads, and 'pvc://models/m' is mounted: remove them; images "
+        "are pulled with spec.imagePullSecrets",
+    ),
+    _service(
+        "proxy for credentials",
+        "spec.model",
+        {**SERVICE["spec"]["model"], "secretRef": {"name": "s"}, "proxy": "http://proxy:3128"},
+        "proxy 'http://proxy:3128' could read the credentials of secretRef, whose owner did not choose it: "
+        "remove proxy, and use fetch.proxy of the chart",
+    ),
+    _quoted(
+        "proxy over https",
+        "spec.model.proxy",
+        "https://proxy:3128",
+        "is not a proxy: write http://HOST:PORT",
+    ),
     _quoted("uri without scheme", "spec.model.uri", "models.example.com/churn.onnx", _SCHEME),
     _quoted("uri in capitals", "spec.model.uri", "HTTP://models.example.com/churn.onnx", _SCHEME),
     _quoted("uri with credentials", "spec.model.uri", "https://me:secret@example.com/m", _CREDENTIALS),
@@ -167,32 +323,55 @@ SERVICE_REFUSALS = (
     _quoted("uri with a fragment", "spec.model.uri", "https://example.com/m#v1", _URL),
     _quoted("format with a dot", "spec.model.format", "model.onnx", FORMAT),
     _quoted("format in capitals", "spec.model.format", "ONNX", FORMAT),
-    _service(
-        "no sha256",
-        "spec.model.sha256",
-        None,
-        "sha256 is required, because pinning the bytes is what makes a rollback exact: write the digest of "
-        "the file as 64 lower-case hexadecimal digits, as sha256sum FILE prints it",
-        "spec.model",
-    ),
     _quoted(
         "sha256 in capitals",
         "spec.model.sha256",
         SHA256.upper(),
-        "is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE prints them",
+        "is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE prints them, "
+        "or tailbound digest FOLDER",
     ),
     _quoted(
         "sha256 with a prefix",
         "spec.model.sha256",
         f"sha256:{SHA256}",
-        "is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE prints them",
+        "is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE prints them, "
+        "or tailbound digest FOLDER",
+    ),
+    _service(
+        "parameters without a unit",
+        "spec.model.size",
+        {"parameters": "70", "dtype": "float16"},
+        "'70' is not a number of parameters: write a number with one of the units K, M, B (10^9), T, for "
+        "example 70B or 1.5B, in quotes",
+        "spec.model.size.parameters",
+    ),
+    _service(
+        "parameters without a type",
+        "spec.model.size",
+        {"parameters": "70B"},
+        "parameters and dtype go together: write both, or neither",
+    ),
+    _service(
+        "weights beside parameters",
+        "spec.model.size",
+        {"parameters": "70B", "dtype": "int8", "weights": "70G"},
+        "write exactly one of weights and parameters",
     ),
     _quoted("runtime name", "spec.runtime.name", "Onnx_Runtime", OBJECT_NAME),
     _service(
-        "two hardware classes",
-        "spec.hardware.class",
-        ["gpu", "cpu"],
-        "class lists 2 hardware classes, and only one can serve now: keep one",
+        "nothing to fall back to",
+        "spec.hardware",
+        {"class": ["gpu"], "fallbackAfter": "1m"},
+        "fallbackAfter is 1m, and there is no other class to fall back to: list several in class, or remove "
+        "fallbackAfter",
+    ),
+    _service(
+        "fallback at once",
+        "spec.hardware",
+        {"class": ["gpu", "cpu"], "fallbackAfter": "1s"},
+        "'1s' is out of range: write a duration from 5s to 24h, for which pods wait for a node of a "
+        "preferred class",
+        "spec.hardware.fallbackAfter",
     ),
     _service("class name", "spec.hardware.class", ["GPU"], f"'GPU' {OBJECT_NAME}", "spec.hardware.class[0]"),
     _service("no CPU", "spec.resources.cpu", 0, f"'0' {_CPU}"),
@@ -342,6 +521,10 @@ SERVICE_REFUSALS = (
              "spec.labels[team]"),
     _service("reserved annotation", "spec.annotations", {"tailbound.dev/x": "y"},
              f"'tailbound.dev/x' {_KEY_RESERVED}"),
+    _service("annotation that lifts a profile", "spec.annotations",
+             {"container.apparmor.security.beta.kubernetes.io/server": "unconfined"},
+             "'container.apparmor.security.beta.kubernetes.io/server' is not allowed: AppArmor and seccomp "
+             "profiles of serving pods are those of the Pod Security profile restricted, remove it"),
     _service("malformed annotation", "spec.annotations", {"Ä": "y"}, f"'Ä' {KEY_MALFORMED}"),
     _quoted("ServiceAccount", "spec.serviceAccountName", "Reader", OBJECT_NAME),
     _service("pull secret", "spec.imagePullSecrets", [{"name": "a_b"}], f"'a_b' {OBJECT_NAME}",

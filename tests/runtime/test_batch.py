@@ -1,14 +1,14 @@
 """What one run takes, and how tensors become one and come apart, without a model, a thread or a clock."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tailbound_runtime.batch import Batching, Mode, join, rows_of, split, to_take
-from tailbound_runtime.batchable import check_answers, check_shapes
+from tailbound_runtime.batch import Batching, Mode, Staging, join, rows_of, split, to_take
+from tailbound_runtime.batchable import check_shapes
 from tailbound_runtime.errors import ApiError, ModelFailedError, ModelLoadError
 from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.tensors import BY_ONNX_TYPE, Array
@@ -195,35 +195,34 @@ def test_a_model_that_can_be_batched_or_need_not_is_taken(batching: Batching, sh
     check_shapes(specs(x=shape), specs(y=shape), batching)
 
 
-def answers(*arrays: Any) -> dict[int, list[Array]]:
-    return {len(array) or 1: [np.array(array)] for array in arrays}
-
-
 @pytest.mark.parametrize(
-    "runs",
-    [
-        pytest.param(answers([[1.0, 2.0]], [[1.0, 2.0]] * 4), id="the same"),
-        pytest.param(answers([1.0], [1.001] * 4), id="the same but for rounding"),
-        pytest.param(answers([float("nan")], [float("nan")] * 2), id="no numbers"),
-        pytest.param(answers([0], [1] * 4), id="labels may change with the rounding"),
-        pytest.param(answers(["a"], ["a"] * 4), id="texts"),
-    ],
+    ("rows", "run"), [(0, 0), (1, 1), (3, 3), (5, 6), (7, 8), (9, 12), (17, 20), (20, 20)]
 )
-def test_equal_rows_may_share_a_run_if_their_answers_are_equal(runs: dict[int, list[Array]]) -> None:
-    check_answers(list(specs(y=(-1,)).values()), runs)
+def test_on_a_device_runs_have_few_sizes_and_little_filling(rows: int, run: int) -> None:
+    batching = Batching(Mode.DYNAMIC, 20, (), 0).on_device()
+    assert batching.sizes() == (1, 2, 3, 4, 6, 8, 12, 16, 20)
+    assert rows + batching.padding(rows) == run
 
 
-@pytest.mark.parametrize(
-    ("runs", "said"),
-    [
-        ({4: [np.zeros(3)]}, "output 'y' of the model has shape [3] for 4 rows of input"),
-        ({4: [np.zeros(())]}, "output 'y' of the model has shape [] for 4 rows of input"),
-        (answers([1.0], [0.25] * 4), "depends on the rows beside it"),
-        (answers([1.0, 2.0]), "depends on the rows beside it"),
-        (answers([[1.0]], [[1.0, 1.0]] * 2), "depends on the rows beside it"),
-    ],
-)
-def test_rows_that_influence_each_other_may_not_share_a_run(runs: dict[int, list[Array]], said: str) -> None:
-    with pytest.raises(ModelLoadError) as refused:
-        check_answers(list(specs(y=(-1,)).values()), runs)
-    assert said in str(refused.value)
+def test_where_a_change_of_size_costs_much_all_runs_have_one() -> None:
+    batching = Batching(Mode.DYNAMIC, 20, (), 0).on_device().of_one_size()
+    assert (batching.sizes(), batching.padding(3)) == ((20,), 17)
+
+
+@pytest.mark.parametrize(("lengths", "padding"), [((2, 1), 0), ((1, 2), 3), ((3, 0), 2)])
+def test_staged_inputs_are_the_joined_ones_in_memory_that_is_used_again(
+    lengths: tuple[int, ...], padding: int
+) -> None:
+    made: list[Array] = []
+
+    def buffer(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+        made.append(np.empty(shape, dtype))
+        return made[-1]
+
+    staging = Staging(Batching(Mode.DYNAMIC, 8, (), 0), buffer)
+    for value in (1.0, 2.0):
+        requests = [{"x": np.full((rows, 5), value + n, np.float32)} for n, rows in enumerate(lengths)]
+        staged = join(requests, padding, staging)["x"]
+        assert np.array_equal(staged, join(requests, padding)["x"])
+        assert np.shares_memory(staged, made[0])
+    assert len(made) == 1

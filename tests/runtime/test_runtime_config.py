@@ -1,12 +1,21 @@
 """What the server is told by its environment, and the device that it is given."""
 
+import re
 from pathlib import Path
 
 import pytest
 from tailbound_runtime import config
 from tailbound_runtime.contract import Env
+from tailbound_runtime.devices import (
+    CPU,
+    CUDA,
+    choose_providers,
+    is_out_of_memory,
+    nvidia_device_visible,
+    with_options,
+)
 from tailbound_runtime.errors import ModelLoadError
-from tailbound_runtime.session import CPU, CUDA, Session, choose_providers, nvidia_device_visible
+from tailbound_runtime.session import Session
 
 from tests.runtime import models
 from tests.runtime.process import environment
@@ -34,6 +43,7 @@ def test_a_missing_variable_is_named(name: Env) -> None:
         ("cpu_limit", "1.5"),
         ("http_port", "65536"),
         ("max_request_bytes", "64Mi"),
+        ("max_buffered_bytes", "0"),
         ("queue_limit", "0"),
         ("batching_mode", "adaptive"),
         ("batching_max_size", "0"),
@@ -43,10 +53,17 @@ def test_a_missing_variable_is_named(name: Env) -> None:
         ("model_name", ""),
         ("revision", ""),
         ("model_path", ""),
+        ("providers", "CUDA"),
+        ("providers", "CPUExecutionProvider,CPUExecutionProvider"),
+        ("device_options", "device_id=1"),
+        ("device_options", "[1]"),
+        ("device_memory_limit", "4Gi"),
     ],
 )
 def test_a_wrong_variable_is_named_with_its_value(key: str, value: str) -> None:
-    with pytest.raises(config.ConfigError, match=f"TAILBOUND_{key.upper()} is '{value}': set it to "):
+    with pytest.raises(
+        config.ConfigError, match=f"TAILBOUND_{key.upper()} is {re.escape(repr(value))}: set it to "
+    ):
         config.from_env(environment(Path("/m.onnx"), **{key: value}))
 
 
@@ -58,18 +75,59 @@ def test_another_format_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("available", "visible", "chosen"),
+    ("available", "visible", "asked", "chosen"),
     [
-        ([CUDA, CPU], True, [CUDA, CPU]),
-        ([CUDA, CPU], False, [CPU]),
-        ([CPU], True, [CPU]),
-        ([CPU], False, [CPU]),
+        ([CUDA, CPU], True, [], [CUDA, CPU]),
+        ([CUDA, CPU], False, [], [CPU]),
+        ([CPU], False, [], [CPU]),
+        ([CUDA, CPU], True, [CPU], [CPU]),
+        ([CUDA, CPU], False, [CUDA], [CUDA]),
     ],
 )
-def test_cuda_is_used_if_the_build_has_it_and_a_device_is_there(
-    available: list[str], visible: bool, chosen: list[str]
+def test_providers_are_those_asked_for_or_those_of_the_device(
+    available: list[str], visible: bool, asked: list[str], chosen: list[str]
 ) -> None:
-    assert choose_providers(available, visible) == chosen
+    assert choose_providers(available, visible, asked) == chosen
+
+
+@pytest.mark.parametrize(
+    ("visible", "asked", "message"),
+    [
+        (True, [], "was given a device, but this build of ONNX Runtime has no CUDAExecutionProvider"),
+        (False, [CUDA, CPU], "asks for CUDAExecutionProvider, which this build .* does not have"),
+    ],
+)
+def test_a_provider_that_the_build_lacks_is_an_error_and_not_a_cpu(
+    visible: bool, asked: list[str], message: str
+) -> None:
+    with pytest.raises(ModelLoadError, match=message):
+        choose_providers([CPU], visible, asked)
+
+
+def test_options_and_the_memory_limit_are_the_devices() -> None:
+    cuda, cpu = with_options([CUDA, CPU], {"device_id": "1"}, 2**30)
+    assert cpu == (CPU, {})
+    assert cuda[1] == {
+        "gpu_mem_limit": str(2**30),
+        "arena_extend_strategy": "kSameAsRequested",
+        "device_id": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "is_it"),
+    [
+        ("bfc_arena.cc:360 Available memory of 157854976 is smaller than requested bytes of 411041792", True),
+        ("bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 17179869184", True),
+        ("CUDA failure 2: out of memory ; GPU=0 ; expr=cudaMalloc((void**)&p, size)", True),
+        ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", True),
+        ("std::bad_alloc", True),
+        ("CUDNN failure 3000: CUDNN_STATUS_NOT_SUPPORTED ; GPU=0", False),
+        ("Non-zero status code returned while running Div node", False),
+    ],
+)
+def test_errors_that_mean_a_lack_of_memory_are_known(text: str, is_it: bool) -> None:
+    assert is_out_of_memory(text) is is_it
 
 
 @pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")

@@ -15,7 +15,6 @@ from typing import Any
 
 import aiohttp
 import httpx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -35,68 +34,6 @@ def rounds(count: int) -> dict[str, Any]:
 
 SLOW = rounds(10**7)  # minutes
 QUICK = rounds(1)
-
-
-# --- loading
-
-
-def corrupt(path: Path) -> Path:
-    path.write_bytes(b"this is no model" * 1000)
-    return path
-
-
-def truncated(path: Path) -> Path:
-    path.write_bytes(models.magika_model().read_bytes()[:500_000])
-    return path
-
-
-def empty(path: Path) -> Path:
-    path.write_bytes(b"")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (corrupt, "cannot load"),
-        (truncated, "cannot load"),
-        (empty, "cannot load"),
-        (lambda path: path, "cannot load"),
-        (
-            models.sequence,
-            "output 'y' of the model has type seq(tensor(float)), which this server cannot carry",
-        ),
-        (
-            lambda path: models.identity(path, TensorProto.BFLOAT16),
-            "input 'x' of the model has type tensor(bfloat16)",
-        ),
-        (
-            lambda _: Path(onnxruntime.__file__).parent / "datasets" / "logreg_iris.onnx",
-            "output 'probabilities' of the model has type seq(map(int64,tensor(float)))",
-        ),
-    ],
-    ids=["corrupt", "truncated", "empty", "absent", "sequence", "bfloat16", "zipmap"],
-)
-def test_a_model_that_cannot_be_served_ends_the_process_at_once_and_says_why(
-    tmp_path: Path, make: Any, said: str
-) -> None:
-    log = tmp_path / "termination-log"
-    log.touch()
-    model = make(tmp_path / "m.onnx")
-    ended = subprocess.run(
-        COMMAND,
-        env=environment(model, termination_log=str(log), drain_seconds="600"),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert ended.returncode == 1
-    assert ended.stderr == ""
-    termination = json.loads(log.read_text())
-    assert termination["reason"] == "ModelLoadFailed"
-    assert said in termination["message"]
-    assert json.loads(ended.stdout.splitlines()[-1])["error"] == termination["message"]
 
 
 def test_a_port_in_use_is_named(tmp_path: Path, arithmetic: Server) -> None:
@@ -177,7 +114,7 @@ def test_a_model_that_fails_on_everything_ends_the_process_and_says_why(tmp_path
         server.wait_for("ready")
         response = server.infer({"inputs": [tensor]})
         assert response.status_code == 500
-        assert response.json()["error"].startswith("the model failed: ")
+        assert response.json()["error"] == "the model failed: the server's log has the details"
         assert server.process.wait(30) == 1
         told = server.wait_for("model broken")
     termination = json.loads(log.read_text())
@@ -187,7 +124,7 @@ def test_a_model_that_fails_on_everything_ends_the_process_and_says_why(tmp_path
     assert "while running Reshape node" in termination["message"]
 
 
-def test_a_model_that_fails_on_some_tensors_only_serves_on(tmp_path: Path) -> None:
+def test_what_fails_while_the_model_takes_other_tensors_is_the_clients_fault(tmp_path: Path) -> None:
     model = models.reshaping(tmp_path / "m.onnx")
 
     def ask(rows: int) -> int:
@@ -196,7 +133,7 @@ def test_a_model_that_fails_on_some_tensors_only_serves_on(tmp_path: Path) -> No
         return server.infer({"inputs": [x, wanted]}).status_code
 
     with serving(model) as server:
-        assert [ask(rows) for rows in (1, 7, 7, 7, 1)] == [200, 500, 500, 500, 200]
+        assert [ask(rows) for rows in (1, 7, 7, 7, 1)] == [200, 400, 400, 400, 200]
 
 
 # --- deadlines and queue

@@ -13,6 +13,11 @@ A = {"name": "a", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
 B = {"name": "b", "datatype": "FP32", "shape": [1, 4], "data": [0.5, 0.25, 2, -1]}
 SUM = {"name": "sum", "datatype": "FP32", "shape": [1, 4], "data": [1.5, 2.25, 5.0, 3.0]}
 PRODUCT = {"name": "product", "datatype": "FP32", "shape": [1, 4], "data": [0.5, 0.5, 6.0, -4.0]}
+SERVER = {
+    "name": "tailbound-runtime",
+    "version": "0.1.0",
+    "extensions": ["binary_tensor_data", "model_configuration", "model_repository", "statistics"],
+}
 INFER = f"/v2/models/{NAME}/infer"
 
 
@@ -29,8 +34,8 @@ def refused(response: Any, status: int) -> str:
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/v2", {"name": "tailbound-runtime", "version": "0.1.0", "extensions": []}),
-        ("/v2/", {"name": "tailbound-runtime", "version": "0.1.0", "extensions": []}),
+        ("/v2", SERVER),
+        ("/v2/", SERVER),
         ("/v2/health/live", {"live": True, "ready": True}),
         ("/v2/health/ready", {"live": True, "ready": True}),
         (f"/v2/models/{NAME}/ready", {"name": NAME, "ready": True}),
@@ -143,8 +148,8 @@ def test_an_id_is_echoed_only_if_given(arithmetic: Server, identity: object, ech
 def test_parameters_and_unknown_members_are_ignored(arithmetic: Server) -> None:
     body = {
         "inputs": [{**A, "parameters": {"content_type": "np"}}, {**B, "later": 1}],
-        "outputs": [{"name": "sum", "parameters": {"binary_data": True}}],
-        "parameters": {"binary_data_output": True, "priority": 1},
+        "outputs": [{"name": "sum", "parameters": {"classification": 2}}],
+        "parameters": {"priority": 1},
         "later": {},
     }
     assert arithmetic.infer(body).json() == {"model_name": NAME, "model_version": "1", "outputs": [SUM]}
@@ -208,7 +213,7 @@ BAD_REQUESTS: list[tuple[str, object, str]] = [
     (
         "a binary input",
         {"inputs": [{**without("data"), "parameters": {"binary_data_size": 16}}, B]},
-        "a binary tensor, which this server does not take",
+        "the header Inference-Header-Content-Length, which says where the JSON ends, is missing",
     ),
 ]  # fmt: skip
 
@@ -227,8 +232,8 @@ def test_a_bad_request_is_a_400_that_names_what_is_wrong(arithmetic: Server, bod
         (b"{", "not JSON"),
         (b'{"inputs": [}', "not JSON"),
         (b"\xff\xfe{}", "not JSON"),
-        (b'{"inputs": [{"name": "a", "data": [NaN]}]}', "NaN and Infinity are not JSON"),
-        (b'{"inputs": [{"name": "a", "data": [-Infinity]}]}', "NaN and Infinity are not JSON"),
+        (b'{"inputs": [{"name": "a", "data": [NaN]}]}', 'write the strings "NaN"'),
+        (b'{"inputs": [{"name": "a", "data": [-Infinity]}]}', '"Infinity" and "-Infinity"'),
         (b'{"inputs": [{"name": "a", "data": [1e999]}]}', "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b'{"id": "\\ud800"}', "not JSON"),
@@ -238,20 +243,15 @@ def test_a_body_that_is_no_json_is_a_400(arithmetic: Server, content: bytes, sai
     assert said in refused(arithmetic.client.post(INFER, content=content), 400)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, identity"])
-def test_a_compressed_body_is_a_415(arithmetic: Server, encoding: str) -> None:
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, identity"])
+def test_a_body_compressed_otherwise_is_a_415(arithmetic: Server, encoding: str) -> None:
     response = arithmetic.client.post(INFER, content=b"x", headers={"content-encoding": encoding})
     assert repr(encoding) in refused(response, 415)
-    assert response.headers["accept-encoding"] == "identity"
+    assert response.headers["accept-encoding"] == "gzip, deflate, identity"
 
 
 def test_identity_is_no_encoding(arithmetic: Server) -> None:
     assert arithmetic.infer({"inputs": [A, B]}, headers={"content-encoding": "identity"}).status_code == 200
-
-
-def test_binary_tensors_are_refused_in_words(arithmetic: Server) -> None:
-    response = arithmetic.client.post(INFER, content=b"{}", headers={"Inference-Header-Content-Length": "2"})
-    assert "this server takes JSON only" in refused(response, 400)
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -154,7 +154,7 @@ BOUNDS = st.sampled_from([2.0, 3.0, 6.0])
 def test_whoever_is_let_in_is_answered_in_time_as_long_as_the_speed_is_as_expected(
     batching: Batching, gaps: list[float], bound: float, slower: float
 ) -> None:
-    """As they came, and every one of them is answered or refused, once."""
+    """Requests are answered in the order in which they came, and each is answered or refused, once."""
     model = Model(batching, slower=slower)
     times = list(itertools.accumulate(gaps))
     model.serve([(at, request(), bound) for at in times])

@@ -5,17 +5,27 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tailbound_runtime.batch import Batching, Mode
-from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError
+from tailbound_runtime.devices import CPU
+from tailbound_runtime.engine import Engine
+from tailbound_runtime.errors import (
+    MemoryShortError,
+    ModelBrokenError,
+    ModelFailedError,
+    ModelInputError,
+    TooLargeError,
+)
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.protocol import InferRequest
-from tailbound_runtime.session import Run, Session
+from tailbound_runtime.session import UNKNOWN_SECONDS, Run
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.worker import InferenceThread, QueueFullError
 
@@ -31,22 +41,42 @@ class Doubling:
     begun: set when a run begins
     free: while cleared, runs hang until they are stopped
     dead: whether it fails on everything
-    checks: how often it was asked whether it does
+    proven: whether it has run on anything
+    checks: how often it was asked whether it still does
+    most_rows: that its memory suffices for
+    most_at_once: runs that there were at one time
     """
 
     pause_seconds: float = 0.0
     sizes: list[int] = field(default_factory=list)
+    provider = CPU
+    warm_seconds = UNKNOWN_SECONDS
     begun: threading.Event = field(default_factory=threading.Event)
     free: threading.Event = field(default_factory=threading.Event)
     dead: bool = False
+    proven: bool = True
     checks: int = 0
+    lanes: int = 1
+    most_rows: float = inf
+    most_at_once: int = 0
+    now: int = 0
 
     def __post_init__(self) -> None:
         self.free.set()
 
     def run(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
         x = inputs["x"]
+        if len(x) > self.most_rows:
+            raise MemoryShortError("no memory")
         self.sizes.append(len(x))
+        self.now += 1
+        self.most_at_once = max(self.most_at_once, self.now)
+        try:
+            return self._run(outputs, x, run)
+        finally:
+            self.now -= 1
+
+    def _run(self, outputs: Sequence[str], x: Array, run: Run) -> list[Array]:
         self.begun.set()
         while not self.free.wait(0.001):
             if run.options.terminate:
@@ -58,10 +88,19 @@ class Doubling:
             raise ModelFailedError("broken")
         return [2 * x if name == "y" else x for name in outputs]
 
-    def check(self) -> None:
+    def warm_up(self, rows: int) -> list[Array]:
+        return []
+
+    def buffer(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array | None:
+        return np.empty(shape, dtype) if self.lanes > 1 else None
+
+    def check(self) -> bool:
         self.checks += 1
+        if self.most_rows < 1:
+            raise MemoryShortError("no memory")
         if self.dead:
             raise ModelBrokenError("dead")
+        return self.proven
 
 
 def unbroken(error: ModelBrokenError) -> None:
@@ -75,7 +114,7 @@ def thread_of(
     queue_limit: int = 1000,
     broken: Callable[[ModelBrokenError], None] = unbroken,
 ) -> InferenceThread:
-    return InferenceThread(cast(Session, model), batching, queue_limit, Metrics(), broken)
+    return InferenceThread(cast(Engine, model), batching, queue_limit, Metrics(), broken)
 
 
 def request(values: Sequence[float], width: int = 1, outputs: tuple[str, ...] = ("y",)) -> InferRequest:
@@ -106,9 +145,7 @@ class Caller:
         except TimeoutError:
             assert self.patience_seconds < NEVER
         except ModelInputError:
-            assert self.fault == REFUSED
-        except ModelFailedError:
-            assert self.fault == BROKEN
+            assert self.fault is not None
         else:
             assert self.fault is None or not values
             factors = [2 if name == "y" else 1 for name in self.outputs]
@@ -137,11 +174,13 @@ BATCHINGS = st.sampled_from(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(BATCHINGS, st.lists(CALLERS, min_size=1, max_size=30), st.sampled_from([0.0, 0.0005]))
+@given(
+    BATCHINGS, st.lists(CALLERS, min_size=1, max_size=30), st.sampled_from([0.0, 0.0005]), st.integers(1, 3)
+)
 def test_every_caller_gets_exactly_its_own_result(
-    batching: Batching, callers: list[Caller], pause_seconds: float
+    batching: Batching, callers: list[Caller], pause_seconds: float, lanes: int
 ) -> None:
-    model = Doubling(pause_seconds)
+    model = Doubling(pause_seconds, lanes=lanes)
 
     async def all_at_once() -> None:
         thread = thread_of(model, batching)
@@ -180,6 +219,7 @@ async def gone(*tasks: "asyncio.Task[list[Array]]") -> None:
 async def blocked(model: Doubling, thread: InferenceThread) -> "asyncio.Task[list[Array]]":
     """A request whose run has begun, and hangs."""
     model.free.clear()
+    model.begun.clear()  # set by the runs before
     first = asyncio.create_task(thread.run(request([0]), later()))
     await begins(model)
     return first
@@ -214,11 +254,33 @@ async def test_a_bad_request_costs_the_others_a_run_of_their_own_and_nothing_els
     )
     model.free.set()
     assert [(await task)[0].tolist() for task in (first, good, also_good)] == [[[0]], [[2]], [[4]]]
-    with pytest.raises(ModelInputError):
-        await refused
+    for task in (refused, broken):
+        with pytest.raises(ModelInputError):
+            await task
+    assert model.sizes == [1, 4, 2, 1, 1, 2, 1, 1]
+
+
+async def test_one_bad_request_of_sixteen_leaves_the_others_in_shared_runs_and_is_known_again() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 16, (), 0))
+    for turn in range(2):
+        first = await blocked(model, thread)
+        good = await waiting(thread, *(request([number]) for number in range(15)))
+        bad = await waiting(thread, request([REFUSED]))
+        model.free.set()
+        answers = await asyncio.gather(first, *good)
+        assert [array.tolist() for (array,) in answers[1:]] == [[[2.0 * number]] for number in range(15)]
+        with pytest.raises(ModelInputError):
+            await bad[0]
+        assert model.sizes == ([1, 16, 8, 8, 4, 4, 2, 2, 1, 1] if turn == 0 else [1, 15])
+        model.sizes.clear()
+
+
+async def test_a_model_that_never_ran_on_anything_is_not_cleared_of_its_failures() -> None:
+    model = Doubling(proven=False)
+    thread = thread_of(model, Batching(Mode.NONE, 1, (), 0))
     with pytest.raises(ModelFailedError):
-        await broken
-    assert model.sizes == [1, 4, 1, 1, 1, 1]
+        await thread.run(request([BROKEN]), later())
 
 
 async def test_a_request_that_expires_in_the_queue_never_runs() -> None:
@@ -307,3 +369,57 @@ async def test_neither_what_the_model_refuses_nor_a_run_that_is_stopped_casts_a_
     model.free.set()
     await thread.run(request([1]), later())
     assert model.checks == 0
+
+
+async def test_a_second_lane_begins_with_full_batches_only_while_the_first_one_runs() -> None:
+    model = Doubling(lanes=2)
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 4, (), 0))
+    first = await blocked(model, thread)
+    early = await waiting(thread, *(request([number]) for number in (1, 2, 3)))
+    await asyncio.sleep(0.02)
+    assert model.sizes == [1]
+    early += await waiting(thread, request([4]), request([5]))
+    await begins(model)
+    assert (model.sizes, model.most_at_once) == ([1, 4], 2)
+    model.free.set()
+    answers = await asyncio.gather(first, *early)
+    assert [array.tolist() for (array,) in answers] == [[[2.0 * number]] for number in range(6)]
+
+
+async def test_only_the_run_whose_callers_have_gone_is_stopped() -> None:
+    model = Doubling(lanes=2)
+    thread = thread_of(model, Batching(Mode.NONE, 1, (), 0))
+    first = await blocked(model, thread)
+    (second,) = await waiting(thread, request([1]))
+    await begins(model)
+    await gone(first)
+    (third,) = await waiting(thread, request([2]))
+    await begins(model)  # in the lane of the first
+    assert not second.done()
+    model.free.set()
+    assert [array.tolist() for (array,) in (await second, await third)] == [[[2]], [[4]]]
+
+
+async def test_a_batch_without_memory_for_it_is_halved_and_a_request_without_is_too_large() -> None:
+    model = Doubling(most_rows=2)
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 8, (), 0))
+    first = await blocked(model, thread)
+    small = await waiting(thread, *(request([number]) for number in range(4)))
+    (large,) = await waiting(thread, request([1, 2, 3]))
+    model.free.set()
+    answers = await asyncio.gather(first, *small)
+    assert [array.tolist() for (array,) in answers[1:]] == [[[2.0 * number]] for number in range(4)]
+    with pytest.raises(TooLargeError):
+        await large
+    model.most_rows = 3
+    again = await thread.run(request([1, 2, 3]), later())
+    assert again[0].tolist() == [[2], [4], [6]], "it is not remembered"
+
+
+async def test_a_device_without_any_memory_left_is_nobodys_fault_and_serves_again_once_it_has_some() -> None:
+    model = Doubling(most_rows=0)
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 8, (), 0))
+    with pytest.raises(MemoryShortError):
+        await thread.run(request([1]), later())
+    model.most_rows = inf
+    assert (await thread.run(request([1]), later()))[0].tolist() == [[2]]

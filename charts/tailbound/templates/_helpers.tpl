@@ -13,6 +13,48 @@ app.kubernetes.io/name: tailbound
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* Beginning of the names of cluster-wide objects: two releases share none. */}}
+{{- define "tailbound.clusterName" -}}
+{{- contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) -}}
+{{- end }}
+
+{{/* The namespaces that an admission policy is about: those of this release. */}}
+{{- define "tailbound.policyScope" -}}
+{{- with .Values.watchNamespaces }}
+namespaceSelector:
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: In
+      values: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* Where a container finds the token of its ServiceAccount: no other container of the pod has it. */}}
+{{- define "tailbound.apiTokenMount" -}}
+- name: api-token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end }}
+
+{{/* Secret with the certificate with which gateways answer the operator. */}}
+{{- define "tailbound.observedSecret" -}}
+{{ .Values.gateway.observedTLS.secretName | default "tailbound-gateway-observed" }}
+{{- end }}
+
+{{- define "tailbound.apiTokenVolume" -}}
+- name: api-token
+  projected:
+    sources:
+      - serviceAccountToken:
+          expirationSeconds: 3600
+          path: token
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+{{- end }}
+
 {{/* Image of one part: (dict "root" $ "image" .Values.image.operator). */}}
 {{- define "tailbound.image" -}}
 {{- $image := .root.Values.image -}}
@@ -69,6 +111,10 @@ tolerations:
 {{- with .priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* Environment that names the pod itself. */}}
@@ -107,9 +153,14 @@ priorityClassName: {{ . }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
+# Jobs find the digests of models that have none in the spec.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+# Pods that have ended for good are deleted.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch]
+  verbs: [list, watch, delete]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]
@@ -161,8 +212,9 @@ priorityClassName: {{ . }}
 
 {{/* The rules of one process, cluster-wide or in each watched namespace: (dict "root" $ "component" "operator"). */}}
 {{- define "tailbound.watchRoles" -}}
-{{- $name := printf "tailbound-%s" .component -}}
 {{- $root := .root -}}
+{{- $account := printf "tailbound-%s" .component -}}
+{{- $name := printf "%s-%s" (include "tailbound.clusterName" $root) .component -}}
 {{- $kind := empty $root.Values.watchNamespaces | ternary "ClusterRole" "Role" -}}
 {{- range $namespace := $root.Values.watchNamespaces | default (list "") }}
 ---
@@ -193,7 +245,7 @@ roleRef:
   name: {{ $name }}
 subjects:
   - kind: ServiceAccount
-    name: {{ $name }}
+    name: {{ $account }}
     namespace: {{ $root.Release.Namespace }}
 {{- end }}
 {{- end }}

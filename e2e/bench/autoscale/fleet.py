@@ -122,7 +122,7 @@ class Outcome:
 
     late_pct: float
     late_minutes_pct: float
-    """Of the minutes those in which the 99th percentile missed the target."""
+    """Percentage of the minutes in which the 99th percentile missed the target."""
     replica_hours: float
     p99: float
     peak: int
@@ -130,7 +130,7 @@ class Outcome:
     starts: int
     """Replicas that the policy had made, those in place of dead ones not counted."""
     in_vain: int
-    """Of them, those that were given up before they served."""
+    """Those of them that were given up before they served."""
     replicas: Floats
     """By second."""
 
@@ -298,7 +298,7 @@ class Plan:
     every: int = 1
 
     def replicas(self, fleet: Fleet) -> int | None:
-        """As planned; the last number holds."""
+        """The number of replicas that is planned for now; the last one stays."""
         return int(self.plan[min(fleet.now, len(self.plan) - 1)])
 
 

@@ -12,13 +12,13 @@ from tailbound.autoscale.model import (
     BatchSums,
     GatewayLoad,
     Known,
+    LatencyTarget,
     Limits,
-    Objective,
-    Observation,
     Replicas,
-    Unknown,
+    RevisionObservation,
 )
 from tailbound.autoscale.state import State, restored
+from tailbound.objects.unknown import Unknown
 
 from e2e.bench.autoscale import signals
 from e2e.bench.autoscale.fleet import HIGHEST, Fleet
@@ -44,7 +44,7 @@ class Own:
     def replicas(self, fleet: Fleet) -> int | None:
         """One tick."""
         server = fleet.server
-        objective = Objective(server.target, server.batch, server.delay)
+        objective = LatencyTarget(server.target, server.batch, server.delay)
         if not self.started:
             self.started = True
             end = signals.scraped(fleet)
@@ -59,17 +59,17 @@ class Own:
         return decision.replicas
 
 
-def observe(fleet: Fleet, tells_batches: bool = True) -> Observation:
+def observe(fleet: Fleet, tells_batches: bool = True) -> RevisionObservation:
     """One tick's observation."""
     pods = _pods(fleet)
     cold_start = Known(fleet.cold_start, float(fleet.now))
     if fleet.blind:
         arrivals = Arrivals(_OUTAGE, _OUTAGE, _OUTAGE, _OUTAGE)
-        return Observation(arrivals, _OUTAGE, _OUTAGE, _OUTAGE, pods, cold_start)
+        return RevisionObservation(arrivals, _OUTAGE, _OUTAGE, _OUTAGE, pods, cold_start)
     at = float(signals.scraped(fleet))
     rates = (Known(signals.rate(fleet, window), at) for window in (10, 30, 60, 120))
     latency = signals.p99(fleet, 60)
-    return Observation(
+    return RevisionObservation(
         Arrivals(*rates),
         Unknown("too few requests completed") if latency is None else Known(latency, at),
         Known(float(fleet.in_flight[int(at)]), at),

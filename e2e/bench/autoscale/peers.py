@@ -118,7 +118,7 @@ class Kpa:
     """
 
     share: float = 0.7
-    """Of the batch that a replica is to have in flight."""
+    """Fraction of the batch that a replica is to have in flight."""
     every: int = 2
     panic_since: int | None = None
     panic_most: int = 0

@@ -29,7 +29,7 @@ def rate_until(fleet: Fleet, end: int, window: int) -> float:
 
 
 def p99(fleet: Fleet, window: int) -> float | None:
-    """Of the requests completed in the window; None for too few."""
+    """99th percentile of the requests completed in the window; None for too few."""
     end = scraped(fleet)
     seen = [latency for second in fleet.latencies[max(0, end - window) : end] for latency in second]
     return float(np.percentile(seen, 99)) if len(seen) > _FEW else None

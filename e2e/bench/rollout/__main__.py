@@ -54,7 +54,7 @@ from e2e.bench.rollout.trials import POLL_SECONDS, Result, run
 
 RUNS = 300
 COMPARED_RUNS = 150
-"""Of each row with the rules of other projects."""
+"""Runs of each row with the rules of other projects."""
 TUNING_RUNS = 5000
 OBJECTIVES = 2
 """Latency and errors share alpha, as they do in a service that promises both."""
@@ -161,7 +161,7 @@ def gauge_values() -> dict[str, Share]:
 
 
 def median(requests: Counts, share: float = 0.5) -> float:
-    """Of all canaries, those that are never rolled back included as infinitely late."""
+    """The median, or another quantile, of all canaries; one that is never rolled back is infinitely late."""
     return float(np.quantile(np.where(requests == rule.NEVER, inf, requests), share, method="higher"))
 
 

@@ -9,7 +9,7 @@ from e2e.bench.rollout.scenarios import Counts, Floats, Traffic
 
 _KAYENTA_TOLERANCE = 0.25
 _KAYENTA_QUANTILE = 2.3263478740408408
-"""Of the normal distribution at 0.99: confidence level 0.98, two-sided."""
+"""Quantile of the normal distribution at 0.99: confidence level 0.98, two-sided."""
 _KAYENTA_EVERY = 5
 
 

@@ -45,6 +45,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         help="begin with RATE requests a second, and reach --rate after SECONDS",
     )
     many.add_argument("--within", type=float, default=10, help="seconds after which an answer is late")
+    many.add_argument("--pause", type=float, default=0, help="seconds before the last byte of each body")
     many.add_argument("--new-connections", action="store_true", help="one connection per request")
     many.add_argument("--stop-file", type=Path, help="end early once this file exists")
     return parser.parse_args(argv)
@@ -62,12 +63,12 @@ def headers_of(pairs: list[str]) -> dict[str, str]:
 async def request(
     method: str, url: str, headers: dict[str, str], body: bytes | None, timeout_seconds: float
 ) -> dict[str, Any]:
-    """One request, redirects not followed."""
+    """One request, redirects not followed and certificates not verified."""
     started = time.monotonic()
     timeout = aiohttp.ClientTimeout(total=timeout_seconds)
     try:
         async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
+            aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=False)) as session,
             session.request(method, url, headers=headers, data=body, allow_redirects=False) as response,
         ):
             text = (await response.read()).decode(errors="replace")
@@ -102,6 +103,7 @@ def main(argv: list[str]) -> int:
                 workers=arguments.workers,
                 rate=arguments.rate,
                 within_seconds=arguments.within,
+                pause_seconds=arguments.pause,
                 rise=None if arguments.rise is None else load.Rise(*arguments.rise),
                 keep_alive=not arguments.new_connections,
                 stop_file=arguments.stop_file,

@@ -12,7 +12,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +39,7 @@ class Plan:
     """What to send, how often and for how long. Exactly one of `workers` and `rate` is set.
 
     within_seconds: a later answer is not in time
+    pause_seconds: before the last byte of each body
     """
 
     url: str
@@ -52,6 +53,7 @@ class Plan:
     keep_alive: bool = True
     stop_file: Path | None = None
     within_seconds: float = 10
+    pause_seconds: float = 0
 
     def __post_init__(self) -> None:
         if (self.workers is None) == (self.rate is None):
@@ -111,10 +113,20 @@ def quantile(ordered: list[float], q: float) -> float | None:
     return round(ordered[math.ceil(q * len(ordered)) - 1], 3)
 
 
+async def _slowly(body: bytes, pause_seconds: float) -> AsyncIterator[bytes]:
+    yield body[:-1]
+    await asyncio.sleep(pause_seconds)
+    yield body[-1:]
+
+
 async def send(session: aiohttp.ClientSession, plan: Plan) -> tuple[str, str, bytes]:
     """Send one request: its outcome, the outcome in words, and the answer's body."""
+    data, headers = plan.body, dict(plan.headers)
+    slowly = _slowly(data, plan.pause_seconds) if plan.pause_seconds else None
+    if slowly is not None:
+        headers["Content-Length"] = str(len(data))
     try:
-        async with session.post(plan.url, data=plan.body, headers=plan.headers) as response:
+        async with session.post(plan.url, data=slowly or data, headers=headers) as response:
             answer = await response.read()
     except TimeoutError:
         return "timeout", f"no whole answer in {plan.timeout_seconds} s", b""

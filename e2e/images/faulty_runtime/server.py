@@ -22,6 +22,8 @@ and how fast the model is, which stays:
         there is one at a time; without these, predictions take no time. What would be answered later than the
         header x-tailbound-latency-bound-ms allows is refused, as the real runtime does it.
     NO_METRICS                1: /metrics answers 404
+    NO_SHEDDING               1: that header is ignored
+    FORGED_METRICS            what /metrics says besides, in the Prometheus text format
 
 Like every runtime it reads its model before it is ready, and serves on for TAILBOUND_DRAIN_SECONDS after
 SIGTERM.
@@ -91,6 +93,8 @@ class Server:
     service_time: ServiceTime = field(default_factory=ServiceTime)
     timeout_seconds: float = 30.0
     tells_metrics: bool = True
+    sheds: bool = True
+    forged: bytes = b""
     draining: bool = False
     first_bad: float | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -108,6 +112,7 @@ class Server:
         return response
 
     async def _infer(self, request: web.Request) -> web.Response:
+        await request.read()
         if self.counts.total() >= self.faults.crash_after:
             os._exit(1)
         kind = self.faults.choose(self.dice.random())
@@ -118,7 +123,7 @@ class Server:
             return web.json_response({"revision": self.revision, "error": "told to fail"}, status=500)
         if kind != "good":
             await asyncio.sleep(HANG_SECONDS if kind == "hung" else self.faults.delay_ms / 1000)
-        bound_seconds = float(request.headers.get(BOUND_HEADER, "inf")) / 1000
+        bound_seconds = float(request.headers.get(BOUND_HEADER, "inf")) / 1000 if self.sheds else float("inf")
         try:
             await self.model.infer(self.timeout_seconds, bound_seconds)
         except WouldBeLateError:
@@ -152,7 +157,7 @@ class Server:
         """The Prometheus text format."""
         if not self.tells_metrics:
             return web.Response(status=404)
-        return web.Response(body=self.measured.render(), content_type="text/plain")
+        return web.Response(body=self.measured.render() + self.forged, content_type="text/plain")
 
     async def _run_model(self, _: web.Application) -> AsyncIterator[None]:
         running = asyncio.create_task(self.model.run())
@@ -212,6 +217,8 @@ def main() -> int:
         service_time(os.environ),
         float(os.environ["TAILBOUND_REQUEST_TIMEOUT_SECONDS"]),
         tells_metrics=os.environ.get("NO_METRICS") != "1",
+        sheds=os.environ.get("NO_SHEDDING") != "1",
+        forged=os.environ.get("FORGED_METRICS", "").encode(),
     )
     asyncio.run(serve(server, float(os.environ["TAILBOUND_DRAIN_SECONDS"])))
     return 0

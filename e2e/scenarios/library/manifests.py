@@ -31,6 +31,12 @@ def hardware_class(name: str, **spec: Any) -> Object:
     return {"apiVersion": API_VERSION, "kind": "HardwareClass", "metadata": {"name": name}, "spec": spec}
 
 
+def host_grant(name: str, namespaces: list[str], hosts: list[str]) -> Object:
+    """A HostGrant."""
+    spec = {"namespaces": namespaces, "hosts": hosts}
+    return {"apiVersion": API_VERSION, "kind": "HostGrant", "metadata": {"name": name}, "spec": spec}
+
+
 def serving_runtime(namespace: str, name: str, spec: Object) -> Object:
     """A ServingRuntime of one namespace."""
     return {

@@ -39,15 +39,15 @@ def file_of(name: str, graph: onnx.GraphProto) -> Model:
     return Model(name=f"{name}.onnx", content=model.SerializeToString(deterministic=True))
 
 
-def affine(name: str, slope: float, offset: float = 0.0) -> Model:
-    """A model of rows of any length; the bytes depend on nothing but the arguments."""
+def affine(name: str, slope: float, offset: float = 0.0, source: str = INPUT) -> Model:
+    """A model of rows of any length, whose input is named `source`; nothing else is in its bytes."""
     graph = helper.make_graph(
         nodes=[
-            helper.make_node("Mul", [INPUT, "slope"], ["product"]),
+            helper.make_node("Mul", [source, "slope"], ["product"]),
             helper.make_node("Add", ["product", "offset"], [OUTPUT]),
         ],
         name="affine",
-        inputs=[helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", "width"])],
+        inputs=[helper.make_tensor_value_info(source, TensorProto.FLOAT, ["batch", "width"])],
         outputs=[helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", "width"])],
         initializer=[
             helper.make_tensor("slope", TensorProto.FLOAT, [1], [slope]),

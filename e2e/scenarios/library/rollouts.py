@@ -19,7 +19,7 @@ from e2e.scenarios.library.waiting import SYSTEM, Unmet, condition_lines
 RUNTIME: Final = "faulty"
 IMAGE: Final = "tailbound-faulty-runtime"
 PREFIX: Final = "tailbound.dev/"
-GATEWAY_PORT: Final = 8081
+GATEWAY_PORT: Final = 8082
 SERVER_PORT: Final = 8080
 # A busy machine keeps these, and a fault breaks them.
 SLA: Final[Object] = {"latency": {"p99": "2s"}, "errorRate": "5%"}
@@ -41,6 +41,11 @@ _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 def canary(*weights: int, **rollout: Any) -> Object:
     """spec.rollout of a canary with short limits."""
     return quick(strategy="canary", steps=[{"weight": weight} for weight in weights or (50,)], **rollout)
+
+
+def through_prometheus(*weights: int) -> Object:
+    """spec.rollout of a canary with short limits that is judged by what Prometheus scraped."""
+    return canary(*weights, analysis={"source": "prometheus", "warmupRequests": 5, "dataTimeout": "10s"})
 
 
 def quick(**rollout: Any) -> Object:
@@ -73,6 +78,9 @@ class Rollout:
         name: str,
         rollout: Object,
         faults: Mapping[str, float] | None = None,
+        *,
+        drain: Object | None = None,
+        sheds: bool = True,
         **spec: Any,
     ) -> "Rollout":
         """A service with a first, healthy revision that has all requests."""
@@ -88,7 +96,12 @@ class Rollout:
                 "failureThreshold": 3,
             },
         }
-        runtime = {"formats": [{"name": "onnx"}], "drain": "3s", "sheds": True, "server": server}
+        runtime = {
+            "formats": [{"name": "onnx"}],
+            "drain": drain or {"time": "3s"},
+            "sheds": sheds,
+            "server": server,
+        }
         scene.api.apply(serving_runtime(scene.namespace, RUNTIME, runtime))
         sla = spec.pop("sla", dict(SLA))
         made = cls(scene, name, rollout, sla, spec, scene.model(slope=2.0))

@@ -19,7 +19,8 @@ BATCHING: Final[Object] = {"mode": "dynamic", "maxBatchSize": 4}
 CAPACITY: Final = 8.0
 TARGET_SECONDS: Final = 3.0
 SLA: Final[Object] = {"latency": {"p99": f"{TARGET_SECONDS:g}s"}}
-RESOURCES: Final[Object] = {"cpu": "100m", "memory": "128Mi"}
+# They wait instead of computing: several such scenarios have to fit on two CPUs at once.
+RESOURCES: Final[Object] = {"cpu": "30m", "memory": "128Mi"}
 # What comes late on the way up is late, and no failure.
 TIMEOUT_SECONDS: Final = 30
 CALM, BUSY = 2.0, 22.0
@@ -43,6 +44,7 @@ class Scaled:
         least: int = 1,
         most: int = 5,
         speed: Mapping[str, float] = SPEED,
+        sheds: bool = True,
         **spec: Any,
     ) -> None:
         self.scene, self.name, self._speed = scene, name, speed
@@ -54,7 +56,7 @@ class Scaled:
             **spec,
         }
         rollout = spec.pop("rollout", quick())
-        self.rollout = Rollout.begin(scene, name, rollout, faults=speed, sla=SLA, **spec)
+        self.rollout = Rollout.begin(scene, name, rollout, faults=speed, sla=SLA, sheds=sheds, **spec)
 
     @contextmanager
     def load(self, rate: float, **how: Any) -> Iterator[Load]:
@@ -70,7 +72,7 @@ class Scaled:
         self.rollout.change("first", self._speed)
 
     def replicas(self) -> int:
-        """As the Deployment of the revision that serves is written."""
+        """spec.replicas of the Deployment of the revision that serves."""
         return int(self.scene.deployment(self.name)["spec"]["replicas"])
 
     def told(self) -> list[Object]:

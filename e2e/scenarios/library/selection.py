@@ -2,44 +2,62 @@
 
 needs_own_cluster   uses the node's host or the audit log; not run with KUBECONFIG set, and counted apart
 disturbs            touches what every scenario stands on (operator, gateways, node, CRDs): runs alone
-starts_early        mostly waits: starts before the others
+lasts(seconds)      much longer than the others, about so long, until its own duration is known here
 runs_last           takes the installation away
+security            an attack: `make test-security` runs these alone
 """
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Final
 
 import pytest
 
+from e2e.cluster.binaries import cache_folder
+from e2e.scenarios.library import durations
 from e2e.scenarios.library.scene import Scene
 from e2e.scenarios.library.waiting import report
 
 NOT_RUN: Final = "not run: needs its own cluster"
-MARKERS: Final = ("needs_own_cluster", "disturbs", "starts_early", "runs_last")
+MARKERS: Final = ("needs_own_cluster", "disturbs", "lasts(seconds)", "runs_last", "security")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
+    """Register the markers, and keep durations where all reports arrive."""
     for marker in MARKERS:
         config.addinivalue_line("markers", f"{marker}: see e2e/scenarios/library/selection.py")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(durations.Recorder())
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the scenarios; refuse to run disturbing ones beside others."""
-    beside_others = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
-    if beside_others and any(item.get_closest_marker("disturbs") for item in items):
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1 and any(item.get_closest_marker("disturbs") for item in items):
         raise pytest.UsageError(
             "scenarios marked disturbs run alone: select with -m 'not disturbs', or leave -n out"
         )
-    items.sort(key=_rank)
+    items[:] = ordered(items, workers, durations.kept(cache_folder()))
 
 
-def _rank(item: pytest.Item) -> int:
-    if item.get_closest_marker("starts_early"):
-        return 0
-    return 2 if item.get_closest_marker("runs_last") else 1
+def ordered(items: list[pytest.Item], workers: int, known: Mapping[str, float]) -> list[pytest.Item]:
+    """The longest first by their known seconds, and last what runs last.
+
+    Each worker gets two items to begin with: one of the longest, and one of the shortest behind it.
+    """
+    items = sorted(
+        items, key=lambda item: (bool(item.get_closest_marker("runs_last")), -_seconds(item, known))
+    )
+    if workers == 1 or len(items) < 2 * workers:
+        return items
+    firsts, between, seconds = items[:workers], items[workers:-workers], items[-workers:]
+    return [item for pair in zip(firsts, seconds, strict=True) for item in pair] + between
+
+
+def _seconds(item: pytest.Item, known: Mapping[str, float]) -> float:
+    marker = item.get_closest_marker("lasts")
+    return known.get(item.nodeid, float(marker.args[0]) if marker else 0.0)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -13,6 +13,7 @@ from e2e.scenarios.library.tools import Kubectl
 from e2e.scenarios.library.waiting import Unmet
 
 POD: Final = "client"
+GATEWAY_URL: Final = "http://tailbound-gateway.tailbound-system.svc"
 PROGRAM: Final = ("client",)
 # The longest that any load lasts if nobody ends it.
 LONGEST_SECONDS: Final = 600
@@ -122,20 +123,25 @@ class Client:
         new_connections: bool = False,
         timeout_seconds: float = 10,
         within_seconds: float = 10,
+        path: str = "",
+        body_bytes: int = 0,
+        pause_seconds: float = 0,
     ) -> Iterator[Load]:
         """Predictions during the block, with so many a second or else in a closed loop.
 
         `rise`: the rate to begin with, and the seconds in which it becomes `rate`. `within_seconds`: what
-        counts as answered in time. The result is there after the block.
+        counts as answered in time. `path`: another path than that of predictions. `body_bytes`: the least
+        length of a body, whose last byte is sent after `pause_seconds`. The result is there after the block.
         """
         stop_file = f"/tmp/{uuid.uuid4().hex}"
         arguments = [
             "load",
-            f"http://{name}.{namespace}.svc/v2/models/{name}/infer",
+            f"http://{name}.{namespace}.svc{path or f'/v2/models/{name}/infer'}",
             *("--body", "--seconds", str(LONGEST_SECONDS), "--stop-file", stop_file),
             *(("--workers", str(workers)) if rate is None else ("--rate", f"{rate:g}")),
         ]
         arguments += ["--timeout", f"{timeout_seconds:g}", "--within", f"{within_seconds:g}"]
+        arguments += ["--pause", f"{pause_seconds:g}"]
         if rise is not None:
             arguments += ["--rise", *(f"{number:g}" for number in rise)]
         if new_connections:
@@ -145,7 +151,7 @@ class Client:
             self._exec(*arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stdin is not None
-            process.stdin.write(json.dumps(infer_body(VALUES)).encode())
+            process.stdin.write(json.dumps(infer_body(VALUES)).encode().ljust(body_bytes))
             process.stdin.close()
             process.stdin = None
             try:

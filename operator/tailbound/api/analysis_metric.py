@@ -1,4 +1,4 @@
-"""A metric of the user's own by which new revisions are judged."""
+"""User-defined metrics that judge new revisions."""
 
 from typing import Annotated, ClassVar, Final
 
@@ -13,7 +13,7 @@ _SIDES: Final = "(has(self.max) ? 1 : 0) + (has(self.min) ? 1 : 0)"
 
 
 class MetricRange(Model):
-    """What a metric's values lie between."""
+    """The range of a metric's values."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -24,10 +24,10 @@ class MetricRange(Model):
     )
 
     low: float = 0.0
-    """No value is less."""
+    """Lowest possible value."""
 
     high: float = 1.0
-    """No value is greater."""
+    """Highest possible value."""
 
 
 def _asked_once(metric: "AnalysisMetric") -> bool:
@@ -40,8 +40,10 @@ def _asked_once(metric: "AnalysisMetric") -> bool:
 class AnalysisMetric(Model):
     """A metric in Prometheus, and the bound that a new revision must keep.
 
-    Queries may name $namespace, $service, $revision (the new one) and $stable. One that names $revision and
-    not $stable is asked of the stable revision too, with its name for $revision, and both are compared.
+    Queries may contain $namespace, $service, $revision (the new one) and $stable. A query with $revision and
+    without $stable is also evaluated for the stable revision, whose name then replaces $revision, and both
+    results are compared. Queries see only series whose label namespace is the namespace of the service: each
+    selector gets that matcher. A query that cannot be confined so, or that is too slow, is not answered.
     """
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -49,7 +51,7 @@ class AnalysisMetric(Model):
             cel="has(self.bad) == has(self.total) && has(self.histogram) == has(self.above) "
             "&& [has(self.query), has(self.bad), has(self.histogram)].exists_one(way, way)",
             holds=_asked_once,
-            message="metric {value} is asked for in no way or in two: write query alone, bad and total, or "
+            message="metric {value} needs exactly one kind of query: write query alone, or bad and total, or "
             "histogram and above",
             value_cel="self.name",
             value=lambda metric: metric.name,
@@ -91,51 +93,52 @@ class AnalysisMetric(Model):
             "'{value}' is not a name: write lower-case letters, digits and dashes, for example accuracy",
         ),
     ]
-    """What it is called in messages."""
+    """Name of the metric in messages."""
 
     query: _Query | None = None
-    """PromQL that gives one value. Its mean is judged, by five values at least, and by nine where it is
-    compared with stable."""
+    """PromQL that returns one value. The mean is judged, from at least five values, or nine if it is compared
+    with stable."""
 
     bad: _Query | None = None
-    """PromQL that gives counters of bad events as they are, without rate() or increase(), which make up
-    events that never were; the fraction of `total` is judged. One that has never matched a series of either
-    revision is not taken for zero: it may be misspelt, and the rollout waits. Where such counters only begin
-    with the first bad event, append `or vector(0)`. Once it has matched, no series means no bad events, also
-    of a new revision that names its series or labels in another way than stable does: `kubectl tailbound why`
-    points at it, and the rollout waits only if stable's series were there before its first bad event."""
+    """PromQL that returns raw counters of bad events, without rate() or increase(), which interpolate; their
+    fraction of `total` is judged. A query that has never matched a series of either revision does not count
+    as zero, because it may be misspelt: the rollout waits. If such counters only appear with the first bad
+    event, append `or vector(0)`. After the first match, no series means no bad events. This also happens if
+    the new revision uses other names for its series or labels than stable: `kubectl tailbound why` points to
+    it, and the rollout waits only if the series of stable existed before its first bad event."""
 
     total: _Query | None = None
-    """PromQL that gives counters of all events."""
+    """PromQL that returns raw counters of all events."""
 
     histogram: _Query | None = None
-    """PromQL that gives the buckets of a histogram as they are, with their label le; the fraction of its
-    values that are greater than `above` is judged."""
+    """PromQL that returns the raw buckets of a histogram, with their label le; the fraction of its values
+    greater than `above` is judged."""
 
     above: float | None = None
-    """One of the edges of the histogram's buckets. Nothing is judged by any other number."""
+    """One of the bucket bounds of the histogram. With any other number there is no verdict."""
 
     max: float | None = None
-    """The mean or the fraction must not be greater."""
+    """Highest allowed mean, or highest allowed fraction of bad events."""
 
     min: float | None = None
-    """The mean must not be less."""
+    """Lowest allowed mean."""
 
     range: Annotated[MetricRange, Field()] = MetricRange()
-    """What the values of `query` lie between. A value outside is no data."""
+    """The range of the values of `query`. A value outside of it counts as missing."""
 
     interval: Annotated[Duration, duration_between("1s", "1h", "between two values of query")] = Duration(
         30_000
     )
-    """Time between two values of `query`, which must not tell of the same requests: with rate(…[5m]) it is
-    five minutes, whatever is written here. A gauge must change at least as often as it is read, which no
-    query tells: write the time between two of its updates, or else a revision may be judged by one value that
-    is read several times. Of counters, the time for which events of both revisions are gathered
-    before they are compared: at least twice the time between two scrapes."""
+    """For `query`, the time between two values. Two values must not describe the same requests: with
+    rate(…[5m]) the interval is therefore at least five minutes. A gauge must change at least as often as it
+    is read: write the time between two of its updates, or else one value may be counted several times. For
+    counters, the time for which events of both revisions are collected before they are compared: write at
+    least twice the scrape interval.
+    """
 
     @property
     def bound(self) -> float:
-        """The one of max and min that is written."""
+        """The bound that is set: max or min."""
         chosen = self.max if self.max is not None else self.min
         assert chosen is not None
         return chosen

@@ -43,14 +43,14 @@ class Batching(Model):
             cel="self.mode != 'none' || !(has(self.maxBatchSize) || has(self.maxQueueDelay) "
             "|| (has(self.preferredBatchSizes) && self.preferredBatchSizes.size() > 0))",
             holds=lambda batching: batching.mode is not Mode.NONE or not batching.says_how(),
-            message="mode none batches nothing, so that the other fields have no meaning: write mode dynamic "
-            "or static, or remove them",
+            message="mode none batches no requests, so that the other fields have no effect: write mode "
+            "dynamic or static, or remove them",
         ),
         Rule(
             cel="self.mode != 'static' || !has(self.preferredBatchSizes) "
             "|| self.preferredBatchSizes.size() == 0",
             holds=lambda batching: batching.mode is not Mode.STATIC or not batching.preferred_batch_sizes,
-            message="preferredBatchSizes have no meaning with mode static, whose batches all have "
+            message="preferredBatchSizes have no effect with mode static, whose batches all have "
             "maxBatchSize rows: remove them, or write mode dynamic",
         ),
         Rule(
@@ -67,19 +67,20 @@ class Batching(Model):
     )
 
     mode: Mode = Mode.NONE
-    """none: a run serves one request. dynamic: it serves what waits, up to maxBatchSize rows. static: it has
-    exactly maxBatchSize rows, filled up with copies where too few wait; for models of one batch size."""
+    """none: each run of the model serves one request. dynamic: a run serves the waiting requests, up to
+    maxBatchSize rows. static: each run has exactly maxBatchSize rows, padded with copies if too few wait; for
+    models with a fixed batch size."""
 
     max_batch_size: (
         Annotated[StrictInt, whole_number("maxBatchSize", 1, _MOST_ROWS, "a number of rows")] | None
     ) = None
-    """The most rows of one run, and of one request. Without it: 8."""
+    """Maximum number of rows in one run, and in one request. Default: 8."""
 
     preferred_batch_sizes: Annotated[
         tuple[PreferredSize, ...], Field(max_length=_MOST_SIZES), ATOMIC, _SIZES_RISE
     ] = ()
-    """Rows of runs that begin at once, without waiting for more. Only for models that are much faster at some
-    sizes than at others."""
+    """Batch sizes, in rows, at which a run starts at once instead of waiting for more. Only useful for models
+    that are much faster at some sizes than at others."""
 
     max_queue_delay: (
         Annotated[
@@ -87,8 +88,8 @@ class Batching(Model):
         ]
         | None
     ) = None
-    """Time for which a request may wait for others to join it. Without it: none, so that a run takes what
-    came while the one before it ran."""
+    """Time for which a request may wait for others to join its batch. Default: 0, so that a run takes the
+    requests that arrived during the previous run."""
 
     def says_how(self) -> bool:
         """Whether any field but the mode is given."""

@@ -26,6 +26,10 @@ class ConditionType(StrEnum):
     PROMOTED = "Promoted"
     ACTION_REFUSED = "ActionRefused"
     CONFLICT = "Conflict"
+    # False once there has been a rollout of a service without a latency target.
+    JUDGED = "Judged"
+    # There once there has been a rollout from one revision to another. True: the models' metadata differ.
+    SIGNATURE_CHANGED = "SignatureChanged"
     # SLAMet is there with a P99 target, the others where pods follow the traffic. ScalingLimited is also
     # elsewhere while it is True.
     SLA_MET = "SLAMet"
@@ -49,6 +53,7 @@ class Reason(StrEnum):
     RECONCILED = "Reconciled"
     NOT_STALLED = "NotStalled"
     SCHEDULED = "Scheduled"
+    FALLBACK_CLASS = "FallbackClass"  # pods run on another hardware class than the first of the spec
     DIGEST_MATCHES = "DigestMatches"
     ACKNOWLEDGED = "Acknowledged"  # every Ready gateway pod has applied status.traffic
     UP_TO_DATE = "UpToDate"  # a fresh rendering of the runtime equals the stored one
@@ -73,12 +78,17 @@ class Reason(StrEnum):
     SHARED_BREACH = "SharedBreach"  # stable is as bad: a cause that both share, so that the rollout holds
     AWAITING_PROMOTION = "AwaitingPromotion"  # every step is passed and spec.rollout.promotion is manual
     PAUSED = "Paused"  # by the annotation tailbound.dev/pause
+    NOT_JUDGED = "NotJudged"  # the spec has no target for something; the message says for what
+    SIGNATURE_UNCHANGED = "SignatureUnchanged"  # its model has the inputs and outputs of stable's
+    SIGNATURE_UNKNOWN = "SignatureUnknown"  # the inputs and outputs of one of both are not known
+    SIGNATURE_ACCEPTED = "SignatureAccepted"  # they differ, and the revision has taken over
     INCONCLUSIVE = "Inconclusive"  # a step was over without a verdict
     PROMOTED_MANUALLY = "PromotedManually"
     # Why a revision was rejected: one of these, or what kept its pods from getting ready (CrashLoop …).
     SLOW = "Slow"  # proven to breach the latency target
     FAILING = "Failing"  # proven to breach the error rate
     METRIC_BREACHED = "MetricBreached"  # proven to breach a bound of analysis.metrics
+    SIGNATURE_CHANGED = "SignatureChanged"  # inputs or outputs of its model are not those of stable's
     DEADLINE_EXCEEDED = "DeadlineExceeded"  # no further pod got ready within spec.rollout.progressDeadline
     LOST = "Lost"  # promoted, and then none of its endpoints was ready any more
     ABORTED_MANUALLY = "AbortedManually"
@@ -104,18 +114,39 @@ class Reason(StrEnum):
     NO_CONFLICT = "NoConflict"
     MODEL_BROKEN = "ModelBroken"  # it was served, and then failed on everything: mostly its device did
     NOT_READY = "NotReady"  # promoted, but no endpoint is ready now
-    QUOTA_EXCEEDED = "QuotaExceeded"  # the API server refuses pods: quota or admission; the message quotes it
+    QUOTA_EXCEEDED = "QuotaExceeded"  # a ResourceQuota has no room for pods; the message quotes it
+    # Nothing but a change by hand gives such pods a place, so that the deadline of a rollout runs.
+    QUOTA_TOO_SMALL = "QuotaTooSmall"  # a ResourceQuota allows less than one pod asks for
+    RESOURCES_REQUIRED = "ResourcesRequired"  # a ResourceQuota wants a resource to be stated
+    SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound"
+    RUNTIME_CLASS_NOT_FOUND = "RuntimeClassNotFound"
+    PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
+    LIMIT_RANGE_VIOLATED = "LimitRangeViolated"
+    POLICY_DENIED = "PolicyDenied"  # an admission policy, a webhook or Pod Security; the message quotes it
+    WEBHOOK_UNAVAILABLE = "WebhookUnavailable"  # an admission webhook does not answer
+    POD_REFUSED = "PodRefused"  # the API server refuses pods for another cause; the message quotes it
+    NO_NODE_FITS = "NoNodeFits"  # no node has the labels, taints and size that the pods ask for
+    # What happened to a pod, and not to a container of it.
+    EVICTED = "Evicted"  # it used more storage than it may, or its node ran low; the message says which
+    PREEMPTED = "Preempted"  # a pod of a higher priority took its place
+    NODE_SHUTDOWN = "NodeShutdown"  # its node was shut down, or is gone
+    NODE_REFUSED = "NodeRefused"  # the kubelet refused it after the scheduler had chosen the node
+    POD_FAILED = "PodFailed"  # it failed for another cause; the message quotes it
     DIGEST_MISMATCH = "DigestMismatch"
+    SOURCE_CHANGED = "SourceChanged"  # other pods of the revision have verified the model before
     SOURCE_NOT_FOUND = "SourceNotFound"
     SOURCE_FORBIDDEN = "SourceForbidden"
     SOURCE_UNREACHABLE = "SourceUnreachable"
     ADDRESS_DENIED = "AddressDenied"  # the source resolves to an address that fetching may not reach
+    CREDENTIALS_REFUSED = "CredentialsRefused"  # the Secret is missing, or is not for the host of the source
+    NOT_A_MODEL = "NotAModel"  # the source answers with a page of a web site
     INSUFFICIENT_STORAGE = "InsufficientStorage"
     RUNTIME_CHANGED = (
         "RuntimeChanged"  # a fresh rendering differs from the stored one; serving pods are untouched
     )
     ROUTE_REJECTED = "RouteRejected"  # Envoy refused this service's route; the message quotes it
     HOST_CONFLICT = "HostConflict"  # another service owns one of spec.hosts
+    HOST_NOT_GRANTED = "HostNotGranted"  # no HostGrant gives one of spec.hosts to the namespace
     # Obstacles in the spec or beside it, which go only when something is changed by hand.
     INVALID_SPEC = "InvalidSpec"
     NAME_CONFLICT = "NameConflict"  # an object of a name that we need has another owner
@@ -123,6 +154,7 @@ class Reason(StrEnum):
     RUNTIME_INVALID = "RuntimeInvalid"  # its template cannot be rendered, or renders a pod that is refused
     HARDWARE_CLASS_NOT_FOUND = "HardwareClassNotFound"
     HARDWARE_CLASS_DENIED = "HardwareClassDenied"  # the class does not allow this namespace
+    MODEL_TOO_LARGE = "ModelTooLarge"  # model.size exceeds the memory of a pod's devices
     REVISION_CORRUPT = "RevisionCorrupt"  # a ControllerRevision does not hold what Tailbound wrote
 
 
@@ -135,6 +167,31 @@ STALLING: frozenset[Reason] = frozenset(
         Reason.RUNTIME_INVALID,
         Reason.HARDWARE_CLASS_NOT_FOUND,
         Reason.HARDWARE_CLASS_DENIED,
+        Reason.MODEL_TOO_LARGE,
         Reason.REVISION_CORRUPT,
     }
 )
+
+# Reasons for which pods have no place, and get none when other pods end.
+PLACELESS: frozenset[Reason] = frozenset(
+    {
+        Reason.QUOTA_TOO_SMALL,
+        Reason.RESOURCES_REQUIRED,
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
+        Reason.RUNTIME_CLASS_NOT_FOUND,
+        Reason.PRIORITY_CLASS_NOT_FOUND,
+        Reason.LIMIT_RANGE_VIOLATED,
+        Reason.POLICY_DENIED,
+        Reason.WEBHOOK_UNAVAILABLE,
+        Reason.POD_REFUSED,
+        Reason.NO_NODE_FITS,
+    }
+)
+
+
+def known_reason(stored: str) -> Reason | None:
+    """The reason of this name; None for one that another version of the operator has stored."""
+    try:
+        return Reason(stored)
+    except ValueError:
+        return None

@@ -14,6 +14,7 @@ import yaml
 
 from tailbound.api.crdgen_schema import structural
 from tailbound.api.hardwareclass import HardwareClass
+from tailbound.api.hosts import HostGrant
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.names import GROUP, VERSION
 from tailbound.api.schema import Model
@@ -51,7 +52,7 @@ _AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
 
 
 @dataclass(frozen=True)
-class Resource:
+class KindNames:
     """What a kind is called and how it is shown."""
 
     model: type[Model]
@@ -84,22 +85,22 @@ _RUNTIME_COLUMNS: Final = (
 )
 
 RESOURCES: Final = (
-    Resource(
+    KindNames(
         InferenceService,
         "inferenceservices",
         ("infs",),
         "Namespaced",
         (
-            Column("Ready", _ready("status"), description="Whether the newest spec is what serves."),
+            Column("Ready", _ready("status"), description="Whether the revision of the newest spec serves."),
             Column("Reason", _ready("reason")),
             Column("URL", ".status.url"),
             Column("P99", ".spec.sla.latency.p99", description="The latency target."),
             Column(
                 "Replicas",
                 ".status.servingPods",
-                description="Ready and wanted pods of the revisions that get requests.",
+                description="Ready and desired pods of the revisions that get requests.",
             ),
-            Column("Rollout", ".status.rollout.state", description="Where the last rollout stands."),
+            Column("Rollout", ".status.rollout.state", description="State of the last rollout."),
             Column("Runtime", ".spec.runtime.name", wide=True),
             Column("Revision", ".status.stable.revision", wide=True),
             Column("Canary", ".status.canary.revision", wide=True),
@@ -116,7 +117,7 @@ RESOURCES: Final = (
             },
         },
     ),
-    Resource(
+    KindNames(
         HardwareClass,
         "hardwareclasses",
         ("hwc",),
@@ -125,15 +126,32 @@ RESOURCES: Final = (
             Column("Default", r".metadata.annotations.tailbound\.dev/is-default-class"),
             Column("Device", ".spec.resources[0].name", description="The first of its device resources."),
             Column("Count", ".spec.resources[0].count", "integer"),
+            Column("Nodes", ".status.nodes", "integer", description="Nodes that its pods can run on."),
+            Column("Devices", ".status.devices", "integer", description="Devices of these nodes."),
+            Column("Free", ".status.free", "integer", description="Devices without a pod of Tailbound."),
+            Column("Used By", ".status.services", "integer", description="Services with pods of it."),
+            Column("Waiting", ".status.waiting", "integer", description="Pods without a node."),
+            _AGE,
+        ),
+        {"status": {}},
+    ),
+    KindNames(
+        HostGrant,
+        "hostgrants",
+        ("hgr",),
+        "Cluster",
+        (
+            Column("Hosts", ".spec.hosts"),
+            Column("Namespaces", ".spec.namespaces"),
             _AGE,
         ),
     ),
-    Resource(ServingRuntime, "servingruntimes", ("srt",), "Namespaced", _RUNTIME_COLUMNS),
-    Resource(ClusterServingRuntime, "clusterservingruntimes", ("csrt",), "Cluster", _RUNTIME_COLUMNS),
+    KindNames(ServingRuntime, "servingruntimes", ("srt",), "Namespaced", _RUNTIME_COLUMNS),
+    KindNames(ClusterServingRuntime, "clusterservingruntimes", ("csrt",), "Cluster", _RUNTIME_COLUMNS),
 )
 
 
-def crd(resource: Resource) -> dict[str, Any]:
+def crd(resource: KindNames) -> dict[str, Any]:
     """The CustomResourceDefinition of this kind."""
     version: dict[str, Any] = {
         "name": VERSION,
@@ -186,7 +204,7 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def render(resource: Resource) -> str:
+def render(resource: KindNames) -> str:
     """The file's text."""
     return _HEADER + yaml.dump(crd(resource), Dumper=_Plain, sort_keys=False, width=110, allow_unicode=True)
 

@@ -1,4 +1,4 @@
-"""From a pydantic model to the structural schema that the API server demands.
+"""Converts a pydantic model to the structural schema that the API server requires.
 
 Pydantic's own JSON schema holds $ref, null branches and titles, all refused or useless there. What this
 module does not know it refuses, so that no constraint is lost on the way.

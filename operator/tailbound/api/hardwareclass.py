@@ -1,49 +1,14 @@
-"""HardwareClass: what a team may ask for, and how the cluster gives it."""
+"""HardwareClass: hardware that services may request, and how the cluster provides it."""
 
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, StrictInt, StringConstraints
 
-from tailbound.api.meta import (
-    DNS_LABEL,
-    NAME_PART,
-    LabelValue,
-    NamespaceName,
-    NodeLabels,
-    ObjectMeta,
-    ObjectName,
-)
-from tailbound.api.names import DEFAULT_CLASS_ANNOTATION
-from tailbound.api.schema import ATOMIC, SET, InOrder, Model, Rule, list_map, matches
-
-DeviceName = Annotated[
-    str,
-    StringConstraints(max_length=317),
-    InOrder(
-        matches(
-            rf"(?:{DNS_LABEL}\.)+{DNS_LABEL}/{NAME_PART}",
-            "'{value}' is not the name of a device resource: write DOMAIN/NAME, for example nvidia.com/gpu; "
-            "cpu and memory belong to spec.resources of the InferenceService",
-        ),
-        Rule(
-            cel="!self.contains('kubernetes.io/') && !self.startsWith('requests.')",
-            holds=lambda name: "kubernetes.io/" not in name and not name.startswith("requests."),
-            message="'{value}' is a name of Kubernetes itself: name the resource that a device plugin "
-            "offers, for example nvidia.com/gpu",
-        ),
-    ),
-]
-
-
-class DeviceResource(Model):
-    """Devices that each serving pod gets, as an extended resource of the node."""
-
-    name: DeviceName
-    """Name of the extended resource, for example nvidia.com/gpu."""
-
-    count: Annotated[StrictInt, Field(ge=1, le=1024)]
-    """Devices per pod."""
+from tailbound.api.devices import DeviceResource
+from tailbound.api.meta import LabelValue, NamespaceName, NodeLabels, ObjectMeta, ObjectName
+from tailbound.api.model_size import Bytes
+from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, unreadable_as
 
 
 class TolerationOperator(StrEnum):
@@ -62,13 +27,13 @@ class TaintEffect(StrEnum):
 
 
 class Toleration(Model):
-    """Lets serving pods onto nodes with a matching taint, as in a pod."""
+    """A toleration of the serving pods, as in a pod spec."""
 
     rules = (
         Rule(
             cel="self.operator != 'Exists' || !has(self.value) || self.value == ''",
             holds=lambda t: t.operator is not TolerationOperator.EXISTS or not t.value,
-            message="value '{value}' has no meaning with operator Exists: remove it, or write operator Equal",
+            message="value '{value}' has no effect with operator Exists: remove it, or write operator Equal",
             value_cel="self.value",
             value=lambda t: t.value,
         ),
@@ -102,10 +67,25 @@ class Toleration(Model):
 
 
 class HardwareClassSpec(Model):
-    """How serving pods of this class get their hardware."""
+    """The hardware of this class, and how pods are scheduled to it."""
+
+    rules = (
+        Rule(
+            cel="!has(self.deviceMemory) || has(self.resources) && self.resources.size() > 0",
+            holds=lambda spec: spec.device_memory is None or bool(spec.resources),
+            message="deviceMemory is {value}, and the pods of this class have no devices: add resources, or "
+            "remove deviceMemory",
+            value_cel="self.deviceMemory",
+            value=lambda spec: spec.device_memory,
+        ),
+    )
 
     resources: Annotated[tuple[DeviceResource, ...], Field(max_length=8), list_map("name")] = ()
-    """Devices per pod. None for a class of plain nodes."""
+    """Devices of each pod. Empty for a class of nodes without devices."""
+
+    device_memory: Bytes | None = None
+    """Memory of each device, for example 40Gi; the share of a pod where a device is shared. A service whose
+    model.size exceeds that of all devices of a pod is refused. Default: unknown, and nothing is refused."""
 
     node_selector: NodeLabels = Field(default_factory=dict)
     """Labels that the node must carry."""
@@ -122,9 +102,36 @@ class HardwareClassSpec(Model):
     allowed_namespaces: Annotated[tuple[NamespaceName, ...], Field(max_length=256), SET] = ()
     """Namespaces whose services may use this class. Empty means all."""
 
+    @property
+    def devices(self) -> int:
+        """Devices of each pod."""
+        return sum(resource.devices for resource in self.resources)
+
     def allows(self, namespace: str) -> bool:
         """Whether services of this namespace may use the class."""
         return not self.allowed_namespaces or namespace in self.allowed_namespaces
+
+
+_Count = Annotated[StrictInt, Field(ge=0)]
+
+
+class HardwareClassStatus(Model):
+    """What the class has and who uses it, as it was counted within the last minutes."""
+
+    nodes: _Count | None = None
+    """Nodes that pods of the class can be scheduled to."""
+
+    devices: _Count | None = None
+    """Devices of these nodes; absent for a class without devices."""
+
+    free: _Count | None = None
+    """Devices that no pod of Tailbound has been given. Pods of others are not counted."""
+
+    services: _Count | None = None
+    """InferenceServices with pods of the class."""
+
+    waiting: _Count | None = None
+    """Pods of the class that have no node yet."""
 
 
 class HardwareClass(Model):
@@ -132,8 +139,4 @@ class HardwareClass(Model):
 
     metadata: ObjectMeta
     spec: HardwareClassSpec
-
-    @property
-    def is_default(self) -> bool:
-        """Whether services that name no class get this one."""
-        return self.metadata.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true"
+    status: Annotated[HardwareClassStatus, unreadable_as(HardwareClassStatus)] = HardwareClassStatus()

@@ -1,15 +1,24 @@
-"""InferenceService: one model, what it needs and how fast it must answer."""
+"""InferenceService: the declaration of one served model, its resources and its latency target."""
 
 import re
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Final
 
-from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationError, field_validator
+from pydantic import (
+    AwareDatetime,
+    Field,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+)
 
+from tailbound.api.affinity import Affinity, SpreadConstraints
 from tailbound.api.batching import Batching
 from tailbound.api.conditions import ConditionType
+from tailbound.api.hosts import HostStatus
+from tailbound.api.inference_paths import MOST_PATHS, InferencePath
 from tailbound.api.meta import DNS_LABEL, Condition, EnvVar, ObjectMeta, ObjectName, PodAnnotations, PodLabels
+from tailbound.api.model_source import ModelSource, SecretReference
 from tailbound.api.quantities import (
     Duration,
     Percentage,
@@ -20,42 +29,20 @@ from tailbound.api.quantities import (
 )
 from tailbound.api.rollout import RolloutSpec, RolloutStatus
 from tailbound.api.scaling import Scaling, ScalingStatus
-from tailbound.api.schema import SET, InOrder, Model, Rule, list_map, matches
-from tailbound.api.servingruntime import FormatName
+from tailbound.api.schema import SET, InOrder, Model, Rule, list_map, matches, unreadable_as
 from tailbound.api.traffic import TrafficStatus
 
 DEFAULT_TIMEOUT: Final = Duration(30_000)
 """The timeout of services without a latency target."""
 MOST_CONDITIONS: Final = 32
 """The most conditions of a status, those of other managers included."""
+DEFAULT_FALLBACK_AFTER: Final = Duration.parse("5m")
+"""For how long pods wait for a node of one hardware class if there are others."""
 _TIMEOUT_PER_P99: Final = 20
 _LOWEST_DEFAULT_TIMEOUT_MS: Final = 1_000
 _HIGHEST_DEFAULT_TIMEOUT_MS: Final = 300_000
 
 _SERVICE_NAME: Final = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_URL: Final = r"https?://(?:[A-Za-z0-9](?:[-_A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!-\"$-~]*)?"
-
-ModelUri = Annotated[
-    str,
-    StringConstraints(max_length=2048),
-    InOrder(
-        matches(
-            r"https?://(?s:.*)",
-            "'{value}' cannot be fetched: the schemes supported now are http and https, write for example "
-            "https://models.example.com/churn.onnx",
-        ),
-        matches(
-            r"https?://[^/?#@]*(?:[/?#](?s:.*))?",
-            "'{value}' holds credentials, which everyone who may read this object would see: remove the part "
-            "before the @",
-        ),
-        matches(
-            _URL,
-            "'{value}' is not the URL of a file: write a scheme, a host and a path without blanks, for "
-            "example https://models.example.com/churn.onnx",
-        ),
-    ),
-]
 
 Host = Annotated[
     str,
@@ -69,8 +56,8 @@ Host = Annotated[
         Rule(
             cel="!self.endsWith('.svc') && !self.contains('.svc.')",
             holds=lambda host: not host.endswith(".svc") and ".svc." not in host,
-            message="'{value}' is the name of a Service of the cluster, and Tailbound answers to this "
-            "service's own ones without being told: remove it",
+            message="'{value}' is the name of a Service of the cluster, and Tailbound answers to the names "
+            "of this service by itself: remove it",
         ),
         matches(
             rf"(?:{DNS_LABEL}\.)+[a-z](?:[-a-z0-9]{{0,61}}[a-z0-9])?",
@@ -81,35 +68,12 @@ Host = Annotated[
 ]
 
 Cpu = Annotated[Quantity, quantity_between("1m", "1k", "a number of CPUs, for example 2 or 500m")]
+EphemeralStorage = Annotated[
+    Quantity, quantity_between("64Mi", "1Pi", "an amount of disk with its unit, for example 50Gi")
+]
 Memory = Annotated[
     Quantity, quantity_between("1Mi", "1Pi", "an amount of memory with its unit, for example 4Gi")
 ]
-
-
-class ModelSource(Model):
-    """Where the model comes from, and what it is."""
-
-    why_required: ClassVar[Mapping[str, str]] = {
-        "sha256": "sha256 is required, because pinning the bytes is what makes a rollback exact: write the "
-        "digest of the file as 64 lower-case hexadecimal digits, as sha256sum FILE prints it"
-    }
-
-    uri: ModelUri
-    """URL of the model file, http or https."""
-
-    format: FormatName
-    """Format of the file, for example onnx. It chooses the runtime."""
-
-    sha256: Annotated[
-        str,
-        StringConstraints(max_length=128),
-        matches(
-            "[0-9a-f]{64}",
-            "'{value}' is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE "
-            "prints them",
-        ),
-    ]
-    """SHA-256 digest of the file. Every replica verifies it: a rollback serves exactly what ran before."""
 
 
 class RuntimeReference(Model):
@@ -122,23 +86,41 @@ class RuntimeReference(Model):
 class Hardware(Model):
     """The hardware that serves the model."""
 
+    rules = (
+        Rule(
+            cel="!has(self.fallbackAfter) || has(self.class) && self.class.size() > 1",
+            holds=lambda hardware: hardware.fallback_after is None or len(hardware.classes) > 1,
+            message="fallbackAfter is {value}, and there is no other class to fall back to: list several in "
+            "class, or remove fallbackAfter",
+            value_cel="self.fallbackAfter",
+            value=lambda hardware: hardware.fallback_after,
+        ),
+    )
+
     classes: Annotated[
         tuple[ObjectName, ...],
-        Field(alias="class", max_length=16),
+        Field(alias="class", max_length=8),
         SET,
-        Rule(
-            cel="self.size() <= 1",
-            holds=lambda classes: len(classes) <= 1,
-            message="class lists {value} hardware classes, and only one can serve now: keep one",
-            value_cel="self.size()",
-            value=len,
-        ),
     ] = ()
-    """Name of a HardwareClass, at most one. Without it, the default class serves."""
+    """Names of HardwareClasses in order of preference. A revision whose pods find no node of one class for
+    fallbackAfter gets pods of the next. kubectl tailbound refresh returns to the first one. Default: the
+    default class."""
+
+    fallback_after: (
+        Annotated[
+            Duration, duration_between("5s", "24h", "for which pods wait for a node of a preferred class")
+        ]
+        | None
+    ) = None
+    """Time for which all pods of a revision wait for a node before the next class is tried. Default: 5m."""
+
+    def effective_fallback_after(self) -> Duration:
+        """The field, or its default."""
+        return self.fallback_after or DEFAULT_FALLBACK_AFTER
 
 
 class Resources(Model):
-    """CPUs and memory of each pod, requests and limits alike. Devices come from the hardware class."""
+    """CPUs and memory of each pod, as both requests and limits. Devices come from the hardware class."""
 
     cpu: Cpu = Quantity.parse("1")
     """CPUs, for example 2 or 500m."""
@@ -146,67 +128,66 @@ class Resources(Model):
     memory: Memory = Quantity.parse("2Gi")
     """Memory with its unit, for example 4Gi."""
 
+    ephemeral_storage: EphemeralStorage | None = None
+    """Disk for the downloaded model and for what the server writes, with its unit. The model must be smaller.
+    Default: a limit of 10Gi, of which 64Mi are requested."""
+
 
 class Latency(Model):
-    """How fast requests must be answered."""
+    """The latency target."""
 
     p99: Annotated[
         Duration, duration_between("1ms", "1h", "within which 99 of 100 requests must be answered")
     ]
-    """Time within which 99 of 100 requests must be answered, as measured at the gateway."""
+    """Time within which 99 of 100 requests must be answered, measured at the gateway."""
 
 
 class ServiceLevel(Model):
-    """What the service promises."""
+    """The service level agreement."""
 
     latency: Latency | None = None
-    """How fast requests must be answered."""
+    """The latency target."""
 
     error_rate: (
         Annotated[Percentage, percentage_within("0%", "50%", "the share of requests that may fail")] | None
     ) = None
-    """The share of requests that may fail, for example 0.1%."""
+    """The fraction of requests that may fail, for example 0.1%. Without it, a new revision is rejected if
+    more than 1% of its requests fail and that is more than 1.5 times the fraction of the stable revision, and
+    it passes without a proof."""
 
 
 class Overload(StrEnum):
-    """What becomes of requests that would be answered late."""
+    """How the server treats requests that it could only answer late."""
 
     QUEUE = "queue"
     SHED = "shed"
 
 
-class SecretReference(Model):
-    """A Secret in the namespace."""
-
-    name: ObjectName
-    """Name of the Secret."""
-
-
 class InferenceServiceSpec(Model):
-    """What is wanted."""
+    """The desired state."""
 
     rules = (
         Rule(
             cel="!has(self.scaling.max) || self.scaling.max <= self.scaling.min "
             "|| self.scaling.mode != 'auto' || (has(self.sla) && has(self.sla.latency))",
             holds=lambda spec: not spec.scaling.automatic or spec.sla.latency is not None,
-            message="scaling.max is above scaling.min, and what decides between them is how fast requests "
-            "must be answered: set spec.sla.latency.p99, or remove spec.scaling.max, or hand the decision to "
-            "a HorizontalPodAutoscaler with spec.scaling.mode external",
+            message="scaling.max is above scaling.min, and the number of pods between them follows the "
+            "latency target: set spec.sla.latency.p99, or remove spec.scaling.max, or set "
+            "spec.scaling.mode to external for a HorizontalPodAutoscaler",
         ),
         Rule(
             cel="self.overload != 'shed' || (has(self.sla) && has(self.sla.latency))",
             holds=lambda spec: spec.overload is not Overload.SHED or spec.sla.latency is not None,
-            message="overload is shed, and without a target no request is late: set spec.sla.latency.p99, or "
-            "write overload queue",
+            message="overload is shed, which needs a latency target: set spec.sla.latency.p99, or write "
+            "overload queue",
         ),
     )
 
     model: ModelSource
-    """Where the model comes from, and what it is."""
+    """Location, format and digest of the model."""
 
     runtime: RuntimeReference | None = None
-    """The runtime that serves the model. Without it, one is chosen by the model's format."""
+    """The runtime that serves the model. Default: a runtime for the format of the model."""
 
     hardware: Hardware = Hardware()
     """The hardware that serves the model."""
@@ -220,28 +201,29 @@ class InferenceServiceSpec(Model):
     timeout: (
         Annotated[Duration, duration_between("1ms", "1h", "which the gateway gives to one request")] | None
     ) = None
-    """Time that the gateway gives one request. Without it: 20 times the P99 target, at least 1s and at most
+    """Time after which the gateway ends a request. Default: 20 times the P99 target, at least 1s and at most
     5m; 30s without a target."""
 
     hosts: Annotated[tuple[Host, ...], Field(max_length=16), SET] = ()
-    """Further names that the gateway answers to, beside NAME.NAMESPACE.svc."""
+    """Further host names of the service, besides NAME.NAMESPACE.svc."""
 
     sla: ServiceLevel = ServiceLevel()
-    """What the service promises."""
+    """The service level agreement."""
 
     overload: Overload = Overload.QUEUE
-    """queue: every request waits, up to the timeout. shed: the server refuses, with a 503 and Retry-After,
-    what it could only answer later than sla.latency.p99. What is refused counts as late. Over gRPC, requests
-    wait in any case."""
+    """queue: every request waits, up to the timeout. shed: a request that could only be answered later than
+    sla.latency.p99 is refused with status 503 and Retry-After: by the server if spec.sheds of the runtime is
+    true, and by the gateways while requests take longer than that and more are in flight than the pods finish
+    within that time. A refused request counts as late. gRPC requests always wait."""
 
     scaling: Scaling = Scaling()
-    """How many pods serve."""
+    """Number of serving pods."""
 
     rollout: RolloutSpec = RolloutSpec()
     """How a new revision takes over, and when it does not."""
 
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64), list_map("name")] = ()
-    """Environment of the server, beside what the runtime sets. Of one name in both, this one counts."""
+    """Environment variables of the server. They override those of the runtime with the same name."""
 
     labels: PodLabels = Field(default_factory=dict)
     """Labels of the serving pods."""
@@ -250,21 +232,28 @@ class InferenceServiceSpec(Model):
     """Annotations of the serving pods."""
 
     service_account_name: ObjectName | None = None
-    """ServiceAccount of the serving pods. Without it, the namespace's default."""
+    """ServiceAccount of the serving pods. Default: the ServiceAccount default of the namespace."""
 
     image_pull_secrets: Annotated[tuple[SecretReference, ...], Field(max_length=16), list_map("name")] = ()
     """Secrets with which the node pulls the images."""
 
+    affinity: Affinity | None = None
+    """Affinity of the serving pods to nodes and to pods of the namespace. The nodes are among those of the
+    HardwareClass."""
+
+    topology_spread_constraints: SpreadConstraints | None = None
+    """How the pods of a revision are spread. Default: over zones and nodes, as evenly as there is room."""
+
     stopped: StrictBool = False
-    """No pods: the service keeps its revisions and answers 503."""
+    """If true, the service has no pods and answers 503; it keeps its revisions."""
 
     def effective_timeout(self) -> Duration:
-        """The time that the gateway gives one request, whether given or derived."""
+        """spec.timeout, or its default."""
         return effective_timeout(self.timeout, self.sla)
 
 
 def effective_timeout(timeout: Duration | None, sla: ServiceLevel) -> Duration:
-    """spec.timeout, or what follows from spec.sla without one."""
+    """`timeout`, or the default that follows from `sla`."""
     if timeout is not None:
         return timeout
     if sla.latency is None:
@@ -280,72 +269,88 @@ class RevisionStatus(Model):
     """Name of the ControllerRevision, and of its Deployment and Service."""
 
     replicas: Annotated[StrictInt, Field(ge=0)] = 0
-    """Pods that exist."""
+    """Number of existing pods."""
 
     ready: Annotated[StrictInt, Field(ge=0)] = 0
-    """Pods that are ready."""
+    """Number of ready pods."""
 
     weight: Annotated[StrictInt, Field(ge=0, le=100)] = 0
-    """Percent of the requests that it is to get."""
+    """Percent of the requests that gateways are asked to send to it."""
+
+
+class HardwareStatus(Model):
+    """The hardware of the service."""
+
+    hardware_class: Annotated[str | None, StringConstraints(max_length=253), Field(alias="class")] = None
+    """The class of the revision that serves, or is to serve, if the spec lists several."""
+
+    since: AwareDatetime | None = None
+    """Since when, if it is not the first one."""
+
+    message: Annotated[str | None, StringConstraints(max_length=1024)] = None
+    """Why it is not the first one; absent if it is."""
+
+    memory: Annotated[str | None, StringConstraints(max_length=1024)] = None
+    """Whether the model fits the devices of a pod, with the arithmetic, or why that is not known."""
 
 
 class RoutingStatus(Model):
-    """The fields of the spec that gateways follow, as they are and since when."""
+    """A digest of the spec fields that gateways read, and the generation since which it is current."""
 
     digest: Annotated[str, StringConstraints(max_length=32)]
     """Digest of the values of these fields."""
 
     generation: Annotated[StrictInt, Field(ge=0)]
-    """The metadata.generation that brought them: gateways have to have seen this one, and no later one."""
+    """The metadata.generation with which they last changed: gateways must have seen at least this one."""
 
 
 class InferenceServiceStatus(Model):
-    """What was observed."""
+    """The observed state."""
 
     observed_generation: Annotated[StrictInt, Field(ge=0)] = 0
     """The metadata.generation that this status describes."""
 
     url: Annotated[str, StringConstraints(max_length=512)] = ""
-    """Where the service answers inside the cluster."""
+    """URL of the service inside the cluster."""
 
     traffic: TrafficStatus | None = None
-    """How requests are shared among revisions; gateways follow it."""
+    """Weights of the revisions; gateways apply them."""
+
+    inference_paths: Annotated[tuple[InferencePath, ...], Field(max_length=MOST_PATHS), SET] | None = None
+    """Paths of the calls that gateways count; absent for those of the Open Inference Protocol."""
 
     routing: RoutingStatus | None = None
-    """The digest of what gateways follow besides the traffic."""
+    """Digest of the spec fields that gateways read."""
+
+    hosts: Annotated[tuple[HostStatus, ...], Field(max_length=16), list_map("host")] | None = None
+    """The decision on each entry of spec.hosts. Absent until it was made for the first time."""
+
+    hardware: HardwareStatus | None = None
+    """The hardware of the service; absent where nothing is to be said of it."""
 
     stable: RevisionStatus | None = None
-    """The revision that serves."""
+    """The stable revision."""
 
     canary: RevisionStatus | None = None
-    """The revision that is to replace it, while it is on its way."""
+    """The candidate that replaces the stable revision, during a rollout."""
 
-    rollout: RolloutStatus | None = None
-    """The last rollout: under way, or how it ended."""
+    rollout: Annotated[RolloutStatus | None, unreadable_as(lambda: None)] = None
+    """The last rollout, either under way or ended."""
 
     scaling: ScalingStatus | None = None
-    """What the pods are sized by, where they follow the traffic."""
+    """The decisions on the number of pods, if it follows the traffic."""
 
     serving_pods: Annotated[str, StringConstraints(max_length=32)] = ""
-    """Ready and wanted pods of the revisions that get requests, for example 3/4."""
+    """Ready and desired pods of the revisions that get requests, for example 3/4."""
 
     replicas: Annotated[StrictInt, Field(ge=0)] = 0
-    """Pods that exist, of all revisions."""
+    """Number of existing pods of all revisions."""
 
     selector: Annotated[str, StringConstraints(max_length=512)] = ""
-    """Selects these pods; for the scale subresource."""
+    """Label selector of these pods, for the scale subresource."""
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS), list_map("type")] = ()
-    """Ready, and what stands in its way."""
-
-    @field_validator("rollout", mode="wrap")
-    @classmethod
-    def _unreadable_rollout_is_none(cls, raw: Any, handler: Any) -> Any:
-        """Keep the traffic where a newer operator's rollout, or one broken by hand, cannot be read."""
-        try:
-            return handler(raw)
-        except ValidationError:
-            return None
+    """Conditions: Ready, and further conditions that explain it."""
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of this type, or None if it was never written."""
@@ -353,11 +358,11 @@ class InferenceServiceStatus(Model):
 
 
 class InferenceService(Model):
-    """InferenceService declares one model, the hardware that it needs and how fast it must answer.
+    """InferenceService declares one model, the hardware that it needs and its latency target.
 
-    Deleting it ends the service: gateways answer 421 for its hosts at once, and its pods end. After
-    kubectl delete --cascade=orphan the pods stay, without requests, until an InferenceService of this name is
-    applied again: it takes over pods and history as they are, and nothing restarts.
+    When it is deleted, gateways answer 421 for its hosts at once, and its pods end. After kubectl delete
+    --cascade=orphan the pods stay without requests until an InferenceService of this name is applied again:
+    it adopts the pods and the history, and no pod restarts.
     """
 
     rules = (
@@ -365,7 +370,7 @@ class InferenceService(Model):
             cel=f"self.metadata.name.matches('^{_SERVICE_NAME}$')",
             holds=lambda service: re.fullmatch(_SERVICE_NAME, service.metadata.name) is not None,
             message="metadata.name '{value}' cannot be used, because a Kubernetes Service of this name is "
-            "made: write at most 63 lower-case letters, digits and dashes, with a letter in front and no "
+            "created: write at most 63 lower-case letters, digits and dashes, with a letter in front and no "
             "dash at the end",
             value_cel="self.metadata.name",
             value=lambda service: service.metadata.name,
@@ -375,13 +380,6 @@ class InferenceService(Model):
 
     metadata: ObjectMeta
     spec: InferenceServiceSpec
-    status: InferenceServiceStatus = InferenceServiceStatus()
-
-    @field_validator("status", mode="wrap")
-    @classmethod
-    def _unreadable_status_is_none(cls, raw: Any, handler: Any) -> Any:
-        """Take a status that does not validate for one never written: it is derived again."""
-        try:
-            return handler(raw)
-        except ValidationError:
-            return InferenceServiceStatus()
+    status: Annotated[InferenceServiceStatus, unreadable_as(InferenceServiceStatus)] = Field(
+        default_factory=InferenceServiceStatus
+    )

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, Field, StrictInt, StringConstraints
 
 from tailbound.api.conditions import ConditionStatus
-from tailbound.api.names import GROUP, MANAGED_BY_LABEL
+from tailbound.api.names import GROUP, MANAGED_BY_LABEL, PROFILE_ANNOTATIONS
 from tailbound.api.schema import InOrder, Model, Rule, cel_string, matches
 
 DNS_LABEL: Final = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -59,8 +59,50 @@ LabelValue = Annotated[
 ]
 
 
+class KeySelector(Model):
+    """One key of a ConfigMap or a Secret in the namespace of the service."""
+
+    name: ObjectName
+    """Name of the object."""
+
+    key: Annotated[
+        str,
+        StringConstraints(max_length=253),
+        matches("[-._a-zA-Z0-9]+", "'{value}' is not a key: write letters, digits, '-', '_' and '.'"),
+    ]
+    """The key."""
+
+
+class EnvVarSource(Model):
+    """The place of the value of an environment variable: exactly one source."""
+
+    rules = (
+        Rule(
+            cel="has(self.secretKeyRef) != has(self.configMapKeyRef)",
+            holds=lambda source: (source.secret_key_ref is None) != (source.config_map_key_ref is None),
+            message="write exactly one of secretKeyRef and configMapKeyRef",
+        ),
+    )
+
+    secret_key_ref: KeySelector | None = None
+    """A key of a Secret. Who names it must be allowed to get the Secret."""
+
+    config_map_key_ref: KeySelector | None = None
+    """A key of a ConfigMap."""
+
+
 class EnvVar(Model):
     """One environment variable of the server container."""
+
+    rules = (
+        Rule(
+            cel="!has(self.valueFrom) || !has(self.value) || self.value == ''",
+            holds=lambda variable: variable.value_from is None or not variable.value,
+            message="{value} has both value and valueFrom: remove one of the two",
+            value_cel="self.name",
+            value=lambda variable: variable.name,
+        ),
+    )
 
     name: EnvName
     """Name of the variable. Names that begin with TAILBOUND_ are set by Tailbound."""
@@ -68,9 +110,19 @@ class EnvVar(Model):
     value: Annotated[str, StringConstraints(max_length=4096)] = ""
     """Its value. Kubernetes expands $(NAME) in it."""
 
+    value_from: EnvVarSource | None = None
+    """Where its value is, instead of value."""
+
+    def in_pod(self) -> dict[str, Any]:
+        """The variable as a pod template has it."""
+        if self.value_from is None:
+            return {"name": self.name, "value": self.value}
+        source = self.value_from.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {"name": self.name, "valueFrom": source}
+
 
 def _no_key(pattern: str, message: str, *, but: bool = False) -> Rule:
-    """A rule for a map: no key matches `pattern`, or with `but` no key but those do. It names one of them."""
+    """A rule for a map: no key matches `pattern`, or with `but`, every key does. It names one wrong key."""
     compiled = re.compile(pattern)
     unwanted = f"self.filter(k, {'!' if but else ''}k.matches({cel_string(f'^(?:{pattern})$')}))"
 
@@ -97,12 +149,19 @@ _NO_RESERVED_KEYS: Final = _no_key(
     f"'{{value}}' is reserved: {MANAGED_BY_LABEL} and keys of {GROUP} are set by Tailbound, choose another "
     f"key",
 )
+_NO_PROFILE_KEYS: Final = _no_key(
+    "|".join(f"{re.escape(prefix)}.*" for prefix in PROFILE_ANNOTATIONS),
+    "'{value}' is not allowed: AppArmor and seccomp profiles of serving pods are those of the Pod Security "
+    "profile restricted, remove it",
+)
 _POD_KEYS: Final = InOrder(_NO_RESERVED_KEYS, WELL_FORMED_KEYS)
 
 NodeLabels = Annotated[dict[str, LabelValue], Field(max_length=32), WELL_FORMED_KEYS]
 PodLabels = Annotated[dict[str, LabelValue], Field(max_length=32), _POD_KEYS]
 PodAnnotations = Annotated[
-    dict[str, Annotated[str, StringConstraints(max_length=4096)]], Field(max_length=32), _POD_KEYS
+    dict[str, Annotated[str, StringConstraints(max_length=4096)]],
+    Field(max_length=32),
+    InOrder(_NO_RESERVED_KEYS, _NO_PROFILE_KEYS, WELL_FORMED_KEYS),
 ]
 
 
@@ -121,22 +180,22 @@ class ObjectMeta(Model):
 
 
 class Condition(Model):
-    """One observation about the object: what, whether, since when and why."""
+    """One condition of the object, as in the Kubernetes API conventions."""
 
     type: Annotated[str, StringConstraints(min_length=1, max_length=316)]
-    """What it speaks about, for example Ready."""
+    """Type of the condition, for example Ready."""
 
     status: ConditionStatus
-    """Whether it holds."""
+    """True, False or Unknown."""
 
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-    """Why, in one CamelCase word for programs."""
+    """Cause as one CamelCase word, for programs."""
 
     message: Annotated[str, StringConstraints(max_length=32768)] = ""
-    """Why, in a sentence for people."""
+    """Cause as a sentence."""
 
     last_transition_time: AwareDatetime
     """When the status last changed."""
 
     observed_generation: Annotated[StrictInt, Field(ge=0)] = 0
-    """The metadata.generation that it was observed for."""
+    """The metadata.generation that the condition describes."""

@@ -19,9 +19,16 @@ MANAGED_BY_VALUE: Final = "tailbound"
 SERVICE_LABEL: Final = f"{GROUP}/service"
 # On every child that belongs to one revision, and the pod selector of that revision's Deployment and Service.
 REVISION_LABEL: Final = f"{GROUP}/revision"
-# On the gateway's pods, in the operator's own namespace.
+# On the gateway's pods, in the operator's own namespace, with the name of the application and of the release.
+APPLICATION_LABEL: Final = "app.kubernetes.io/name"
+APPLICATION: Final = "tailbound"
+INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 GATEWAY_COMPONENT: Final = "gateway"
+
+# On the pods of a revision whose server speaks not just the Open Inference Protocol: the paths of its
+# inference calls, as a JSON list.
+INFERENCE_PATHS_ANNOTATION: Final = f"{GROUP}/inference-paths"
 
 # Marks on a ControllerRevision. They outlive a lost status.
 PROMOTED_AT_ANNOTATION: Final = f"{GROUP}/promoted-at"  # RFC 3339; set once, when it first took over for good
@@ -39,7 +46,12 @@ FORMERLY_REJECTED_ANNOTATION: Final = f"{GROUP}/formerly-rejected"  # as JSON; i
 RETURN_GIVEN_UP_ANNOTATION: Final = f"{GROUP}/return-given-up"  # as JSON; of the last return to it
 SUPERSEDED_AT_ANNOTATION: Final = f"{GROUP}/superseded-at"  # RFC 3339; a later spec came before a verdict
 SUPERSEDED_BY_ANNOTATION: Final = f"{GROUP}/superseded-by"  # the revision of that spec
+# On a ControllerRevision that fell back to another hardware class than its first: which, since when, and why.
+FALLBACK_ANNOTATION: Final = f"{GROUP}/hardware-fallback"
+# On the pods of a revision that lists several hardware classes: theirs.
+HARDWARE_CLASS_ANNOTATION: Final = f"{GROUP}/hardware-class"
 CAPACITY_ANNOTATION: Final = f"{GROUP}/capacity"  # how fast a pod of it was found to be, as JSON
+SIGNATURE_ANNOTATION: Final = f"{GROUP}/model-signature"  # inputs and outputs of its model, as JSON
 
 # Actions: annotations that people set on an InferenceService. A value is a revision's name, or that name with
 # anything behind a slash, which tells a repetition from what was already acted on. What is being acted on is
@@ -51,14 +63,6 @@ ROLLBACK_ANNOTATION: Final = f"{GROUP}/rollback-to"  # make this revision the st
 PAUSE_ANNOTATION: Final = f"{GROUP}/pause"  # keep this revision's weight until it is empty or names another
 # Of any value: a new value is a new revision of the same spec, made from the runtime as it is then.
 REFRESH_ANNOTATION: Final = f"{GROUP}/refresh"
-ACTION_ANNOTATIONS: Final = (
-    PROMOTE_ANNOTATION,
-    ABORT_ANNOTATION,
-    RETRY_ANNOTATION,
-    ROLLBACK_ANNOTATION,
-    PAUSE_ANNOTATION,
-    REFRESH_ANNOTATION,
-)
 # Marks on the ControllerRevision that an action names: the value of that action that was last acted on.
 HANDLED_ANNOTATIONS: Final = {
     PROMOTE_ANNOTATION: f"{GROUP}/handled-promote",
@@ -83,17 +87,24 @@ DEFAULTS_HASH_ANNOTATION: Final = f"{GROUP}/defaults-hash"
 
 # Ports of the gateway's pods and of the operator's. Service port 80 goes to the first.
 GATEWAY_HTTP_PORT: Final = 8080
-GATEWAY_OBSERVED_PORT: Final = 8081  # /healthz, /readyz, /observed, /metrics
+GATEWAY_OBSERVED_PORT: Final = 8081  # /observed
+GATEWAY_METRICS_PORT: Final = 8082  # /metrics
+GATEWAY_HEALTH_PORT: Final = 8083  # /healthz, /readyz
 OPERATOR_HEALTH_PORT: Final = 8081  # /healthz, /readyz
 OPERATOR_METRICS_PORT: Final = 8080  # /metrics
 
 # Audience of the ServiceAccount tokens with which the operator reads /observed.
 OBSERVED_AUDIENCE: Final = "tailbound-gateway"
+OBSERVED_TLS_NAME: Final = "tailbound-gateway-observed"
+"""The name in the certificates with which gateways answer /observed; pods have addresses only."""
 
 # Metrics of the gateway's pods that verdicts are made of: finished requests by namespace, service, revision
 # and class, and the Unix time since which they are counted.
 REQUESTS_METRIC: Final = "tailbound_requests_total"
 ENVOY_START_METRIC: Final = "tailbound_gateway_envoy_start_time_seconds"
+# Jobs of Prometheus. What another job scraped under these names of metrics is not believed.
+GATEWAYS_JOB: Final = "tailbound-gateways"
+SERVING_JOB: Final = "tailbound-serving"
 
 # Behind the name of a service, the name under which its candidate answers before it takes over.
 PREVIEW_SUFFIX: Final = "-preview"
@@ -102,3 +113,11 @@ PREVIEW_SUFFIX: Final = "-preview"
 def preview_name(service: str) -> str:
     """The name of a service's preview: of its Service, and before .NAMESPACE in its hosts."""
     return service + PREVIEW_SUFFIX
+
+
+# Prefixes of pod annotations by which older Kubernetes sets the AppArmor or seccomp profile of a container.
+PROFILE_ANNOTATIONS: Final = (
+    "container.apparmor.security.beta.kubernetes.io/",
+    "container.seccomp.security.alpha.kubernetes.io/",
+    "seccomp.security.alpha.kubernetes.io/",
+)

@@ -1,4 +1,4 @@
-"""From a stored object to a model, or to a sentence for a condition."""
+"""Parses a stored object into a model, or into a message for a condition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tailbound.api.schema import Model
+from tailbound.objects.metadata import KubernetesObject
 
 _M = TypeVar("_M", bound=Model)
 
@@ -48,12 +49,11 @@ def parse(kind: type[_M], raw: Mapping[str, Any]) -> _M | InvalidObject:
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        metadata = raw.get("metadata")
-        named = metadata if isinstance(metadata, Mapping) else {}
+        view = KubernetesObject(raw)
         return InvalidObject(
             kind=kind.__name__,
-            namespace=str(named.get("namespace", "")),
-            name=str(named.get("name", "")),
+            namespace=view.namespace,
+            name=view.name,
             message=_in_words(error.errors(include_url=False)),
         )
 

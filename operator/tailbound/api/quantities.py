@@ -160,7 +160,7 @@ class Percentage(Text):
         return self.percent / 100
 
     def __str__(self) -> str:
-        """Without needless zeros."""
+        """The quantity as text, without trailing zeros."""
         text = f"{self.percent:f}"
         return (text.rstrip("0").rstrip(".") if "." in text else text) + "%"
 
@@ -263,7 +263,7 @@ class Quantity(Text):
     def _schema(cls) -> JsonSchemaValue:
         schema = {
             "x-kubernetes-int-or-string": True,
-            "anyOf": INT_OR_STRING,
+            "anyOf": list(INT_OR_STRING),
             "maxLength": _LONGEST_QUANTITY,
         }
         well_formed = Rule(cel="isQuantity(string(self))", holds=lambda _: True, message=_QUANTITY_MESSAGE)

@@ -1,4 +1,4 @@
-"""How a new revision takes over: what is wanted, and what was observed on its way."""
+"""Rollouts in the API: spec.rollout, and status.rollout."""
 
 from decimal import Decimal
 from enum import StrEnum
@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import AwareDatetime, Field, StrictBool, StrictInt, StringConstraints
 
 from tailbound.api.analysis_metric import AnalysisMetric
+from tailbound.api.findings import FindingStatus, MetricFindingStatus
 from tailbound.api.quantities import (
     DURATION_PATTERN,
     Duration,
@@ -22,7 +23,7 @@ RevisionName = Annotated[str, StringConstraints(max_length=63)]
 
 
 class Strategy(StrEnum):
-    """How the requests move to a new revision."""
+    """How requests move from the stable revision to a new one."""
 
     BLUE_GREEN = "blueGreen"
     CANARY = "canary"
@@ -30,19 +31,19 @@ class Strategy(StrEnum):
 
 
 class Promotion(StrEnum):
-    """Who decides that a revision that has passed takes over."""
+    """Whether a revision that has passed is promoted by the operator or by a user."""
 
     AUTOMATIC = "automatic"
     MANUAL = "manual"
 
 
 def previews(strategy: str, promotion: str) -> bool:
-    """Whether a candidate waits, whole and without a request, to be looked at and promoted manually."""
+    """Whether a candidate waits with all its pods and without requests until a user promotes it."""
     return strategy == Strategy.BLUE_GREEN and promotion == Promotion.MANUAL
 
 
 class OnInconclusive(StrEnum):
-    """What follows if a step ends without a verdict."""
+    """What the operator does when a step ends without a verdict."""
 
     PAUSE = "pause"
     ROLLBACK = "rollback"
@@ -50,15 +51,23 @@ class OnInconclusive(StrEnum):
 
 
 class Capacity(StrEnum):
-    """Where the pods of a new revision find room."""
+    """The source of node capacity for the pods of a new revision."""
 
     SURGE = "surge"
     IN_PLACE = "inPlace"
     AUTO = "auto"
 
 
+class SignaturePolicy(StrEnum):
+    """Which change of the inputs and outputs of a model rejects a new revision."""
+
+    SAME = "same"
+    COMPATIBLE = "compatible"
+    ANY = "any"
+
+
 class AnalysisPolicy(StrEnum):
-    """What a new revision is compared with."""
+    """Which comparisons reject a new revision."""
 
     BOTH = "both"
     ABSOLUTE = "absolute"
@@ -66,7 +75,7 @@ class AnalysisPolicy(StrEnum):
 
 
 class AnalysisSource(StrEnum):
-    """Where the counts of requests come from."""
+    """The source of the request counts."""
 
     GATEWAY = "gateway"
     PROMETHEUS = "prometheus"
@@ -98,48 +107,49 @@ class Analysis(Model):
     """How a new revision is judged."""
 
     source: AnalysisSource = AnalysisSource.GATEWAY
-    """Where the counts of requests are read. gateway: from each gateway. prometheus: from what the
-    installation's Prometheus scraped of them; without it the rollout waits."""
+    """Source of the request counts. gateway: the counters of each gateway pod. prometheus: the same counters
+    as scraped by the Prometheus of the installation; without a Prometheus the rollout waits."""
 
     policy: AnalysisPolicy = AnalysisPolicy.BOTH
-    """What it takes to reject a revision: absolute, that it breaches the SLA; relative, that it is worse than
-    the stable one; both, that it does both. Of a metric, its bound is the SLA. A metric that cannot be asked
-    of both revisions is judged by its bound alone, whatever is written here: one with a query that does not
-    name $revision, or that names $stable. Worse is a fraction of requests or events that is more than 1.5
-    times as high as that of stable, and any mean of values that is nearer to the bad end of its range. Once
-    stable gets no requests, its last minutes are what the revision is compared with; a mean of values, and a
-    revision beside which stable served nothing, is then rejected by a breach with each of the three.
+    """When a revision is rejected. absolute: if it breaches the SLA. relative: if it is worse than the stable
+    revision. both: if both hold. For one of analysis.metrics, its bound takes the part of the SLA. A metric
+    that has no value for both revisions, because its query does not contain $revision or contains $stable, is
+    always judged by its bound alone. A fraction of requests or events is worse if it is more than 1.5 times
+    that of stable; a mean of values is worse if it is nearer to the bad end of its range. When stable gets no
+    requests any more, the revision is compared with the last minutes of stable. A mean of values, and a
+    revision beside which stable served no requests, is then rejected for a breach alone, with each policy.
 
-    A bad moment of ten seconds rejects no revision that has all requests, whatever its cause: it takes bad
-    requests in three separate windows of ten seconds, some 22 seconds. What is bad for 20 seconds or longer
-    may fill three, and is taken for the revision's own. One that fails nine of ten requests from its first
-    one on is rejected at once. Beside stable the same is asked for where one pod may be the cause: a revision
-    whose pods are slow for ten seconds now and then stays, unless its only pod is so at its first requests.
-    Moments of 30 seconds rejected it in 12 of 120 simulations. Policy relative asks for no windows beside
-    stable. With source prometheus requests are timed by the scrape that shows them, so that what is bad for
-    less than the time between two scrapes may be seen in three windows."""
+    A revision with all requests is not rejected for a disturbance of ten seconds, whatever its cause: bad
+    requests must occur in three separate windows of ten seconds, which takes about 22 seconds. A disturbance
+    of 20 seconds or more can reach three windows, and then rejects the revision. A revision that fails nine
+    of ten requests from the first one on is rejected at once. Beside stable, three windows are needed as well
+    if a single pod may be the cause: a revision whose pods are sometimes slow for ten seconds is not
+    rejected, unless it has only one pod and that pod is slow at its first requests. Disturbances of 30
+    seconds rejected such a revision in 12 of 120 simulations. Policy relative needs no windows beside stable.
+    With source prometheus, requests have the time of the scrape that reports them, so that a disturbance
+    shorter than the scrape interval can appear in three windows."""
 
     warmup_requests: Annotated[
         StrictInt, whole_number("warmupRequests", 0, 100_000, "a number of requests")
     ] = 10
-    """The first requests of each pod of a new revision, which are not held against it, and the first events
-    of each metric with counters."""
+    """Number of first requests of each new pod, and of first events of each metric with counters, that cannot
+    reject a revision."""
 
     min_error_rate: Annotated[
         Percentage, percentage_within("0%", "50%", "that a new revision is proven to stay below")
     ] = Percentage(Decimal(1))
-    """The smallest error rate that a passing revision is proven to stay below: proving a smaller one takes
-    more requests than most services get."""
+    """The smallest error rate for which a proof is required to pass a step, even if spec.sla.errorRate is
+    lower: proving a smaller rate takes more requests than most services get."""
 
     data_timeout: Annotated[
         Duration, duration_between("10s", "1h", "after which missing counters are reported")
     ] = Duration(60_000)
-    """After so long without counters of every gateway, or without one of the metrics, the rollout is paused
-    until they are back. It says at once what is missing, and does not pass meanwhile."""
+    """Time without the counters of some gateway, or without a value of some metric, after which the rollout
+    is paused until they are back. Before that, the status names what is missing, and no step passes."""
 
     metrics: Annotated[tuple[AnalysisMetric, ...], Field(max_length=8), list_map("name")] = ()
-    """Further metrics, from the installation's Prometheus. A revision that breaches one is rejected, and it
-    passes only with all of them."""
+    """Further metrics, read from the Prometheus of the installation. A revision that breaches one bound is
+    rejected; to pass, it must keep all of them."""
 
 
 class RolloutSpec(Model):
@@ -149,7 +159,7 @@ class RolloutSpec(Model):
         Rule(
             cel="!has(self.steps) || self.steps.size() == 0 || self.strategy == 'canary'",
             holds=lambda rollout: not rollout.steps or rollout.strategy is Strategy.CANARY,
-            message="steps have no meaning with strategy {value}: remove them, or write strategy canary",
+            message="steps have no effect with strategy {value}: remove them, or write strategy canary",
             value_cel="self.strategy",
             value=lambda rollout: rollout.strategy,
         ),
@@ -158,7 +168,7 @@ class RolloutSpec(Model):
             holds=lambda rollout: (
                 rollout.strategy is not Strategy.RECREATE or rollout.capacity is Capacity.SURGE
             ),
-            message="capacity {value} has no meaning with strategy recreate, whose old pods all go first: "
+            message="capacity {value} has no effect with strategy recreate, which ends all old pods first: "
             "remove one of the two",
             value_cel="self.capacity",
             value=lambda rollout: rollout.capacity,
@@ -176,57 +186,74 @@ class RolloutSpec(Model):
     )
 
     strategy: Strategy = Strategy.BLUE_GREEN
-    """blueGreen: all requests move at once, and return at once if the new revision fails. canary: they move
-    step by step. recreate: the old pods go before the new ones come; for clusters without spare devices."""
+    """blueGreen: all requests move at once, and return at once if the new revision fails. canary: requests
+    move step by step. recreate: the old pods end before the new ones start; for clusters without spare
+    devices.
+    """
 
     steps: Annotated[tuple[Step, ...], Field(max_length=_MOST_STEPS), ATOMIC, _STEPS_RISE] = ()
-    """Stages of a canary. Without them: 5, 25 and 50 percent. A service with fewer than some ten requests a
-    second proves nothing with 5 percent of them in half an hour: {weight: 50} alone brings a verdict soonest,
-    and kubectl tailbound plan proposes steps and times that fit its traffic."""
+    """Steps of a canary. Default: 5, 25 and 50 percent. With fewer than about ten requests per second, 5
+    percent of them are too few for a verdict within half an hour: the single step {weight: 50} leads to a
+    verdict soonest, and kubectl tailbound plan proposes steps and times for the present traffic."""
 
     capacity: Capacity = Capacity.SURGE
-    """surge: the new pods come beside the old ones, and wait while there is no room. inPlace: they take the
-    places of old ones, one after the other, so that no spare device is needed and one pod is missing
-    meanwhile. auto: beside them where there is room, or else in place. A return to an older revision finds
-    room in the same way. With each of the three, pods that are stuck, or that have not been ready for
-    progressDeadline, give up their places where there is no room. The only pod of a service does so only
-    then, and until then all three wait for room; strategy recreate does not wait."""
+    """surge: the new pods start beside the old ones, and wait while the cluster has no capacity for them.
+    inPlace: they replace old pods one after the other, so that no spare device is needed and one pod is
+    missing meanwhile. auto: like surge where the cluster has capacity, otherwise like inPlace. A rollback
+    does the same. With each value, old pods that cannot start, or that have not been ready for
+    progressDeadline, are replaced in place if the cluster has no capacity. The only pod of a service is
+    replaced in place only in this case, and with each value its rollout waits for capacity until then;
+    strategy recreate does not wait.
+    """
 
     promotion: Promotion = Promotion.AUTOMATIC
-    """manual: a revision that has passed its last step waits for kubectl tailbound promote. With blueGreen it
-    answers to NAME-preview.NAMESPACE.svc until then, as long as no other service has that name."""
+    """automatic: a revision that has passed its last step is promoted. manual: it waits for kubectl tailbound
+    promote. With blueGreen it answers requests to NAME-preview.NAMESPACE.svc until then, unless another
+    service has that name."""
+
+    signature: SignaturePolicy = SignaturePolicy.ANY
+    """Which change of the model's inputs and outputs rejects a new revision before it gets a request. any:
+    none; the condition SignatureChanged names the change. compatible: one that breaks clients of the stable
+    revision: an input that was removed, renamed or added, another type or number of dimensions, an input
+    dimension of fewer sizes, or an output that was removed, renamed, moved or has a dimension of more sizes.
+    same: every one. The operator asks one ready pod of each revision for GET /v2/models/NAME, NAME being that
+    of the service. If it has no answer within seconds, or the server does not state its tensors, nothing is
+    rejected, and the condition says why. With strategy recreate, and while no pod of the stable revision is
+    ready, the new revision gets requests at once and is rejected a moment later."""
 
     on_inconclusive: OnInconclusive = OnInconclusive.PAUSE
-    """What follows if maxStepTime is over without a verdict. A revision of which counters or metrics are
-    missing is not promoted by it."""
+    """What the operator does when maxStepTime is over without a verdict. It promotes no revision for which
+    counters or metrics are missing."""
 
     min_step_time: Annotated[Duration, duration_between("1s", "24h", "which a step lasts at least")] = (
         Duration(30_000)
     )
-    """What a step lasts at least."""
+    """Minimum duration of a step."""
 
     max_step_time: Annotated[
         Duration, duration_between("1s", "168h", "after which a step is inconclusive")
     ] = Duration(1_800_000)
-    """What a step lasts at most; onInconclusive says what follows."""
+    """Maximum duration of a step; onInconclusive says what happens then."""
 
     progress_deadline: Annotated[
         Duration, duration_between("10s", "24h", "within which one more pod must get ready")
     ] = Duration(600_000)
-    """Time in which one more pod must be ready than ever before, or else the new revision is rejected. It
-    stands still while no pod is missing, and while those that are find no room in the cluster."""
+    """Time within which one more pod than before must become ready, or else the new revision is rejected. It
+    is not counted while no pod is missing, while the cluster has no capacity for the missing pods, nor while
+    all others that are not ready download the model: a download ends by itself when no more bytes come."""
 
     restart_limit: Annotated[StrictInt, whole_number("restartLimit", 1, 100, "a number of restarts")] = 3
-    """So many restarts of one container of the new revision reject it."""
+    """Number of restarts of one container after which the new revision is rejected."""
 
     scale_down_delay: Annotated[
         Duration, duration_between("0s", "24h", "for which the old pods stay after a promotion")
     ] = Duration(30_000)
-    """How long the old pods stay after a promotion, so that a return takes no start. With all requests no
-    further proof is asked for, but what speaks against the new revision still counts: for this time."""
+    """Time for which the old pods are kept after a promotion, so that a rollback needs no start of pods.
+    During this time the new revision, which gets all requests, is still rolled back if the evidence rejects
+    it; no further proof is needed for it to stay."""
 
     history_limit: Annotated[StrictInt, whole_number("historyLimit", 1, 100, "a number of revisions")] = 10
-    """So many revisions are kept to return to."""
+    """Number of revisions that are kept for rollbacks."""
 
     analysis: Analysis = Analysis()
     """How a new revision is judged."""
@@ -244,7 +271,7 @@ DEFAULT_WEIGHTS: Final = (5, 25, 50)
 
 
 class RolloutState(StrEnum):
-    """Where a rollout stands."""
+    """The state of a rollout."""
 
     PENDING = "Pending"
     STARTING = "Starting"
@@ -254,183 +281,105 @@ class RolloutState(StrEnum):
     ROLLED_BACK = "RolledBack"
     PAUSED = "Paused"
 
-
-class Evidence(Model):
-    """What speaks against or for a revision, as the natural logarithm of an e-value, and when it decides."""
-
-    value: float
-    """The evidence now."""
-
-    threshold: float
-    """The evidence that decides."""
-
-
-class Finding(Model):
-    """One objective at the last complete poll, with the numbers behind it."""
-
-    measure: Annotated[str, StringConstraints(max_length=32)]
-    """latency or errors."""
-
-    outcome: Annotated[str, StringConstraints(max_length=32)]
-    """RollBack, Hold, Pass or Wait."""
-
-    allowed: float
-    """The fraction of bad requests that the SLA allows."""
-
-    unacceptable: float
-    """The fraction of bad requests that a passing revision is proven to stay below."""
-
-    requests: float
-    """Requests of the new revision that were judged; fractional where bursts are deflated."""
-
-    bad: float
-    """Those of them that were slow, or failed."""
-
-    absolute: Evidence
-    """That the revision breaches the SLA."""
-
-    late: Evidence
-    """That it breaches the SLA since a later step began."""
-
-    relative: Evidence
-    """That it is worse than the stable revision."""
-
-    passing: Evidence
-    """That it is good enough; this step alone."""
-
-    improves_breach: StrictBool = False
-    """It passes only because it is proven better than a stable revision that breaches the SLA."""
-
-
-class MetricFinding(Model):
-    """One metric of analysis.metrics, with the numbers behind the verdict on it."""
-
-    name: Annotated[str, StringConstraints(max_length=32)]
-    """As in the spec."""
-
-    outcome: Annotated[str, StringConstraints(max_length=32)]
-    """RollBack, Hold, Pass or Wait."""
-
-    samples: float
-    """Events, or values, that were judged; fractional where bursts of events are deflated."""
-
-    mean: float | None = None
-    """Fraction of bad events, or the mean of the values; absent while there are none."""
-
-    missing: Annotated[str, StringConstraints(max_length=1024)] | None = None
-    """Why nothing can be read of it now; absent if something can."""
-
-    unmatched: StrictBool = False
-    """The query for bad events has matched series of stable and none of the revision, which is read as no bad
-    events. It is also what a revision looks like that names its series or labels in another way."""
-
-    bound: float
-    """As in the spec."""
-
-    against: Evidence
-    """That the revision breaches the bound, or has done so since a later step began."""
-
-    relative: Evidence | None = None
-    """That it is worse than the stable revision; without it the metric is not asked of both."""
-
-    passing: Evidence
-    """That it keeps it; this step alone."""
-
-    improves_breach: StrictBool = False
-    """It passes only because it is proven better than a stable revision that breaches the bound."""
+    @property
+    def is_over(self) -> bool:
+        """Whether the rollout has ended."""
+        return self in (RolloutState.PROMOTED, RolloutState.ROLLED_BACK)
 
 
 class Refusal(Model):
     """A write that the API server refuses."""
 
     reason: Annotated[str, StringConstraints(max_length=64)]
-    """In one word for programs."""
+    """Cause as one CamelCase word, for programs."""
 
     message: Annotated[str, StringConstraints(max_length=4096)]
-    """The object and what the API server said, for people."""
+    """The object, and the answer of the API server."""
 
 
 class RolloutStatus(Model):
-    """The last rollout: under way, or how it ended."""
+    """The last rollout, either under way or ended."""
 
     state: RolloutState
-    """Where it stands."""
+    """State of the rollout."""
 
     revision: RevisionName
-    """The revision that is to take over."""
+    """The revision that takes over."""
 
     from_revision: Annotated[RevisionName, Field(alias="from")] = ""
-    """The stable revision when it began; empty for the first one."""
+    """The stable revision when the rollout began; empty for the first revision."""
 
     instead_of: RevisionName = ""
-    """The revision that a return rejects once the older one serves again; empty if no return is under way."""
+    """The revision that a rollback rejects when the older one serves again; empty if no rollback is under
+    way."""
 
     step: Annotated[StrictInt, Field(ge=0)] = 0
-    """Number of the present step, from 0; behind the last one while all requests go to the new revision."""
+    """Index of the present step, from 0; the number of steps while the new revision gets all requests."""
 
     step_weight: Annotated[StrictInt, Field(ge=0, le=100)] = 0
-    """Percent of the requests that the present step is to give to the new revision; 0 before the first."""
+    """Percent of the requests for the new revision in the present step; 0 before the first step."""
 
     passed: Annotated[StrictInt, Field(ge=0, le=100)] = 0
-    """The most percent of the requests with which the new revision has passed a step."""
+    """The highest percentage of the requests with which the new revision has passed a step."""
 
     judged_by: Annotated[
         tuple[Annotated[str, StringConstraints(max_length=128)], ...] | None, Field(max_length=16), ATOMIC
     ] = None
-    """What the new revision is judged by: what it passed was proven for no more than that."""
+    """The objectives and metrics that judge the new revision; passed steps are valid only for these."""
 
     weight: Annotated[StrictInt, Field(ge=0, le=100)] = 0
-    """Percent of the requests that the new revision is to get."""
+    """Percent of the requests that gateways are asked to send to the new revision."""
 
     reason: Annotated[str, StringConstraints(max_length=64)] = ""
-    """Why it stands where it stands, in one word for programs."""
+    """Cause of the state as one CamelCase word, for programs."""
 
     message: Annotated[str, StringConstraints(max_length=4096)] = ""
-    """Why it stands where it stands, in a sentence for people."""
+    """Cause of the state as a sentence."""
 
     started_at: AwareDatetime | None = None
-    """When it began."""
+    """When the rollout began."""
 
     step_started_at: AwareDatetime | None = None
-    """When every gateway was first seen to apply the present step's weight."""
+    """When every Ready gateway was first seen to apply the weight of the present step."""
 
     step_asked_at: AwareDatetime | None = None
-    """When the present step's weight was first asked for."""
+    """When the weight of the present step was first written to status.traffic."""
 
     step_held_by: Annotated[str, StringConstraints(max_length=1024)] = ""
-    """Pods of the stable revision that were not ready when they were last seen so before the step began: the
-    gateways apply its weight only while some are ready."""
+    """Pods of the stable revision that were last seen not ready before the step began: gateways apply its
+    weight only while some of them are ready."""
 
     progress_at: AwareDatetime | None = None
-    """When progressDeadline began, later by the time for which it stood still."""
+    """When progressDeadline began, moved later by the time that is not counted."""
 
     still_since: AwareDatetime | None = None
-    """Since when progressDeadline stands still, as no pod is missing that has a place."""
+    """Since when progressDeadline is not counted; absent while it is counted."""
 
     no_room_since: AwareDatetime | None = None
-    """Since when the new revision's pods find no room."""
+    """Since when the cluster has no capacity for pods of the new revision."""
 
     moving_since: AwareDatetime | None = None
-    """Since when requests that leave a revision wait for pods of the one that takes them. They wait for
-    progressDeadline at most."""
+    """Since when requests stay with a revision because the one that replaces it has too few ready pods. They
+    stay for progressDeadline at most."""
 
     in_place: StrictBool = False
-    """The new revision's pods take the places of the stable one's."""
+    """True while pods of the new revision replace those of the stable one in place."""
 
     high_water: Annotated[StrictInt, Field(ge=0)] = 0
-    """The most pods of the new revision that were ever ready."""
+    """The highest number of pods of the new revision that were ready at once."""
 
     refused: Refusal | None = None
-    """What the API server refused of what the rollout needs when that was last tried; absent if nothing."""
+    """The last write for this rollout that the API server refused; absent if the last attempt succeeded."""
 
     unrecorded: StrictBool = False
-    """The revision is rejected, and its record does not say so, as the API server refuses to write it."""
+    """True if the revision is rejected, but the API server refuses to write that to its
+    ControllerRevision."""
 
-    findings: Annotated[tuple[Finding, ...], Field(max_length=8), list_map("measure")] = ()
+    findings: Annotated[tuple[FindingStatus, ...], Field(max_length=8), list_map("measure")] = ()
     """The verdict on each objective at the last complete poll."""
 
-    metrics: Annotated[tuple[MetricFinding, ...], Field(max_length=8), list_map("name")] = ()
+    metrics: Annotated[tuple[MetricFindingStatus, ...], Field(max_length=8), list_map("name")] = ()
     """The verdict on each of analysis.metrics."""
 
     evidence: Annotated[dict[str, Any] | None, FREE_FORM] = None
-    """Counters, and all that was computed from them; read by the operator alone."""
+    """Internal state of the evidence, compressed. Only the operator reads it."""

@@ -2,7 +2,7 @@
 
 The pod has one container named `SERVER_CONTAINER`, from the ServingRuntime, and one init container named
 `FETCH_CONTAINER`, from us. Both share the volume `MODELS_VOLUME`, mounted at `MODELS_MOUNT`; the server
-mounts it read-only and finds its model at `model_path(format)`.
+mounts it read-only and finds its model at `model_path(format, path)`.
 
 A container that ends because of something a person must know writes one JSON object to its termination
 message (/dev/termination-log, at most 4096 bytes): `Termination`. The operator turns it into a condition.
@@ -15,8 +15,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 SERVER_CONTAINER: Final = "server"
 FETCH_CONTAINER: Final = "fetch"
+# With drain.mode hold: a sidecar whose answer to GET HOLD_PATH lets SIGTERM through to the server.
+HOLD_CONTAINER: Final = "hold"
+HOLD_PATH: Final = "/release"
 MODELS_VOLUME: Final = "models"
 MODELS_MOUNT: Final = "/mnt/models"
+# Volumes of the fetch container: a model that is mounted (which the server mounts, too, read-only), the
+# Secret and the certificates of spec.model.
+SOURCE_VOLUME: Final = "model-source"
+SOURCE_MOUNT: Final = "/mnt/source"
+CREDENTIALS_VOLUME: Final = "model-credentials"
+CREDENTIALS_MOUNT: Final = "/var/run/tailbound/model-credentials"
+CA_VOLUME: Final = "model-ca"
+CA_MOUNT: Final = "/var/run/tailbound/model-ca"
+CA_KEY: Final = "ca.crt"
 # Writable scratch space of the server: its root filesystem is read-only.
 SCRATCH_VOLUME: Final = "scratch"
 SCRATCH_MOUNT: Final = "/tmp"  # noqa: S108 - a mount point of its own in the pod, not a shared folder
@@ -29,16 +41,16 @@ METRICS_PORT_NAME: Final = (
 
 
 LATENCY_BOUND_HEADER: Final = "x-tailbound-latency-bound-ms"
-"""Of a request: milliseconds after which its answer is late, so that it is better refused than late."""
+"""Header of a request: milliseconds after which its answer is late, so that it is better refused."""
 SHED_HEADER: Final = "x-tailbound-shed"
-"""Of a 503: the server refuses the request for no other reason than that it would be answered late."""
+"""Header of a 503: the server refuses the request only because it would be answered late."""
 
 
 class Env(StrEnum):
     """Environment of the server container, set by the operator on every runtime."""
 
     MODEL_NAME = "TAILBOUND_MODEL_NAME"  # the InferenceService's name: the NAME in /v2/models/NAME
-    MODEL_PATH = "TAILBOUND_MODEL_PATH"  # model_path(format)
+    MODEL_PATH = "TAILBOUND_MODEL_PATH"  # model_path(format, path)
     MODEL_FORMAT = "TAILBOUND_MODEL_FORMAT"
     REVISION = "TAILBOUND_REVISION"  # the revision's name, for logs and metrics
     REQUEST_TIMEOUT_SECONDS = "TAILBOUND_REQUEST_TIMEOUT_SECONDS"  # decimal seconds: spec.timeout
@@ -54,14 +66,29 @@ class Env(StrEnum):
     BATCHING_MAX_DELAY_SECONDS = "TAILBOUND_BATCHING_MAX_DELAY_SECONDS"  # decimal seconds
 
 
+class FetchEnv(StrEnum):
+    """Environment of the fetch container, set by the operator. Lists have commas between their entries."""
+
+    ALLOWED_HOSTS = "TAILBOUND_FETCH_ALLOWED_HOSTS"
+    DENIED_CIDRS = "TAILBOUND_FETCH_DENIED_CIDRS"
+    ALLOWED_CIDRS = "TAILBOUND_FETCH_ALLOWED_CIDRS"
+    TIMEOUT_SECONDS = "TAILBOUND_FETCH_TIMEOUT_SECONDS"  # of the whole fetch
+    LIMIT_BYTES = "TAILBOUND_FETCH_LIMIT_BYTES"  # of everything that is stored
+    PROXY = "TAILBOUND_FETCH_PROXY"  # http://HOST:PORT, if there is one
+    CA_CERTIFICATES = "TAILBOUND_FETCH_CA_CERTIFICATES"  # further ones, PEM
+
+
 class TerminationReason(StrEnum):
     """Why a container ended. Each equals the condition Reason of the same value."""
 
     DIGEST_MISMATCH = "DigestMismatch"
+    SOURCE_CHANGED = "SourceChanged"
     SOURCE_NOT_FOUND = "SourceNotFound"
     SOURCE_FORBIDDEN = "SourceForbidden"
     SOURCE_UNREACHABLE = "SourceUnreachable"
     ADDRESS_DENIED = "AddressDenied"
+    CREDENTIALS_REFUSED = "CredentialsRefused"
+    NOT_A_MODEL = "NotAModel"
     INSUFFICIENT_STORAGE = "InsufficientStorage"
     MODEL_LOAD_FAILED = "ModelLoadFailed"
     MODEL_BROKEN = "ModelBroken"
@@ -79,6 +106,16 @@ class Termination(BaseModel):
     )
 
 
-def model_path(model_format: str) -> str:
-    """Absolute path of the model file in both containers, e.g. /mnt/models/model.onnx."""
-    return f"{MODELS_MOUNT}/model.{model_format}"
+class Resolution(Termination):
+    """What the Job writes that resolves a source without a digest."""
+
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    size_bytes: int = Field(ge=0)
+
+
+def model_path(model_format: str, path: str | None = None) -> str:
+    """Absolute path of the model's file in both containers, e.g. /mnt/models/model.onnx.
+
+    `path` is spec.model.path: where the file lies in a folder.
+    """
+    return f"{MODELS_MOUNT}/{path or f'model.{model_format}'}"

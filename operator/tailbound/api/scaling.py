@@ -1,4 +1,4 @@
-"""How many pods serve: what is wanted, and what was decided."""
+"""The number of serving pods in the API: spec.scaling, and status.scaling."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
@@ -12,7 +12,7 @@ MOST_PODS: Final = 1000
 
 
 class ScalingMode(StrEnum):
-    """Who decides how many pods serve."""
+    """Which component sets the number of pods."""
 
     AUTO = "auto"
     EXTERNAL = "external"
@@ -41,23 +41,24 @@ class Scaling(Model):
     )
 
     min: Annotated[StrictInt, _pods("min")] = 1
-    """The fewest serving pods."""
+    """Minimum number of serving pods."""
 
     max: Annotated[StrictInt, _pods("max")] | None = None
-    """The most serving pods. A rollout needs those of the new revision besides."""
+    """Maximum number of serving pods. During a rollout the pods of the new revision come in addition."""
 
     mode: ScalingMode = ScalingMode.AUTO
-    """auto: with max above min as many pods as the traffic needs to be answered within spec.sla.latency.p99,
-    else as many as min. external: as many as replicas asks for, which a HorizontalPodAutoscaler or KEDA sets
-    through the scale subresource."""
+    """auto: if max is above min, as many pods as the traffic needs to be answered within
+    spec.sla.latency.p99; otherwise min pods. external: the number in replicas, which a
+    HorizontalPodAutoscaler or KEDA sets through the scale subresource.
+    """
 
     replicas: Annotated[StrictInt, _pods("replicas")] = 1
-    """Pods that are asked for through the scale subresource, as kubectl scale does: never fewer than
-    these, but never more than max. With mode external exactly these, within min and max."""
+    """Number of pods asked for through the scale subresource, for example by kubectl scale. With mode auto it
+    is a further minimum, limited by max. With mode external it is the number of pods, within min and max."""
 
     @property
     def automatic(self) -> bool:
-        """The traffic decides."""
+        """Whether the number of pods follows the traffic."""
         return self.mode is ScalingMode.AUTO and self.max is not None and self.max > self.min
 
     @property
@@ -67,50 +68,50 @@ class Scaling(Model):
 
     @property
     def asked(self) -> int:
-        """Pods of the revision that serves, as far as the spec says; the fewest where the traffic decides."""
+        """Number of pods that the spec asks for; the minimum if the number follows the traffic."""
         return min(max(self.min, self.replicas), self.most)
 
 
 class RevisionScaling(Model):
-    """What one revision was sized by when its pods were last decided on."""
+    """The last decision on the number of pods of one revision, with its figures."""
 
     revision: Annotated[str, StringConstraints(max_length=63)]
     """Name of the ControllerRevision."""
 
     share: Annotated[StrictInt, Field(ge=1, le=100)]
-    """Percent of the requests that it must be able to carry."""
+    """Percent of the requests that the revision must be able to serve."""
 
     replicas: Annotated[StrictInt, Field(ge=0)]
-    """Pods that it is to have."""
+    """Number of pods that was decided on."""
 
     needed: float | None = None
-    """Pods that hold the P99 target at the forecast, whatever the bounds."""
+    """Number of pods that keep the P99 target at the forecast, before any other rule or bound."""
 
     arrivals_per_second: float | None = None
-    """Requests that arrived for its share."""
+    """Arrival rate of its share of the requests."""
 
     forecast_per_second: float | None = None
-    """The most that is expected by the time that a further pod would be ready."""
+    """Highest arrival rate that is expected until a new pod would be ready."""
 
     capacity_per_second: float | None = None
-    """Requests that one pod can answer."""
+    """Rate of requests that one pod can serve."""
 
     rule: Annotated[str, StringConstraints(max_length=64)]
-    """The rule that decided, in one word."""
+    """The rule that decided, as one CamelCase word."""
 
     limited_by: Annotated[str, StringConstraints(max_length=64)] = ""
-    """What kept it from having as many pods as the traffic asks for: Min, Max, Quota or Hardware."""
+    """The limit that kept the number of pods from following the traffic: Min, Max, Quota or Hardware."""
 
     message: Annotated[str, StringConstraints(max_length=4096)] = ""
-    """The decision in a sentence."""
+    """The decision as a sentence."""
 
     arithmetic: Annotated[str, StringConstraints(max_length=1024)] = ""
-    """Where the number of pods comes from: arithmetic that comes out, with a word before each figure. Then
-    what the latency model reckons with."""
+    """The number of pods as an equation in which each figure has a name, followed by the parameters of the
+    latency model."""
 
 
 class ScalingStatus(Model):
-    """What the pods are sized by. It changes only with a decision."""
+    """The decisions on the number of pods. It changes only with a decision."""
 
     revisions: Annotated[tuple[RevisionScaling, ...], Field(max_length=16), list_map("revision")] = ()
-    """The revision that serves, and the one that is to replace it."""
+    """The stable revision and the candidate."""

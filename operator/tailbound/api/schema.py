@@ -16,7 +16,9 @@ from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ValidationError,
     ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -204,6 +206,18 @@ SET: Final = _ListType("set")
 def list_map(key: str) -> _ListType:
     """A list whose items are identified by the field `key` (a name without capitals, the same in Python)."""
     return _ListType("map", key)
+
+
+def unreadable_as(empty: Callable[[], Any]) -> WrapValidator:
+    """A validator for a part of a status: it replaces what does not validate, so that the rest is kept."""
+
+    def read(raw: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(raw)
+        except ValidationError:
+            return empty()
+
+    return WrapValidator(read)
 
 
 class Model(BaseModel):

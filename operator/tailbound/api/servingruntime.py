@@ -1,17 +1,23 @@
-"""ServingRuntime and ClusterServingRuntime: how a model format is served, as a structured pod template."""
+"""ServingRuntime and ClusterServingRuntime: structured pod templates for model formats."""
 
-import re
-from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field, GetJsonSchemaHandler, StrictBool, StrictInt, StringConstraints
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Field, StrictBool, StrictInt, StringConstraints
 
+from tailbound.api.drain import Drain, DrainMode
+from tailbound.api.inference_paths import (
+    DEFAULT_PROTOCOLS,
+    InferencePath,
+    ServerProtocol,
+    inference_paths,
+)
+from tailbound.api.init_container import Image, ImagePullPolicy, InitContainer
 from tailbound.api.meta import EnvVar, ObjectMeta
-from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.pod_parts import ConfigFile, Volume, VolumeMount
+from tailbound.api.pod_security import PodSecurity
+from tailbound.api.probe import PORT_NAME, Argument, PreStop, Probe, only_one_success
 from tailbound.api.runtime_contract import HTTP_PORT_NAME
-from tailbound.api.schema import ATOMIC, INT_OR_STRING, Model, Rule, list_map, matches
+from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, matches
 
 FormatName = Annotated[
     str,
@@ -21,20 +27,6 @@ FormatName = Annotated[
         "'{value}' is not a model format: write lower-case letters, digits and dashes, for example onnx",
     ),
 ]
-
-_PORT_NAME: Final = "(?:[a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
-_HANDLERS: Final = ("httpGet", "grpc", "tcpSocket", "exec")
-_ONE_HANDLER: Final = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in _HANDLERS)
-
-Argument = Annotated[str, StringConstraints(max_length=4096)]
-
-
-class ImagePullPolicy(StrEnum):
-    """When the node pulls the image."""
-
-    ALWAYS = "Always"
-    IF_NOT_PRESENT = "IfNotPresent"
-    NEVER = "Never"
 
 
 class SupportedFormat(Model):
@@ -51,7 +43,7 @@ class ContainerPort(Model):
         str,
         StringConstraints(max_length=15),
         matches(
-            _PORT_NAME,
+            PORT_NAME,
             "'{value}' is not a port name: write lower-case letters, digits and single dashes, with at least "
             "one letter",
         ),
@@ -60,121 +52,6 @@ class ContainerPort(Model):
 
     container_port: Annotated[StrictInt, Field(ge=1, le=65535)]
     """Number of the port."""
-
-
-class _PortReference:
-    """Makes the schema of a port that is given by its name or its number."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"x-kubernetes-int-or-string": True, "anyOf": INT_OR_STRING, "maxLength": 15}
-
-
-def _is_port(port: int | str) -> bool:
-    return 1 <= port <= 65535 if isinstance(port, int) else re.fullmatch(_PORT_NAME, port) is not None
-
-
-PortReference = Annotated[
-    StrictInt | str,
-    _PortReference(),
-    Rule(
-        cel=f"type(self) == int ? self >= 1 && self <= 65535 : string(self).matches('^{_PORT_NAME}$')",
-        holds=_is_port,
-        message="'{value}' is not a port: write the name of one of the ports, or a number from 1 to 65535",
-        value_cel="self",
-    ),
-]
-
-
-class HTTPGetAction(Model):
-    """A GET request; 200 to 399 is success."""
-
-    path: Annotated[str, StringConstraints(min_length=1, max_length=1024)] = "/"
-    """Path of the request."""
-
-    port: PortReference
-    """Name or number of the port."""
-
-
-class GRPCAction(Model):
-    """A call of grpc.health.v1.Health/Check."""
-
-    port: Annotated[StrictInt, Field(ge=1, le=65535)]
-    """Number of the port."""
-
-    service: Annotated[str, StringConstraints(max_length=253)] | None = None
-    """Service that is asked about."""
-
-
-class TCPSocketAction(Model):
-    """A connection that must open."""
-
-    port: PortReference
-    """Name or number of the port."""
-
-
-class ExecAction(Model):
-    """A command in the container; exit status 0 is success."""
-
-    command: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=64), ATOMIC]
-    """The command and its arguments; no shell."""
-
-
-class Probe(Model):
-    """How Kubernetes asks the server for its health: exactly one of httpGet, grpc, tcpSocket and exec."""
-
-    rules = (
-        Rule(
-            cel=f"{_ONE_HANDLER} == 1",
-            holds=lambda probe: len(probe.handlers()) == 1,
-            message="this probe has {value} of httpGet, grpc, tcpSocket and exec: write exactly one",
-            value_cel=_ONE_HANDLER,
-            value=lambda probe: len(probe.handlers()),
-        ),
-    )
-
-    http_get: HTTPGetAction | None = None
-    """Ask by HTTP."""
-
-    grpc: GRPCAction | None = None
-    """Ask by gRPC."""
-
-    tcp_socket: TCPSocketAction | None = None
-    """Open a connection."""
-
-    exec: ExecAction | None = None
-    """Run a command."""
-
-    initial_delay_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] | None = None
-    """Seconds after the start of the container before the first probe."""
-
-    period_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
-    """Seconds between probes."""
-
-    timeout_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 1
-    """Seconds after which a probe has failed."""
-
-    failure_threshold: Annotated[StrictInt, Field(ge=1, le=10000)] = 3
-    """Failures in a row that count."""
-
-    success_threshold: Annotated[StrictInt, Field(ge=1, le=100)] = 1
-    """Successes in a row that count after a failure. Kubernetes allows only 1, except for readiness."""
-
-    def handlers(self) -> tuple[Model, ...]:
-        """The ways of asking that are given."""
-        ways = (self.http_get, self.grpc, self.tcp_socket, self.exec)
-        return tuple(way for way in ways if way is not None)
-
-
-def _only_one_success(probe: str, attribute: str) -> Rule:
-    return Rule(
-        cel=f"!has(self.{probe}) || self.{probe}.successThreshold == 1",
-        holds=lambda server: (p := getattr(server, attribute)) is None or p.success_threshold == 1,
-        message=f"{probe}.successThreshold is {{value}}, and Kubernetes allows only 1 here: remove it",
-        value_cel=f"self.{probe}.successThreshold",
-        value=lambda server: getattr(server, attribute).success_threshold,
-    )
 
 
 class ServerContainer(Model):
@@ -193,19 +70,11 @@ class ServerContainer(Model):
             message=f"none of the ports is named {HTTP_PORT_NAME}: give this name to the one that serves the "
             "Open Inference Protocol over HTTP",
         ),
-        _only_one_success("startupProbe", "startup_probe"),
-        _only_one_success("livenessProbe", "liveness_probe"),
+        only_one_success("startupProbe", "startup_probe"),
+        only_one_success("livenessProbe", "liveness_probe"),
     )
 
-    image: Annotated[
-        str,
-        StringConstraints(max_length=1024),
-        matches(
-            r"[^\s]+",
-            "'{value}' is not an image: write a reference without blanks, for example "
-            "registry.example.com/server:1.2.3",
-        ),
-    ]
+    image: Image
     """Image of the server."""
 
     image_pull_policy: ImagePullPolicy = ImagePullPolicy.IF_NOT_PRESENT
@@ -218,13 +87,16 @@ class ServerContainer(Model):
     """Arguments of the entry point."""
 
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64), list_map("name")] = ()
-    """Environment, beside the variables that Tailbound sets."""
+    """Environment variables, in addition to those that Tailbound sets."""
+
+    volume_mounts: Annotated[tuple[VolumeMount, ...], Field(max_length=16), ATOMIC] = ()
+    """Where the volumes are mounted. The model is at /mnt/models, read-only, and /tmp is writable."""
 
     ports: Annotated[tuple[ContainerPort, ...], Field(min_length=1, max_length=16), list_map("name")]
     """Ports; one must be named http."""
 
     startup_probe: Probe | None = None
-    """Holds the other probes back until the server is up."""
+    """The other probes wait until this one has succeeded."""
 
     readiness_probe: Probe | None = None
     """Decides whether the pod gets requests."""
@@ -232,30 +104,127 @@ class ServerContainer(Model):
     liveness_probe: Probe | None = None
     """Restarts the container when it fails."""
 
+    pre_stop: PreStop | None = None
+    """What runs before SIGTERM. It must end within drain.time, and is not possible with drain.mode hold."""
+
+
+ConfigFiles = Annotated[tuple[ConfigFile, ...], Field(max_length=16), list_map("path")]
+InitContainers = Annotated[tuple[InitContainer, ...], Field(max_length=8), list_map("name")]
+
+
+class RuntimeTemplate(Model):
+    """The part of a runtime whose strings may hold expressions, after they were expanded."""
+
+    server: ServerContainer
+    files: ConfigFiles = ()
+    init_containers: InitContainers = ()
+
+
+_MOUNTED_IN_CEL: Final = (
+    "has(self.server.volumeMounts) ? self.server.volumeMounts.filter(m, !has(self.volumes) || "
+    "!self.volumes.exists(v, v.name == m.name)).map(m, m.name) : []"
+)
+_INIT_MOUNTED_IN_CEL: Final = (
+    "has(self.initContainers) ? self.initContainers.filter(c, has(c.volumeMounts) && "
+    "c.volumeMounts.exists(m, !has(self.volumes) || !self.volumes.exists(v, v.name == m.name)))"
+    ".map(c, c.name) : []"
+)
+
 
 class ServingRuntimeSpec(Model):
     """How models of some formats are served."""
+
+    rules = (
+        Rule(
+            cel=f"size({_MOUNTED_IN_CEL}) == 0",
+            holds=lambda spec: not spec.unknown_mounts,
+            message="server.volumeMounts names {value}, and there is no such volume in volumes: add it, or "
+            "remove the mount",
+            value_cel=f"({_MOUNTED_IN_CEL})[0]",
+            value=lambda spec: spec.unknown_mounts[0],
+        ),
+        Rule(
+            cel=f"size({_INIT_MOUNTED_IN_CEL}) == 0",
+            holds=lambda spec: not spec.with_unknown_mounts,
+            message="initContainers has {value}, which mounts a volume that is not in volumes: add the "
+            "volume, or remove the mount",
+            value_cel=f"({_INIT_MOUNTED_IN_CEL})[0]",
+            value=lambda spec: spec.with_unknown_mounts[0],
+        ),
+        Rule(
+            cel="!has(self.server.preStop) || !has(self.drain) || self.drain.mode != 'hold'",
+            holds=lambda spec: spec.server.pre_stop is None or spec.drain.mode is not DrainMode.HOLD,
+            message="server.preStop is set, and drain.mode hold needs the preStop hook itself: remove one of "
+            "the two",
+        ),
+        Rule(
+            cel="(has(self.protocols) && size(self.protocols) > 0) || (has(self.inferencePaths) && "
+            "size(self.inferencePaths) > 0)",
+            holds=lambda spec: bool(spec.inference_calls),
+            message="protocols is empty and inferencePaths as well, so that no request would count as an "
+            "inference call: name a protocol, or write the paths of the server's own",
+        ),
+    )
 
     formats: Annotated[tuple[SupportedFormat, ...], Field(min_length=1, max_length=32), list_map("name")]
     """Model formats that this runtime serves."""
 
     priority: Annotated[StrictInt, Field(ge=-1000, le=1000)] = 0
-    """Of several runtimes for a format in the same scope, the one with the highest priority is chosen."""
+    """Among several runtimes for a format in the same scope, the one with the highest priority is chosen."""
 
-    drain: Annotated[
-        Duration,
-        duration_between(
-            "1s", "10m", "as long as gateways and slow requests need after a pod begins to stop"
-        ),
-    ] = Duration(10_000)
-    """How long the server keeps serving after SIGTERM, while its readiness already fails."""
+    drain: Drain = Drain()
+    """How requests in flight are answered when a pod stops."""
 
     sheds: StrictBool = False
-    """Whether spec.overload may be shed: the server refuses what it could only answer after the milliseconds
-    in the request header x-tailbound-latency-bound-ms, with a 503 that has the header x-tailbound-shed."""
+    """True if the server itself acts on spec.overload shed: it then refuses a request that it could only
+    answer after the milliseconds in the request header x-tailbound-latency-bound-ms, with a 503 that has the
+    header x-tailbound-shed. For every other server the gateways refuse, seconds after an overload began."""
+
+    protocols: Annotated[tuple[ServerProtocol, ...], Field(max_length=8), SET] = DEFAULT_PROTOCOLS
+    """What the server speaks. It says which requests are inference calls: those that count for the SLA and in
+    rollouts. Empty for a server that has only paths of its own."""
+
+    inference_paths: Annotated[tuple[InferencePath, ...], Field(max_length=32), SET] = ()
+    """Further paths of inference calls. A * stands for one or more characters without a slash, ** at the end
+    for any rest. Over HTTP only a POST is an inference call."""
+
+    files: ConfigFiles = ()
+    """Configuration files of the server. Each revision keeps their contents."""
+
+    volumes: Annotated[tuple[Volume, ...], Field(max_length=16), list_map("name")] = ()
+    """Volumes of the serving pods, besides that of the model and the scratch space."""
+
+    init_containers: InitContainers = ()
+    """Containers that run after the model was fetched, one after the other, before the server. Those with
+    restartPolicy Always are sidecars: they start in this order, go on beside the server and stop after it."""
+
+    security_context: PodSecurity = PodSecurity()
+    """User and groups of all containers of the pod. What else a security context can say is always that of
+    the Pod Security profile restricted."""
 
     server: ServerContainer
     """The container that serves the model."""
+
+    @property
+    def unknown_mounts(self) -> tuple[str, ...]:
+        """The names in volumeMounts that are those of no volume."""
+        known = {volume.name for volume in self.volumes}
+        return tuple(mount.name for mount in self.server.volume_mounts if mount.name not in known)
+
+    @property
+    def with_unknown_mounts(self) -> tuple[str, ...]:
+        """The names of init containers that mount a volume which is not in volumes."""
+        known = {volume.name for volume in self.volumes}
+        return tuple(
+            each.name
+            for each in self.init_containers
+            if any(mount.name not in known for mount in each.volume_mounts)
+        )
+
+    @property
+    def inference_calls(self) -> tuple[str, ...]:
+        """The paths of all inference calls, those of the protocols included."""
+        return inference_paths(self.protocols, self.inference_paths)
 
     def serves(self, model_format: str) -> bool:
         """Whether models of this format can be served."""
@@ -263,14 +232,14 @@ class ServingRuntimeSpec(Model):
 
 
 class ServingRuntime(Model):
-    """ServingRuntime tells how model formats are served in its namespace. It precedes cluster-wide ones."""
+    """ServingRuntime defines how model formats are served in its namespace. It precedes cluster-wide ones."""
 
     metadata: ObjectMeta
     spec: ServingRuntimeSpec
 
 
 class ClusterServingRuntime(Model):
-    """ClusterServingRuntime tells how model formats are served in every namespace."""
+    """ClusterServingRuntime defines how model formats are served in every namespace."""
 
     metadata: ObjectMeta
     spec: ServingRuntimeSpec

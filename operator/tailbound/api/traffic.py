@@ -6,7 +6,7 @@ Envoy has acknowledged. Frozen: gateways of one release must read what the opera
 """
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -15,7 +15,7 @@ from tailbound.api.schema import list_map
 
 
 class _Document(BaseModel):
-    """Frozen, camelCase on the wire, and tolerant of fields that a newer writer added."""
+    """Base of documents that are immutable, have camelCase keys, and ignore fields of newer writers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
@@ -47,6 +47,9 @@ class AppliedRoute(_Document):
     traffic_generation: int = Field(
         description="status.traffic.generation that was projected; 0 if there was none."
     )
+    denied_hosts: tuple[str, ...] = Field(
+        default=(), description="Entries of spec.hosts that the service does not answer to."
+    )
 
 
 class RejectedRoute(AppliedRoute):
@@ -70,6 +73,7 @@ class RequestClasses(_Document):
     shed: _Count = 0
     failed: _Count = 0
     abandoned: _Count = 0
+    other: _Count = 0
 
 
 class ServiceObservation(_Document):
@@ -77,18 +81,27 @@ class ServiceObservation(_Document):
 
     applied: AppliedRoute | None = None
     rejected: RejectedRoute | None = None
-    denied_hosts: tuple[str, ...] = Field(
-        default=(),
-        description="Entries of spec.hosts that another service owns, or that name a cluster service.",
-    )
     counters: dict[str, RequestClasses] | None = Field(
         default=None,
-        description="By revision; absent unless the service was asked for by name and Envoy could be read.",
+        description="By revision; absent unless counters were asked for and Envoy could be read.",
+    )
+
+
+MOST_ASKED: Final = 500
+"""Services that one POST /observed may name: its body stays below 70 kB with the longest names."""
+
+
+class ObservedQuestion(_Document):
+    """Body of POST /observed: the services that are asked for, and whether their counters are wanted."""
+
+    services: Annotated[tuple[str, ...], Field(max_length=MOST_ASKED, description="NAMESPACE/NAME each.")]
+    counters: bool = Field(
+        default=False, description="Read Envoy's counters as well, once for all of these services."
     )
 
 
 class Observed(_Document):
-    """Body of GET /observed?service=NAMESPACE/NAME (repeatable; without it, every service)."""
+    """The answer to GET /observed, about every service, and to POST /observed, about those asked for."""
 
     envoy_start_time: AwareDatetime | None = Field(
         description="When this Envoy started; absent while it is not up."

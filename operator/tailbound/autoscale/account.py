@@ -2,13 +2,18 @@
 
 from tailbound.autoscale.arithmetic import Figure, Highest, Lowest, Product, Sum, Term, exact, line
 from tailbound.autoscale.behavior import FACTOR, STEP, grown, shrunk
-from tailbound.autoscale.decision import Reason
+from tailbound.autoscale.decision import ReplicaReason
 from tailbound.autoscale.demand import Demand
 from tailbound.autoscale.replica_estimate import MARGIN, ReplicaEstimate
 
 
 def account(
-    demand: Demand, sizing: ReplicaEstimate | None, reason: Reason, present: int, floor: int, replicas: int
+    demand: Demand,
+    sizing: ReplicaEstimate | None,
+    reason: ReplicaReason,
+    present: int,
+    floor: int,
+    replicas: int,
 ) -> str:
     """`replicas`, what it comes from, and what else the latency model reckons with.
 
@@ -22,7 +27,7 @@ def account(
     return f"{sentence}; {within} at dispersion {sizing.dispersion:.3g}"
 
 
-def _moved(demand: Demand, reason: Reason, present: int, floor: int) -> Term:
+def _moved(demand: Demand, reason: ReplicaReason, present: int, floor: int) -> Term:
     """
     | rule | term |
     |---|---|
@@ -33,16 +38,16 @@ def _moved(demand: Demand, reason: Reason, present: int, floor: int) -> Term:
     | Idle, MetricsStale, UnknownCapacity | as many as there are |
     """
     before = Figure(present, "present")
-    if reason in (Reason.FORECAST, Reason.PANIC, Reason.STUCK):
+    if reason in (ReplicaReason.FORECAST, ReplicaReason.PANIC, ReplicaReason.STUCK):
         furthest = Highest((Product((Figure(FACTOR), before)), Sum((before, Figure(STEP)))))
         step_binds = grown(present, demand.with_spares) < demand.with_spares
         return Lowest((demand.term, furthest)) if step_binds else demand.term
-    if reason is Reason.SHRINK:
+    if reason is ReplicaReason.SHRINK:
         step = Sum((before, Figure(shrunk(present, 0) - present, "step")))
         return Highest((Figure(floor, "needed lately"), step))
-    if reason is Reason.STEADY:
+    if reason is ReplicaReason.STEADY:
         return demand.term
-    if reason in (Reason.COOLING, Reason.LIMITED):
+    if reason in (ReplicaReason.COOLING, ReplicaReason.LIMITED):
         return Highest((demand.term, before))
     return before
 

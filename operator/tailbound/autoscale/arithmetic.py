@@ -49,11 +49,11 @@ class Highest:
     parts: Sequence[Term]
 
     def value(self, digits: int) -> float:
-        """By its parts' values."""
+        """The value from the rounded values of its parts."""
         return max(part.value(digits) for part in self.parts)
 
     def text(self, digits: int) -> str:
-        """As a function; one part stands by itself."""
+        """The text as a function call; a single part is written alone."""
         return _function("max", self.parts, digits)
 
 
@@ -64,11 +64,11 @@ class Lowest:
     parts: Sequence[Term]
 
     def value(self, digits: int) -> float:
-        """By its parts' values."""
+        """The value from the rounded values of its parts."""
         return min(part.value(digits) for part in self.parts)
 
     def text(self, digits: int) -> str:
-        """As a function; one part stands by itself."""
+        """The text as a function call; a single part is written alone."""
         return _function("min", self.parts, digits)
 
 
@@ -79,11 +79,11 @@ class Sum:
     parts: Sequence[Term]
 
     def value(self, digits: int) -> float:
-        """By its parts' values."""
+        """The value from the rounded values of its parts."""
         return sum(part.value(digits) for part in self.parts)
 
     def text(self, digits: int) -> str:
-        """In brackets where they are needed."""
+        """The text, in parentheses if it has several parts."""
         written = " + ".join(part.text(digits) for part in self.parts)
         return f"({written})" if len(self.parts) > 1 else written
 
@@ -95,7 +95,7 @@ class Product:
     parts: Sequence[Term]
 
     def value(self, digits: int) -> float:
-        """By its parts' values."""
+        """The value from the rounded values of its parts."""
         return prod(part.value(digits) for part in self.parts)
 
     def text(self, digits: int) -> str:
@@ -111,26 +111,26 @@ class Quotient:
     under: Term
 
     def value(self, digits: int) -> float:
-        """By its parts' values."""
+        """The value from the rounded values of its parts."""
         return self.over.value(digits) / self.under.value(digits)
 
     def text(self, digits: int) -> str:
-        """With what is below in brackets."""
+        """The text, with the denominator in parentheses."""
         return f"{self.over.text(digits)} / ({self.under.text(digits)})"
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class CeilingOf:
     """The next whole number."""
 
     part: Term
 
     def value(self, digits: int) -> float:
-        """By its part's value."""
+        """The value from the rounded value of its part."""
         return float(ceil(self.part.value(digits)))
 
     def text(self, digits: int) -> str:
-        """As a function."""
+        """The text as a function call."""
         return f"ceil({self.part.text(digits)})"
 
 

@@ -1,7 +1,7 @@
 """What a batch costs: a line through the times of batches, learned as they come.
 
-Its shape is learned slowly and its level at once. A card that throttles, or a node that is shared with
-somebody new, makes every batch slower by about the same factor: a window whose batches take a time that
+Its shape is learned slowly and its level at once. A card that throttles, or a node with
+a new neighbour, makes every batch slower by about the same factor: a window whose batches take a time that
 neither chance nor a doubtful shape explains rescales all that was learned before, instead of being averaged
 with it.
 
@@ -58,15 +58,15 @@ class Shape:
     """How steep the line is, whatever its level."""
 
     rows: float = 1.0
-    """Of the mean batch that `share` is told of."""
+    """The size of the mean batch, to which `share` refers."""
     share: float = 0.5
-    """Of that batch's time, what goes with its rows."""
+    """The share of that batch's time that is proportional to its rows."""
     trust: float = 0.0
     """How far `share` is believed, from 0 to 1, against what is supposed."""
 
     @property
     def line(self) -> BatchTimeModel:
-        """With a second for the mean batch."""
+        """The line, scaled to one second for the mean batch."""
         supposed = self.rows / (1 + self.rows)
         share = self.trust * self.share + (1 - self.trust) * supposed
         return BatchTimeModel(1 - share, share / self.rows)
@@ -89,7 +89,7 @@ class Sums:
     rows_seconds: float = 0.0
 
     def plus(self, other: "Sums", weight: float = 1.0, slower: float = 1.0) -> "Sums":
-        """With others, each of which counts for `weight` and as if it had taken `slower` times as long."""
+        """The sums with further batches, each with `weight` and with its time multiplied by `slower`."""
         return Sums(
             self.batches + weight * other.batches,
             self.rows + weight * other.rows,
@@ -104,7 +104,7 @@ class Sums:
         return self.rows / self.batches
 
     def shape(self, limit: int) -> Shape:
-        """By least squares, to be believed of batches of up to `limit`.
+        """The least-squares shape, valid for batches of up to `limit` rows.
 
         What they tell and what is supposed count by their variances. Chance fades with the number of batches,
         and the faster the more their sizes differ. That times do not lie on a line stays, and matters the
@@ -122,7 +122,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Fit:
-    """What past batches tell, and when the last ones were added."""
+    """The sums over past batches, and the time of the last ones."""
 
     sums: Sums = field(default_factory=Sums)
     shape: Shape = field(default_factory=Shape)
@@ -149,7 +149,7 @@ def seeded(batch_times: BatchTimeModel, batch: int) -> Fit:
 
 
 def learn(fit: Fit, window: BatchSums, at: float, limit: int) -> Fit:
-    """After the window that ended `at`, of batches of up to `limit` rows."""
+    """The fit after the window of batches that ended `at`; a batch has at most `limit` rows."""
     fresh = 1.0 if fit.at is None else min(1.0, (at - fit.at) / window.window)
     if fresh <= 0 or window.batches <= 0 or window.seconds <= 0:
         return fit
@@ -164,7 +164,7 @@ def learn(fit: Fit, window: BatchSums, at: float, limit: int) -> Fit:
 
 
 def _step(fit: Fit, window: Sums) -> float:
-    """By what factor batches take longer since this window; 1 for as long as before.
+    """The factor by which batches take longer since this window; 1 for no change.
 
     Batches of another size than before may take another time because the line is not as steep as supposed:
     then they are to correct its shape, and not its level.

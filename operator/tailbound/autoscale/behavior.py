@@ -28,7 +28,7 @@ class StabilizationWindow:
     """Ticks for which a replica must not have been needed before it is given up."""
 
     def with_need(self, needed: int, cold_start: float) -> "StabilizationWindow":
-        """After one more tick.
+        """The window after one more tick.
 
         To keep a replica for as long as another takes to start costs what starting one again would. A rule
         that keeps it that long, and no longer, pays at most twice what foresight would have. Where a start
@@ -38,7 +38,7 @@ class StabilizationWindow:
         return StabilizationWindow((*self.needs, needed)[-hold:], max(0, self.pause - 1), hold)
 
     def stepped(self) -> "StabilizationWindow":
-        """After a step down."""
+        """The window after a step down."""
         return replace(self, pause=PAUSE)
 
     @property

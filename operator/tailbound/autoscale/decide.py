@@ -4,25 +4,26 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from tailbound.autoscale.account import account
-from tailbound.autoscale.behavior import StabilizationWindow, grown, shrunk
-from tailbound.autoscale.decision import Decision, Explanation, Reason
+from tailbound.autoscale.behavior import PAUSE, StabilizationWindow, grown, shrunk
+from tailbound.autoscale.decision import Explanation, ReplicaDecision, ReplicaReason
 from tailbound.autoscale.demand import Demand, demanded
 from tailbound.autoscale.feedback import QUIET, corrected
 from tailbound.autoscale.forecast import dispersion
 from tailbound.autoscale.model import (
+    TICK,
     Arrivals,
     Known,
+    LatencyTarget,
     LearnedCapacity,
     Limit,
     Limits,
-    Objective,
-    Observation,
-    Rate,
-    Unknown,
+    RevisionObservation,
 )
-from tailbound.autoscale.panic import backlog, caution_after, flooded, late, overloaded, panic_until
+from tailbound.autoscale.panic import LASTS, backlog, caution_after, flooded, late, overloaded, panic_until
 from tailbound.autoscale.replica_estimate import ReplicaEstimate
+from tailbound.autoscale.rule import ReplicaChange, needed_within, rule
 from tailbound.autoscale.state import State, taught
+from tailbound.objects.unknown import Unknown
 
 STALE: Final = 45.0
 """Seconds after which a value is not believed: three scrapes."""
@@ -33,8 +34,8 @@ V = TypeVar("V")
 
 
 def decide(
-    now: float, observation: Observation, objective: Objective, limits: Limits, state: State
-) -> Decision:
+    now: float, observation: RevisionObservation, objective: LatencyTarget, limits: Limits, state: State
+) -> ReplicaDecision:
     """One tick's decision about one revision. Called once every `TICK` seconds."""
     seen, stale = fresh(observation, now)
     state = taught(state, seen, objective, now)
@@ -48,15 +49,18 @@ def decide(
         sizing = _sizing(state, objective)
     demand = demanded(now, state, seen, sizing)
     state = _stabilized(state, demand, state.cold_start(seen))
-    wanted, reason = _wanted(state, seen, objective, limits, demand)
+    kept = _why_kept(state, seen, objective, demand)
+    wanted, reason = _wanted(state, seen, objective, limits, demand, kept)
     replicas, limit = _bounded(wanted, demand.with_spares, seen.replicas.requested, limits)
     line = account(demand, sizing, reason, seen.replicas.requested, state.stabilization.floor, replicas)
-    if reason is Reason.SHRINK:
+    change = ReplicaChange(seen.replicas.requested, wanted, replicas, limit)
+    clause = rule(reason, change, demand, state.stabilization, kept or "")
+    if reason is ReplicaReason.SHRINK:
         state = replace(state, stabilization=state.stabilization.stepped())
-    return Decision(
+    return ReplicaDecision(
         replicas,
-        reason if replicas == wanted else Reason.LIMITED,
-        _explanation(now, state, seen, sizing, demand, line),
+        reason if replicas == wanted else ReplicaReason.LIMITED,
+        _explanation(now, state, seen, sizing, demand, line, clause),
         replace(state, replicas=replicas, quiet=state.quiet if replicas == seen.replicas.requested else 0),
         limit,
         stale,
@@ -64,16 +68,16 @@ def decide(
     )
 
 
-def _resigned(state: State, seen: Observation) -> tuple[State, Observation]:
-    """Where no replica meets the target, how late requests are says nothing of how many there should be."""
+def _resigned(state: State, seen: RevisionObservation) -> tuple[State, RevisionObservation]:
+    """The state and observation without lateness, which cannot size replicas if none meets the target."""
     learned = state.learned
     if isinstance(learned, LearnedCapacity):
         state = replace(state, learned=replace(learned, correction=1.0))
     return state, replace(seen, p99=Unknown("no replica meets the target"))
 
 
-def _alarmed(state: State, seen: Observation, objective: Objective, now: float) -> State:
-    """In panic, and more cautious, where requests are late or about to be.
+def _alarmed(state: State, seen: RevisionObservation, objective: LatencyTarget, now: float) -> State:
+    """The state with panic and more caution, if requests are late or about to be.
 
     While replicas that were asked for still start, lateness says nothing new of how much spare is needed.
     """
@@ -85,12 +89,12 @@ def _alarmed(state: State, seen: Observation, objective: Objective, now: float) 
     )
 
 
-def _starting(seen: Observation) -> bool:
+def _starting(seen: RevisionObservation) -> bool:
     """Whether pods that were asked for will be ready soon."""
     return seen.replicas.pending > seen.replicas.stuck
 
 
-def fresh(observation: Observation, now: float) -> tuple[Observation, tuple[str, ...]]:
+def fresh(observation: RevisionObservation, now: float) -> tuple[RevisionObservation, tuple[str, ...]]:
     """The observation with what is too old taken for unknown, and what is missing, in words."""
     arrivals = observation.arrivals
     believed = replace(
@@ -110,7 +114,7 @@ def fresh(observation: Observation, now: float) -> tuple[Observation, tuple[str,
         ("arrivals", believed.arrivals.over_30s),
         ("in flight", believed.in_flight),
     )
-    missing = {name: value.why for name, value in signals if isinstance(value, Unknown)}
+    missing = {name: value.reason for name, value in signals if isinstance(value, Unknown)}
     return believed, tuple(f"{name}: {why}" for name, why in missing.items())
 
 
@@ -120,18 +124,18 @@ def _believed(value: Known[V] | Unknown, now: float) -> Known[V] | Unknown:
     return value
 
 
-def _of_whole_requests(objective: Objective, rows_per_request: float) -> Objective:
+def _of_whole_requests(objective: LatencyTarget, rows_per_request: float) -> LatencyTarget:
     """A run holds at least one request, however many rows it brings."""
     return replace(objective, max_batch=max(objective.max_batch, round(rows_per_request)))
 
 
-def _quieter(state: State, seen: Observation, objective: Objective) -> State:
+def _quieter(state: State, seen: RevisionObservation, objective: LatencyTarget) -> State:
     waiting = backlog(seen, objective, state.rows.per_request) > 0
     moved = seen.replicas.pending > 0 or seen.replicas.requested != state.replicas or waiting
     return replace(state, quiet=0 if moved else min(QUIET, state.quiet + 1))
 
 
-def _sizing(state: State, objective: Objective) -> ReplicaEstimate | None:
+def _sizing(state: State, objective: LatencyTarget) -> ReplicaEstimate | None:
     if state.batch_times is None or isinstance(state.learned, Unknown):
         return None
     return ReplicaEstimate(
@@ -143,8 +147,8 @@ def _sizing(state: State, objective: Objective) -> ReplicaEstimate | None:
     )
 
 
-def _corrected(state: State, seen: Observation, sizing: ReplicaEstimate) -> State:
-    """With the latency model corrected, where it can be judged."""
+def _corrected(state: State, seen: RevisionObservation, sizing: ReplicaEstimate) -> State:
+    """The state with a corrected latency model, if the correction can be measured."""
     rate, p99, learned = seen.arrivals.over_60s, seen.p99, state.learned
     if state.quiet < QUIET or isinstance(learned, Unknown):
         return state
@@ -162,8 +166,13 @@ def _stabilized(state: State, demand: Demand, cold_start: float) -> State:
 
 
 def _wanted(
-    state: State, seen: Observation, objective: Objective, limits: Limits, demand: Demand
-) -> tuple[int, Reason]:
+    state: State,
+    seen: RevisionObservation,
+    objective: LatencyTarget,
+    limits: Limits,
+    demand: Demand,
+    kept: str | None,
+) -> tuple[int, ReplicaReason]:
     """The first rule that fits.
 
     The latencies of a minute in which replicas were added say little about what they are now.
@@ -187,47 +196,52 @@ def _wanted(
     if state.batch_times is None:
         flood = flooded(seen, objective, state.rows.per_request) and not seen.replicas.pending
         more = flood or (late(seen, objective) and state.quiet >= QUIET)
-        return replicas + int(more), Reason.UNKNOWN_CAPACITY
+        return replicas + int(more), ReplicaReason.UNKNOWN_CAPACITY
     if demand.with_spares > replicas:
         return grown(replicas, demand.with_spares), _why_grown(replicas, demand)
     if isinstance(demand.forecast, Unknown):
-        return replicas, Reason.METRICS_STALE
+        return replicas, ReplicaReason.METRICS_STALE
     if demand.with_spares == replicas:
-        return replicas, Reason.STEADY if replicas else Reason.IDLE
-    return _given_up(state, seen, objective, limits, demand)
+        return replicas, ReplicaReason.STEADY if replicas else ReplicaReason.IDLE
+    if replicas <= limits.min or kept is not None:
+        return replicas, ReplicaReason.LIMITED if replicas <= limits.min else ReplicaReason.COOLING
+    return shrunk(replicas, state.stabilization.floor), ReplicaReason.SHRINK
 
 
-def _given_up(
-    state: State, seen: Observation, objective: Objective, limits: Limits, demand: Demand
-) -> tuple[int, Reason]:
-    """What becomes of more replicas than are needed now: the last three rows of the table of `_wanted`."""
-    replicas = seen.replicas.requested
-    if replicas <= limits.min:
-        return replicas, Reason.LIMITED
-    floor = state.stabilization.floor
-    calm = demand.unreachable is not None or _relaxed(seen, objective)
-    if floor >= replicas or not state.stabilization.full or not _judged(state, seen) or not calm:
-        return replicas, Reason.COOLING
-    return shrunk(replicas, floor), Reason.SHRINK
+def _why_kept(
+    state: State, seen: RevisionObservation, objective: LatencyTarget, demand: Demand
+) -> str | None:
+    """Why no replica is given up, as a clause; None if some may be. The first rule that holds.
 
-
-def _why_grown(replicas: int, demand: Demand) -> Reason:
-    if demand.needed > replicas:
-        return Reason.FORECAST
-    return Reason.PANIC if demand.at_once > replicas else Reason.STUCK
-
-
-def _judged(state: State, seen: Observation) -> bool:
-    """Whether anything may be given up: not in panic, nor on forecasts whose errors are not known yet.
-
-    Nor while a pod starts, which would be the first to go: so none is deleted before it was of any use, and
-    a fleet that grew keeps for one cold start what it grew to.
+    On forecasts whose errors are not known yet nothing is given up, nor while a pod starts, which would be
+    the first to be deleted: so none is deleted before it was of any use, and replicas that were added are
+    kept for one cold start.
     """
-    known = isinstance(seen.in_flight, Known) and state.forecasts.proven
-    return known and state.panic_until is None and not _starting(seen)
+    window = state.stabilization
+    held = f"{window.hold * TICK:.0f} s (stabilization window)"
+    rules = (
+        (window.floor >= seen.replicas.requested, needed_within(window)),
+        (len(window.needs) < window.hold, f"the need has not been known for {held} yet"),
+        (window.pause > 0, f"the last step down was less than {PAUSE * TICK:.0f} s ago"),
+        (isinstance(seen.in_flight, Unknown), "the number of requests in flight is unknown"),
+        (not state.forecasts.proven, "the errors of the forecast are not known yet"),
+        (state.panic_until is not None, f"requests were late or waited within the last {LASTS:.0f} s"),
+        (_starting(seen), "a replica is still starting"),
+        (
+            demand.unreachable is None and not _relaxed(seen, objective),
+            f"the latency is above {100 * _WATCHFUL:.0f} % of the target",
+        ),
+    )
+    return next((clause for holds, clause in rules if holds), None)
 
 
-def _relaxed(seen: Observation, objective: Objective) -> bool:
+def _why_grown(replicas: int, demand: Demand) -> ReplicaReason:
+    if demand.needed > replicas:
+        return ReplicaReason.FORECAST
+    return ReplicaReason.PANIC if demand.at_once > replicas else ReplicaReason.STUCK
+
+
+def _relaxed(seen: RevisionObservation, objective: LatencyTarget) -> bool:
     """Whether latency allows to give something up. Nothing in flight is as good as a low latency."""
     if isinstance(seen.p99, Unknown):
         return isinstance(seen.in_flight, Known) and seen.in_flight.value == 0
@@ -252,20 +266,21 @@ def _bounded(wanted: int, asked: int, present: int, limits: Limits) -> tuple[int
 
 
 def _explanation(
-    now: float, state: State, seen: Observation, sizing: ReplicaEstimate | None, demand: Demand, line: str
+    now: float,
+    state: State,
+    seen: RevisionObservation,
+    sizing: ReplicaEstimate | None,
+    demand: Demand,
+    line: str,
+    clause: str,
 ) -> Explanation:
-    known = isinstance(demand.forecast, Known)
-    capacity: Rate = Unknown("no batch was seen yet")
-    if sizing is not None:
-        capacity = Known(sizing.capacity, now)
+    forecast = demand.forecast
     return Explanation(
-        demand.present,
-        demand.forecast,
-        capacity,
-        Known(float(demand.needed), demand.forecast.at)
-        if isinstance(demand.forecast, Known)
-        else demand.forecast,
-        state.cold_start(seen),
-        "overloaded" if state.panic_until is not None else ("steady" if known else "blind"),
-        line,
+        arrivals=demand.present,
+        forecast=forecast,
+        capacity=Unknown("no batch was seen yet") if sizing is None else Known(sizing.capacity, now),
+        needed=Known(float(demand.needed), forecast.at) if isinstance(forecast, Known) else forecast,
+        cold_start=state.cold_start(seen),
+        line=line,
+        rule=clause,
     )

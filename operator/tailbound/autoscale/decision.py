@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tailbound.autoscale.model import Count, Known, Limit, Rate, Unknown
+from tailbound.autoscale.model import Count, Known, Limit, Rate
 from tailbound.autoscale.state import State
+from tailbound.objects.unknown import Unknown
 
 
-class Reason(StrEnum):
+class ReplicaReason(StrEnum):
     """The rule that set the replicas."""
 
     IDLE = "Idle"
@@ -43,18 +44,18 @@ class Explanation:
     needed: Count
     """Replicas that hold the target at the forecast, whatever the bounds."""
     cold_start: float
-    state: str
-    """In words: panic until when, cooling, what is missing."""
     line: str = ""
-    """Arithmetic that comes out at the replicas, with a word before each figure."""
+    """An equation whose result is the number of replicas; each figure has a name."""
+    rule: str = ""
+    """The rule that set the number, where it is not the need at the forecast alone; a clause."""
 
 
 @dataclass(frozen=True)
-class Decision:
+class ReplicaDecision:
     """How many replicas the revision shall have, and why."""
 
     replicas: int
-    reason: Reason
+    reason: ReplicaReason
     explanation: Explanation
     state: State
     limited_by: Limit = Limit.NONE
@@ -65,14 +66,21 @@ class Decision:
     more than the target; None where the target can be met."""
 
     def words(self) -> str:
-        """One sentence for people."""
+        """The decision as one sentence: the need at the forecast, then the rule if it sets another number."""
         seen = self.explanation
+        rule = f"; {seen.rule}" if seen.rule else ""
         return (
-            f"{self.replicas} replicas ({self.reason}): {_figure(seen.arrivals)} requests/s arrive, "
-            f"{_figure(seen.forecast)} are prepared for within {seen.cold_start:.0f} s, one replica does "
-            f"{_figure(seen.capacity)}, so {_figure(seen.needed)} are needed"
+            f"{self.replicas} replicas ({self.reason}): the arrival rate is {_figure(seen.arrivals)} "
+            f"requests/s, the forecast for the next {seen.cold_start:.0f} s is {_figure(seen.forecast)}, "
+            f"and one replica serves {_figure(seen.capacity)}, {_needed(seen.needed)}{rule}"
         )
 
 
+def _needed(count: Count) -> str:
+    if isinstance(count, Unknown):
+        return "and it is not known how many are needed"
+    return f"so that {count.value:g} {'is' if count.value == 1 else 'are'} needed"
+
+
 def _figure(value: Known[float] | Unknown) -> str:
-    return f"{value.value:.4g}" if isinstance(value, Known) else f"unknown ({value.why})"
+    return f"{value.value:.4g}" if isinstance(value, Known) else f"unknown ({value.reason})"

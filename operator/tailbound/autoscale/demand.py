@@ -6,11 +6,12 @@ from math import sqrt
 from typing import Final
 
 from tailbound.autoscale.arithmetic import ALL_DIGITS, Figure, Lowest, Product, Sum, Term, exact
-from tailbound.autoscale.model import TICK, Arrivals, Known, Observation, Rate, Unknown
+from tailbound.autoscale.model import TICK, Arrivals, Known, Rate, RevisionObservation
 from tailbound.autoscale.panic import DRAIN, backlog
 from tailbound.autoscale.replica_estimate import ReplicaEstimate
 from tailbound.autoscale.shortage import short
 from tailbound.autoscale.state import State
+from tailbound.objects.unknown import Unknown
 
 _COUNTED: Final = 30.0
 """Seconds in which the present rate is counted."""
@@ -41,8 +42,8 @@ class Demand:
     """Seconds that even an idle replica takes, where that is more than the target."""
 
 
-def demanded(now: float, state: State, seen: Observation, sizing: ReplicaEstimate | None) -> Demand:
-    """By the traffic, or blindly by the backlog where the arrivals are unknown."""
+def demanded(now: float, state: State, seen: RevisionObservation, sizing: ReplicaEstimate | None) -> Demand:
+    """The demand of the traffic, or of the backlog alone if the arrivals are unknown."""
     arrivals = seen.arrivals
     present = _first(arrivals.over_30s, arrivals.over_10s, arrivals.over_60s)
     if sizing is None:
@@ -71,7 +72,7 @@ def demanded(now: float, state: State, seen: Observation, sizing: ReplicaEstimat
     )
 
 
-def _blind(present: Unknown, seen: Observation, sizing: ReplicaEstimate) -> Demand:
+def _blind(present: Unknown, seen: RevisionObservation, sizing: ReplicaEstimate) -> Demand:
     """Replicas that work off the backlog beside what the ready ones do; none without one.
 
     Pending ones are part of them: until they are ready the backlog says nothing new.

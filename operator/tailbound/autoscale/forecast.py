@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import exp, log, sqrt
+from operator import mul
 from typing import Final
 
 from tailbound.autoscale.model import TICK
@@ -67,8 +68,6 @@ class Guess:
     present: float
     features: Vector
     predicted: float
-    risen: float
-    """Where a rise that is none of chance leads; 0 without one."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Regression:
         return max(-_FARTHEST, min(_FARTHEST, _dot(self.weights, features)))
 
     def taught(self, features: Vector, seen: float, weight: float) -> "Regression":
-        """After a guess from `features` turned out to be `seen`, which counts for `weight` of a new fact."""
+        """The weights after a forecast from `features` proved to be `seen`, with relative `weight`."""
         direction = tuple(_dot(row, features) for row in self.covariance)
         scale = _MEMORY / weight + _dot(features, direction)
         miss = (seen - _dot(self.weights, features)) / scale
@@ -109,7 +108,7 @@ class Forecasts:
     at: float | None = None
     pending: tuple[Guess, ...] = ()
     mean_square: float = _SUPPOSED_ERROR**2
-    """Of the errors' logarithms."""
+    """Mean square of the errors' logarithms."""
     judged: int = 0
     """Guesses that became due, up to as many as are remembered."""
     regression: Regression = field(default_factory=Regression)
@@ -137,11 +136,16 @@ class Forecasts:
         reach = max(1.0, last.horizon / _USUAL_HORIZON)
         spare = min(_FARTHEST, max(_LEAST_SPARE, _DEVIATIONS * reach * sqrt(self.mean_square)))
         beyond = spare * (1 - 1 / reach)
-        return max(last.risen * exp(beyond), last.present * exp(last.predicted + spare))
+        return max(self.risen * exp(beyond), last.present * exp(last.predicted + spare))
+
+    @property
+    def risen(self) -> float:
+        """The rate that a rise which is no chance leads to; 0 without one."""
+        return _rise(self.rates, self.pending[-1].horizon) if self.pending else 0.0
 
 
 def observed(before: Forecasts, rate: float, at: float, horizon: float, span: float) -> Forecasts:
-    """After a tick whose rate over the last ten seconds is known. `horizon` and `span` are in seconds.
+    """The forecasts after a tick with a known rate over ten seconds. `horizon` and `span` are in seconds.
 
     `span` is the time over whose mean a guess is judged: a burst that is shorter than requests may wait is
     waited out. A service without traffic is remembered as nothing at all, so that nothing about it changes.
@@ -155,14 +159,7 @@ def observed(before: Forecasts, rate: float, at: float, horizon: float, span: fl
     recent = rates[-max(1, round(span / TICK)) :]
     judged = _judged(before, sum(recent) / len(recent), at, 1 / (TICK * max(_LEAST_RATE, sum(recent))))
     features, present = _features(rates)
-    guess = Guess(
-        at + horizon,
-        horizon,
-        present,
-        features,
-        judged.regression.predict(features),
-        _rise(rates, horizon),
-    )
+    guess = Guess(at + horizon, horizon, present, features, judged.regression.predict(features))
     return replace(judged, rates=rates, at=at, pending=(*judged.pending, guess))
 
 
@@ -179,7 +176,7 @@ def dispersion(rates: Sequence[float]) -> float:
 
 
 def _judged(forecasts: Forecasts, rate: float, at: float, chance: float) -> Forecasts:
-    """With what is due compared with what came, of which `chance` is the relative variance of its counting.
+    """The forecasts after due guesses met the counted rate, whose relative variance is `chance`.
 
     That a count scatters about its rate is no error of a forecast: requests wait it out in a queue, which the
     latency model reckons with. Without this a service with few requests would pay for it twice.
@@ -225,7 +222,7 @@ def _rise(rates: Vector, horizon: float) -> float:
 
 
 def _drawn_on(recent: Vector, scatter: float, ticks: float) -> float:
-    """Where the line through `recent` is after `ticks` more; 0 where it does not rise significantly."""
+    """The value of the line through `recent` after `ticks` more; 0 if it does not rise significantly."""
     count = len(recent)
     mean, slope = _line(recent)
     _, still = _line(recent[count // 2 :])
@@ -242,4 +239,5 @@ def _line(values: Vector) -> tuple[float, float]:
 
 
 def _dot(one: Vector, other: Vector) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True))
+    product: float = sum(map(mul, one, other))
+    return product

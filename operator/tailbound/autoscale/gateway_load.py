@@ -16,7 +16,7 @@ NOTHING: Final = BatchSums(WINDOW, 0, 0, 0, 0, 0, 0)
 
 
 def as_batches(seen: GatewayLoad, limit: int, known: bool) -> BatchSums:
-    """By Little's law, from replicas whose runs follow one another and take what waits, up to `limit`.
+    """The batch sums by Little's law, for replicas that run batches of waiting requests up to `limit`.
 
     Of the x requests of a run each waits for half of the run before it, or for half of a run with chance x
     where x is less than one. So many are inside one replica:

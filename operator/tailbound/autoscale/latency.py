@@ -4,7 +4,7 @@ from math import inf, log, sqrt
 from typing import Final
 
 from tailbound.autoscale.batch_time import BatchTimeModel
-from tailbound.autoscale.model import Objective
+from tailbound.autoscale.model import LatencyTarget
 
 _SERVICE_SPREAD: Final = 0.14
 """Standard deviation over mean of the time of batches of one size."""
@@ -23,19 +23,19 @@ def waiting_chance(replicas: int, load: float) -> float:
     return blocked / (1 - load / replicas * (1 - blocked))
 
 
-def floor(batch_times: BatchTimeModel, objective: Objective, dispersion: float) -> float:
+def floor(batch_times: BatchTimeModel, objective: LatencyTarget, dispersion: float) -> float:
     """Seconds that the 99th percentile cannot fall below, however many replicas there are."""
     large = min(float(objective.max_batch), 1 + _NORMAL_99 * sqrt(dispersion))
     return objective.max_queue_delay + batch_times.seconds(large) * _SLOWEST
 
 
-def idle(batch_times: BatchTimeModel, objective: Objective, rows: float) -> float:
+def idle(batch_times: BatchTimeModel, objective: LatencyTarget, rows: float) -> float:
     """Seconds of the 99th percentile of requests of `rows` that come one at a time."""
     return objective.max_queue_delay + batch_times.seconds(rows) * _SLOWEST
 
 
 def p99(
-    replicas: int, rate: float, batch_times: BatchTimeModel, objective: Objective, dispersion: float
+    replicas: int, rate: float, batch_times: BatchTimeModel, objective: LatencyTarget, dispersion: float
 ) -> float:
     """Seconds, infinite where `rate`, in rows per second, is more than the replicas can do.
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
+from tailbound.objects.unknown import Unknown
+
 TICK: Final = 10.0
 """Seconds between two decisions about one revision."""
 
@@ -26,13 +28,6 @@ class Known(Generic[T]):
 
     value: T
     at: float
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A value that could not be read."""
-
-    why: str
 
 
 Rate = Known[float] | Unknown
@@ -96,18 +91,18 @@ class Replicas:
     """Pods of the revision, from the watch, so always known."""
 
     requested: int
-    """As the Deployment is written."""
+    """spec.replicas of the Deployment."""
     ready: int
     pending: int
     """Made but not ready, `stuck` included. What a ResourceQuota refused to make is in neither."""
     stuck: int = 0
-    """Of the pending ones those that will not be ready soon: crashing, unschedulable or long overdue."""
+    """Pending pods that will not be ready soon: crashing, unschedulable or long overdue."""
     waited: tuple[float, ...] = ()
     """Seconds since each of the other pending ones was made."""
 
 
 @dataclass(frozen=True)
-class Observation:
+class RevisionObservation:
     """What was seen of one revision."""
 
     arrivals: Arrivals
@@ -122,7 +117,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Objective:
+class LatencyTarget:
     """What the service promises and how its runtime batches. Raises ValueError for what cannot be met."""
 
     p99: float
@@ -149,11 +144,15 @@ class Limit(StrEnum):
     MAX = "Max"
     QUOTA = "Quota"
     HARDWARE = "Hardware"
+    REFUSED = "Refused"  # the API server refuses further pods, for another cause than a quota
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """Most replicas that a ResourceQuota or the hardware has room for. `min` is asked for all the same."""
+    """Most replicas that a ResourceQuota, the hardware or a rule of admission allows.
+
+    `min` is asked for all the same.
+    """
 
     limit: Limit
     replicas: int

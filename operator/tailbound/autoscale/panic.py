@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tailbound.autoscale.model import Known, Objective, Observation
+from tailbound.autoscale.model import Known, LatencyTarget, RevisionObservation
 
 LASTS: Final = 60.0
 """Seconds after its last sign for which panic goes on."""
@@ -16,25 +16,25 @@ _CAUTION_LEFT: Final = 0.995
 _NO_CAUTION: Final = 0.001
 
 
-def backlog(seen: Observation, objective: Objective, rows_per_request: float) -> float:
+def backlog(seen: RevisionObservation, objective: LatencyTarget, rows_per_request: float) -> float:
     """Requests that are in no replica's batch yet; 0 where the requests in flight are unknown."""
     if not isinstance(seen.in_flight, Known):
         return 0.0
     return max(0.0, seen.in_flight.value - seen.replicas.ready * objective.max_batch / rows_per_request)
 
 
-def late(seen: Observation, objective: Objective) -> bool:
+def late(seen: RevisionObservation, objective: LatencyTarget) -> bool:
     """Whether requests of the last minute were late."""
     return isinstance(seen.p99, Known) and seen.p99.value > objective.p99
 
 
-def flooded(seen: Observation, objective: Objective, rows_per_request: float) -> bool:
+def flooded(seen: RevisionObservation, objective: LatencyTarget, rows_per_request: float) -> bool:
     """Whether requests are about to be late: more wait than a batch for every replica."""
     batches = max(1, seen.replicas.ready) * objective.max_batch / rows_per_request
     return backlog(seen, objective, rows_per_request) > batches
 
 
-def overloaded(seen: Observation, objective: Objective, rows_per_request: float) -> bool:
+def overloaded(seen: RevisionObservation, objective: LatencyTarget, rows_per_request: float) -> bool:
     """Whether requests are late, or about to be."""
     return late(seen, objective) or flooded(seen, objective, rows_per_request)
 

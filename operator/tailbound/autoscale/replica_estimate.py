@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from tailbound.autoscale.arithmetic import ALL_DIGITS, Ceiling, Figure, Product, Quotient, Sum, Term, exact
+from tailbound.autoscale.arithmetic import ALL_DIGITS, CeilingOf, Figure, Product, Quotient, Sum, Term, exact
 from tailbound.autoscale.batch_time import BatchTimeModel
 from tailbound.autoscale.latency import floor, idle, p99
-from tailbound.autoscale.model import Objective
+from tailbound.autoscale.model import LatencyTarget
 
 USAGE: Final = 0.88
 """Hard cap of the share of capacity that is planned with. Without it feedback can learn a capacity that no
@@ -21,7 +21,7 @@ class ReplicaEstimate:
     """What turns a rate into replicas."""
 
     batch_times: BatchTimeModel
-    objective: Objective
+    objective: LatencyTarget
     correction: float
     dispersion: float
     """Variance over mean of the requests of a tick."""
@@ -45,7 +45,7 @@ class ReplicaEstimate:
             Figure(USAGE, "usage"),
             Figure(self._correction, "correction"),
         )
-        least = Ceiling(Quotient(rate, Product(usage)))
+        least = CeilingOf(Quotient(rate, Product(usage)))
         more = self.needed(rate.value(ALL_DIGITS)) - exact(least)
         return Sum((least, Figure(more, "for latency"))) if more else least
 

@@ -24,7 +24,7 @@ class RowsPerRequest:
         return max(1.0, self.rows / self.requests) if self.requests > 0 else 1.0
 
     def after(self, service: Service) -> "RowsPerRequest":
-        """With the requests of a window that was not taken in yet."""
+        """The estimate with the requests of a new window."""
         if not isinstance(service, Known) or not isinstance(service.value, BatchSums):
             return self
         sums, at = service.value, service.at

@@ -4,21 +4,21 @@ from collections.abc import Iterable
 from math import sqrt
 from typing import Final
 
-from tailbound.autoscale.arithmetic import Ceiling, Figure, Quotient, Sum, Term
-from tailbound.autoscale.model import TICK, Known, Observation, Rate
+from tailbound.autoscale.arithmetic import CeilingOf, Figure, Quotient, Sum, Term
+from tailbound.autoscale.model import TICK, Known, Rate, RevisionObservation
 from tailbound.autoscale.panic import backlog
 from tailbound.autoscale.replica_estimate import MARGIN, ReplicaEstimate
 
 DRAIN: Final = 20.0
 """Seconds in which that queue is to be worked off."""
 _FULLNESS: Final = 0.97
-"""Of the capacity that replicas with a queue reach."""
+"""Fraction of their capacity that replicas with a queue reach."""
 _CHANCE: Final = 2.0
 """Standard errors of a counted rate that are not followed to the horizon."""
 
 
 def short(
-    now: float, seen: Observation, sizing: ReplicaEstimate, rate: Rate, cold_start: float
+    now: float, seen: RevisionObservation, sizing: ReplicaEstimate, rate: Rate, cold_start: float
 ) -> Term | None:
     """Replicas that work off, in `DRAIN` seconds, the queue that is foreseen; None where none is."""
     if not isinstance(rate, Known) or not isinstance(seen.in_flight, Known):
@@ -33,7 +33,7 @@ def short(
     if queue <= 0:
         return None
     drained = Quotient(Figure(queue, "queue foreseen"), Figure(DRAIN, "drained in"))
-    return Ceiling(Quotient(Sum((Figure(rate.value, "this moment"), drained)), Figure(speed, "speed")))
+    return CeilingOf(Quotient(Sum((Figure(rate.value, "this moment"), drained)), Figure(speed, "speed")))
 
 
 def _tolerable_wait(sizing: ReplicaEstimate) -> float:

@@ -13,12 +13,12 @@ from tailbound.autoscale.model import (
     BatchSums,
     GatewayLoad,
     Known,
+    LatencyTarget,
     LearnedCapacity,
-    Objective,
-    Observation,
-    Unknown,
+    RevisionObservation,
 )
 from tailbound.autoscale.rows_per_request import RowsPerRequest
+from tailbound.objects.unknown import Unknown
 
 USUAL_COLD_START: Final = 60.0
 """Seconds, where none was measured yet."""
@@ -44,7 +44,7 @@ class State:
     quiet: int = 0
     """Ticks for which nothing has moved, up to `feedback.QUIET`."""
     replicas: int = 0
-    """As they were at the last decision."""
+    """Replicas at the last decision."""
 
     @property
     def batch_times(self) -> BatchTimeModel | None:
@@ -53,7 +53,7 @@ class State:
             return None
         return BatchTimeModel(self.learned.base, self.learned.per_row)
 
-    def cold_start(self, seen: Observation) -> float:
+    def cold_start(self, seen: RevisionObservation) -> float:
         """Seconds: as measured, else as learned, else as usual."""
         if isinstance(seen.cold_start, Known):
             return seen.cold_start.value
@@ -63,7 +63,7 @@ class State:
 def restored(
     rates: Sequence[Known[float]],
     cold_start: float,
-    objective: Objective,
+    objective: LatencyTarget,
     learned: LearnedCapacity | Unknown = _NEVER_SEEN,
 ) -> State:
     """The state after a restart, from the rates over ten seconds of the last hour or so, oldest first."""
@@ -73,8 +73,8 @@ def restored(
     return State(learned=learned, forecasts=forecasts)
 
 
-def taught(state: State, seen: Observation, objective: Objective, now: float) -> State:
-    """With the new batches and arrivals taken in."""
+def taught(state: State, seen: RevisionObservation, objective: LatencyTarget, now: float) -> State:
+    """The state with the new batches and arrivals."""
     cold_start = state.cold_start(seen)
     fit, batch_times, learned, full = state.fit, state.batch_times, state.learned, state.full
     if isinstance(seen.service, Known):

@@ -1,4 +1,4 @@
-"""From a command to the annotations that ask the operator for it. Pure.
+"""The annotations that a command sets to ask the operator for an action. Pure.
 
 | command | annotation | names | refused if |
 |---|---|---|---|
@@ -57,9 +57,7 @@ _ANNOTATIONS = {
 def target(action: Action, subject: Subject, revision: str | None = None) -> str:
     """The revision that the command is about. Raises CommandError where it makes no sense."""
     if subject.service.spec.stopped:
-        raise CommandError(
-            f"{subject.title} is stopped: set spec.stopped to false before you ask for {action}"
-        )
+        raise CommandError(f"{subject.title} is stopped: set spec.stopped to false before you run {action}")
     if action is Action.ROLLBACK:
         return _older(subject, revision)
     if action is Action.RETRY:
@@ -77,17 +75,19 @@ def target(action: Action, subject: Subject, revision: str | None = None) -> str
         _demand_no_later_word(action, subject, rollout)
     paused = _paused(subject) == rollout.revision
     if action is Action.PAUSE and paused:
-        raise CommandError(f"{rollout.revision} is paused already: kubectl tailbound resume lets it go on")
+        raise CommandError(
+            f"{rollout.revision} is paused already: run kubectl tailbound resume to continue it"
+        )
     if action is Action.RESUME and not paused:
         raise CommandError(
-            f"{rollout.revision} is not paused: kubectl tailbound why {subject.service.metadata.name} says "
+            f"{rollout.revision} is not paused: kubectl tailbound why {subject.service.metadata.name} shows "
             "what it waits for"
         )
     return rollout.revision
 
 
 def changes(action: Action, revision: str, now: datetime) -> Mapping[str, str]:
-    """The annotations to set. The time tells a repeated request from the first."""
+    """The annotations to set. The time distinguishes a repeated request from the first."""
     if action is Action.RESUME:
         return {_ANNOTATIONS[action]: ""}
     return {_ANNOTATIONS[action]: f"{revision}/{utc_seconds(now)}"}
@@ -98,12 +98,12 @@ def said(action: Action, subject: Subject, revision: str) -> str:
     weight = subject.weight(revision)
     keeps = f"keeps {weight}% of the requests" if weight else "gets no requests"
     sentences = {
-        Action.PROMOTE: f"{revision} gets all requests as soon as all its pods are ready",
+        Action.PROMOTE: f"{revision} gets all requests when all its pods are ready",
         Action.ABORT: f"{revision} is being rolled back",
         Action.PAUSE: f"{revision} {keeps} until kubectl tailbound resume",
-        Action.RESUME: f"{revision} goes on",
+        Action.RESUME: f"{revision} is resumed",
         Action.RETRY: f"{revision} is tried again",
-        Action.ROLLBACK: f"{revision} takes over again, once its pods are ready",
+        Action.ROLLBACK: f"{revision} takes over again when its pods are ready",
     }
     silent = f"; {subject.unseen}" if subject.unseen is not None else ""
     return sentences[action] + silent
@@ -114,19 +114,21 @@ def _demand_a_choice(action: Action, rollout: RolloutStatus) -> None:
     if not rollout.from_revision:
         raise CommandError(f"{rollout.revision} is the first revision: there is nothing to {action}")
     if returns(rollout) and action is not Action.ABORT:
-        raise CommandError(f"{rollout.revision} takes over again by itself: there is nothing to {action}")
+        raise CommandError(
+            f"{rollout.revision} is being restored by a rollback: there is nothing to {action}"
+        )
 
 
 def _demand_no_later_word(action: Action, subject: Subject, rollout: RolloutStatus) -> None:
     """To abort wins over everything, and to promote over a pause."""
     asked, name = subject.actions, rollout.revision
     if asked.revision(ABORT_ANNOTATION) == name:
-        raise CommandError(f"an abort of {name} was asked for already: there is nothing to {action}")
+        raise CommandError(f"an abort of {name} has been requested already: there is nothing to {action}")
     manual = rollout.reason == Reason.PROMOTED_MANUALLY or asked.revision(PROMOTE_ANNOTATION) == name
     if action is Action.PAUSE and manual:
         raise CommandError(
-            f"{name} was promoted manually, which no pause holds: kubectl tailbound abort "
-            f"{subject.service.metadata.name} rolls it back"
+            f"{name} was promoted manually, which cannot be paused: run kubectl tailbound abort "
+            f"{subject.service.metadata.name} to roll it back"
         )
 
 
@@ -164,15 +166,17 @@ def _older(subject: Subject, wanted: str | None) -> str:
                 f"{subject.service.metadata.name}"
             )
         wanted = _before(subject, fit).name
-        _demand_a_return(subject, wanted, "give --to REVISION for an older one")
+        _demand_a_return(subject, wanted, "use --to REVISION to choose an older one")
         return wanted
-    _demand_a_return(subject, wanted, "there is nothing to return to")
+    _demand_a_return(subject, wanted, "it cannot be rolled back to")
     if wanted in {entry.name for entry in served}:
         return wanted
     if wanted == newest:
-        raise CommandError(f"{wanted} is the newest revision: there is nothing to return to")
+        raise CommandError(f"{wanted} is the newest revision: it cannot be rolled back to")
     names = ", ".join(entry.name for entry in served) or "none"
-    raise CommandError(f"{wanted} is no revision of {subject.title} that served: choose one of {names}")
+    raise CommandError(
+        f"{wanted} is not a revision of {subject.title} that has served: choose one of {names}"
+    )
 
 
 def _demand_a_return(subject: Subject, name: str, remedy: str) -> None:
@@ -182,8 +186,8 @@ def _demand_a_return(subject: Subject, name: str, remedy: str) -> None:
         return
     if stable.revision == name:
         raise CommandError(
-            f"{name} has the requests already, as {rollout.revision} was rolled back ({rollout.reason}): "
-            f"{remedy}"
+            f"{name} gets the requests already, because {rollout.revision} was rolled back "
+            f"({rollout.reason}): {remedy}"
         )
 
 

@@ -13,19 +13,25 @@ from urllib3.exceptions import HTTPError
 
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.names import (
+    APPLICATION,
+    APPLICATION_LABEL,
     COMPONENT_LABEL,
     GATEWAY_COMPONENT,
-    GATEWAY_OBSERVED_PORT,
+    GATEWAY_METRICS_PORT,
     GROUP,
     SERVICE_LABEL,
     VERSION,
 )
+from tailbound.api.runtime_contract import FETCH_CONTAINER
+from tailbound.cli.downloads import FetchLog, fetches
 from tailbound.cli.proposal import Surroundings
 from tailbound.cli.subject import CommandError, Entry, Subject, entry_of, service_of, subject_of
 
 _PLURAL: Final = "inferenceservices"
 _SECONDS: Final = 30
 _CONFLICT: Final = 409
+_LOG_LINES: Final = 20
+_LOG_BYTES: Final = 64 * 1024
 
 
 class ConflictError(Exception):
@@ -115,17 +121,36 @@ class Cluster:
     def gateway_metrics(self, namespace: str) -> dict[str, str]:
         """/metrics of every gateway pod by its name, through the API server's proxy."""
         api = CoreV1Api(self.client)
-        labels = f"{COMPONENT_LABEL}={GATEWAY_COMPONENT}"
+        labels = f"{APPLICATION_LABEL}={APPLICATION},{COMPONENT_LABEL}={GATEWAY_COMPONENT}"
         pods = self._asked(api.list_namespaced_pod, namespace, label_selector=labels).items
         return {pod.metadata.name: self._metrics(api, namespace, pod.metadata.name) for pod in pods}
 
     def _metrics(self, api: CoreV1Api, namespace: str, pod: str) -> str:
         answer = self._asked(
             api.connect_get_namespaced_pod_proxy_with_path,
-            *(f"{pod}:{GATEWAY_OBSERVED_PORT}", namespace, "metrics"),
+            *(f"{pod}:{GATEWAY_METRICS_PORT}", namespace, "metrics"),
             _preload_content=False,
         )
         return str(answer.data.decode())
+
+    def fetch_logs(self, subject: Subject) -> tuple[FetchLog, ...]:
+        """The ends of the logs of the pods that download now; none of what the user may not read."""
+        metadata, api = subject.service.metadata, CoreV1Api(self.client)
+        try:
+            found = self._asked(
+                api.list_namespaced_pod,
+                metadata.namespace,
+                label_selector=f"{SERVICE_LABEL}={metadata.name}",
+            )
+            pods = self.client.sanitize_for_serialization(found)["items"]
+            names = [pod["metadata"]["name"] for pod in pods if fetches(pod)]
+            return tuple(FetchLog(name, self._log(api, metadata.namespace, name)) for name in names)
+        except CommandError:
+            return ()
+
+    def _log(self, api: CoreV1Api, namespace: str, pod: str) -> str:
+        options = {"container": FETCH_CONTAINER, "tail_lines": _LOG_LINES, "limit_bytes": _LOG_BYTES}
+        return str(self._asked(api.read_namespaced_pod_log, pod, namespace, **options))
 
     def annotate(self, service: InferenceService, changes: Mapping[str, str | None]) -> None:
         """Set annotations, remove those of None. Raises ConflictError if the service was written since."""

@@ -25,6 +25,7 @@ from tailbound.cli.status import overview, status
 from tailbound.cli.subject import CommandError, Entry, Subject
 from tailbound.cli.why import why
 from tailbound.judge.counters import Classes
+from tailbound.objects.printable import printable
 from tailbound.reconcile.rollouts import terms_of
 
 _POLL_SECONDS: Final = 1.0
@@ -35,12 +36,12 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 _DEFAULT_TIMEOUT: Final = Duration.parse("1h")
 _DEFAULT_MEASURE: Final = Duration.parse("10s")
 _ACTIONS: Final = {
-    Action.PROMOTE: "give all requests to the revision that is on its way",
-    Action.ABORT: "give the requests of the revision on its way back, and reject it",
-    Action.PAUSE: "keep the revision on its way at the share of the requests that it has",
+    Action.PROMOTE: "give all requests to the candidate",
+    Action.ABORT: "reject the candidate and roll back its requests",
+    Action.PAUSE: "keep the weight of the candidate as it is",
     Action.RESUME: "end a pause",
     Action.RETRY: "try the rejected revision again",
-    Action.ROLLBACK: "return to an older revision",
+    Action.ROLLBACK: "roll back to an older revision",
 }
 
 
@@ -67,12 +68,14 @@ class Session:
             if not self._options.watch:
                 _print(text)
                 return 0
-            _print((_CLEAR if sys.stdout.isatty() else "") + text)
+            sys.stdout.write(_CLEAR if sys.stdout.isatty() else "")
+            _print(text)
             time.sleep(_POLL_SECONDS)
 
     def _seen(self) -> str:
         if self._options.name is not None:
-            return status(self._cluster.subject(self._namespace, self._options.name), datetime.now(UTC))
+            subject = self._cluster.subject(self._namespace, self._options.name)
+            return status(subject, datetime.now(UTC), self._cluster.fetch_logs(subject))
         everywhere = self._options.all_namespaces
         services = self._cluster.services(None if everywhere else self._namespace)
         if not services:
@@ -107,8 +110,8 @@ class Session:
             revision = actions.target(action, subject, getattr(self._options, "to", None))
             if first is not None and revision != first:
                 raise CommandError(
-                    f"{subject.title} went from {first} to {revision} meanwhile: see kubectl tailbound "
-                    "status, and ask again"
+                    f"{subject.title} changed from {first} to {revision} meanwhile: check kubectl tailbound "
+                    "status, and run the command again"
                 )
             first = revision
             try:
@@ -117,7 +120,9 @@ class Session:
                 continue
             _print(actions.said(action, subject, revision))
             return 0
-        raise CommandError(f"{self._options.name} is being written all the time: try again")
+        raise CommandError(
+            f"{self._options.name} is changed too often by other clients: run the command again"
+        )
 
     def refresh(self) -> int:
         """Make one service again, or several, one after the other."""
@@ -148,15 +153,18 @@ class Session:
             if fleet.under_way:
                 time.sleep(_POLL_SECONDS)
         if fleet.failed is not None and fleet.left:
-            _print(f"{len(fleet.left)} services were not begun: run it again once this one is settled")
+            _print(
+                f"{len(fleet.left)} services were not refreshed: run the command again when the problem of "
+                "this one is solved"
+            )
         return outcome.PROMOTED if fleet.failed is None else fleet.failed.code
 
-    def _ended(self, key: tuple[str, str], *, late: bool) -> outcome.Outcome | None:
+    def _ended(self, key: tuple[str, str], *, late: bool) -> outcome.WaitOutcome | None:
         """How the rollout of one service ended."""
         subject = self._cluster.subject(*key)
         ended = outcome.outcome(subject)
         if ended is None and late:
-            return outcome.Outcome(outcome.FAILED, _no_end(subject, self._options.timeout))
+            return outcome.WaitOutcome(outcome.FAILED, _no_end(subject, self._options.timeout))
         return ended
 
     def _ask_for_refresh(self, namespace: str, name: str) -> None:
@@ -166,9 +174,9 @@ class Session:
                 self._cluster.annotate(service, {REFRESH_ANNOTATION: utc_seconds(datetime.now(UTC))})
             except ConflictError:
                 continue
-            _print(f"{namespace}/{name} is made again, through a rollout")
+            _print(f"{namespace}/{name} gets a new revision from the present runtime, through a rollout")
             return
-        raise CommandError(f"{name} is being written all the time: try again")
+        raise CommandError(f"{name} is changed too often by other clients: run the command again")
 
     def plan(self) -> int:
         """Say what applying a file would do, without doing it."""
@@ -189,7 +197,7 @@ class Session:
         options, spec = self._options, proposal.wanted.spec
         if options.requests_per_second is not None:
             return assumed(options.requests_per_second, terms_of(spec))
-        if not rolls(proposal) or not terms_of(spec).objectives:
+        if not rolls(proposal) or not any(each.stated for each in terms_of(spec).objectives):
             return Requests(None, "")
         remedy = "give --requests-per-second"
         try:
@@ -198,9 +206,9 @@ class Session:
             time.sleep(options.measure.timedelta / timedelta(seconds=1))
             traffic = measured(first, self._counted(proposal), time.monotonic() - began)
         except (CommandError, ConflictError) as error:
-            return Requests(None, f"as the gateways cannot be read ({error}): {remedy}")
+            return Requests(None, f"because the gateways cannot be read ({error}): {remedy}")
         if traffic is None:
-            return Requests(None, f"as no requests came within {options.measure}: {remedy}")
+            return Requests(None, f"because no requests arrived within {options.measure}: {remedy}")
         return Requests(traffic, f"counted for {options.measure}")
 
     def _counted(self, proposal: Proposal) -> dict[str, dict[str, Classes]]:
@@ -221,7 +229,7 @@ class Session:
                 raise CommandError(_no_end(subject, self._options.timeout))
             obstacle = subject.unseen or subject.stalled
             if obstacle is not None and not told and time.monotonic() >= began + _SILENCE_SECONDS:
-                sys.stderr.write(f"{subject.title}: {obstacle}\n")
+                sys.stderr.write(printable(f"{subject.title}: {obstacle}\n"))
                 told = True
             time.sleep(_POLL_SECONDS)
 
@@ -233,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run: Callable[[Session], int] = options.run
         return run(Session(options))
     except CommandError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(printable(f"error: {error}\n"))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -242,16 +250,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _no_end(subject: Subject, timeout: Duration) -> str:
     """What is said when waiting took too long."""
     silent = outcome.awaited(subject)
-    return f"{subject.title}: no end within {timeout}.{f' {silent}.' if silent else ''}\n{why(subject)}"
+    return (
+        f"{subject.title}: the rollout has not ended within "
+        f"{timeout}.{f' {silent}.' if silent else ''}\n{why(subject)}"
+    )
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="kubectl tailbound", description="See and steer rollouts of inference services.")
+    parser = _Parser(prog="kubectl tailbound", description="Show and control rollouts of inference services.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
 
     def add(
@@ -260,53 +271,89 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         if named:
             command.add_argument("name", metavar="NAME", help="name of the InferenceService")
-        command.add_argument("-n", "--namespace", help="its namespace; otherwise that of the context")
+        command.add_argument(
+            "-n", "--namespace", help="namespace of the InferenceService; default: that of the context"
+        )
         command.add_argument("--context", help="context of the kubeconfig")
         command.add_argument(
-            "--kubeconfig", type=Path, help="path of the kubeconfig; otherwise as kubectl does"
+            "--kubeconfig", type=Path, help="path of the kubeconfig; default: as for kubectl"
         )
         command.set_defaults(run=run)
         return command
 
-    shown = add("status", Session.status, "show who serves, who is on the way, and the evidence", named=False)
-    shown.add_argument("name", nargs="?", metavar="NAME", help="name of the InferenceService; otherwise all")
-    shown.add_argument("-A", "--all-namespaces", action="store_true", help="services of every namespace")
+    shown = add(
+        "status", Session.status, "show the stable revision, the candidate, and the evidence", named=False
+    )
+    shown.add_argument("name", nargs="?", metavar="NAME", help="name of the InferenceService; default: all")
+    shown.add_argument("-A", "--all-namespaces", action="store_true", help="show services of all namespaces")
     shown.add_argument("-w", "--watch", action="store_true", help="show it again every second")
-    add("history", Session.history, "list the revisions and what became of them")
-    add("why", Session.why, "explain the last decision and the numbers behind it")
+    add("history", Session.history, "list the revisions and the result of each")
+    add("why", Session.why, "explain the last decision with its numbers")
     compared = add("diff", Session.diff, "show how two revisions differ", named=False)
     compared.add_argument("older", metavar="REVISION")
     compared.add_argument("newer", metavar="REVISION")
     for action, text in _ACTIONS.items():
         command = add(action, Session.action, text)
         if action is Action.ROLLBACK:
-            command.add_argument("--to", metavar="REVISION", help="otherwise the one that served before")
-    planned = add("plan", Session.plan, "say what applying a file would do, without doing it", named=False)
+            command.add_argument(
+                "--to",
+                metavar="REVISION",
+                help="revision to roll back to; default: the one that served before",
+            )
+    planned = add(
+        "plan", Session.plan, "show what applying a file would do, without applying it", named=False
+    )
     planned.add_argument("-f", "--filename", required=True, metavar="FILE", help="as for kubectl apply")
-    planned.add_argument("--requests-per-second", type=_rate, metavar="N", help="otherwise they are counted")
     planned.add_argument(
-        "--measure", type=_duration, default=_DEFAULT_MEASURE, help="how long to count; default 10s"
+        "--requests-per-second",
+        type=_rate,
+        metavar="N",
+        help="request rate; default: counted at the gateways",
     )
     planned.add_argument(
-        "--gateway-namespace", default="tailbound-system", help="that of Tailbound; default tailbound-system"
+        "--measure",
+        type=_duration,
+        default=_DEFAULT_MEASURE,
+        help="time for which requests are counted; default: 10s",
+    )
+    planned.add_argument(
+        "--gateway-namespace",
+        default="tailbound-system",
+        help="namespace of Tailbound; default: tailbound-system",
     )
     fresh = add(
         "refresh",
         Session.refresh,
-        "make pods again from the runtime, class and Tailbound of now, through the normal rollout",
+        "make a new revision from the present runtime, HardwareClass and operator, through a normal rollout",
         named=False,
     )
-    fresh.add_argument("name", nargs="?", metavar="NAME", help="this one; it returns at once")
-    fresh.add_argument("--all", action="store_true", help="all that are outdated, one after the other")
-    fresh.add_argument("-l", "--selector", help="those of them with these labels")
-    fresh.add_argument("-A", "--all-namespaces", action="store_true", help="those of every namespace")
-    fresh.add_argument("--at-once", type=_count, default=1, metavar="N", help="so many at a time; default 1")
-    fresh.add_argument("--timeout", type=_duration, default=_DEFAULT_TIMEOUT, help="for each; default 1h")
+    fresh.add_argument(
+        "name", nargs="?", metavar="NAME", help="refresh this InferenceService and return at once"
+    )
+    fresh.add_argument(
+        "--all", action="store_true", help="refresh all outdated services, one after the other"
+    )
+    fresh.add_argument("-l", "--selector", help="refresh only services with these labels")
+    fresh.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="refresh services of all namespaces"
+    )
+    fresh.add_argument(
+        "--at-once",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="number of services to refresh at a time; default: 1",
+    )
+    fresh.add_argument(
+        "--timeout", type=_duration, default=_DEFAULT_TIMEOUT, help="timeout for each service; default: 1h"
+    )
     waiting = add(
-        "wait", Session.wait, "wait for the end: exit status 0 promoted, 2 rolled back, 3 paused, 1 otherwise"
+        "wait",
+        Session.wait,
+        "wait for the end of a rollout: exit status 0 promoted, 2 rolled back, 3 paused, 1 otherwise",
     )
     waiting.add_argument(
-        "--timeout", type=_duration, default=_DEFAULT_TIMEOUT, help="for example 10m; default 1h"
+        "--timeout", type=_duration, default=_DEFAULT_TIMEOUT, help="timeout, for example 10m; default: 1h"
     )
     return parser
 
@@ -324,13 +371,13 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = 0.0
     if not 0 < rate < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of requests: write one above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a request rate: write a number above 0")
     return rate
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of services: write one of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of services: write 1 or more")
     return int(text)
 
 

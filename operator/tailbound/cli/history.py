@@ -42,7 +42,7 @@ def _why(subject: Subject, entry: Entry) -> str:
         reasons.append(f"{marks.rejected.reason}: {marks.rejected.message}")
     elif marks.superseded is not None and not on_its_way:
         reasons.append(
-            f"Superseded: given up before a verdict, at {marks.superseded.at}, for {marks.superseded.by}"
+            f"Superseded: ended before a verdict at {marks.superseded.at}, by {marks.superseded.by}"
         )
     reasons += [
         f"tried again after it was rejected at {each.at} ({each.reason}: {each.message})"
@@ -50,7 +50,7 @@ def _why(subject: Subject, entry: Entry) -> str:
     ]
     vain = marks.not_returned
     if vain is not None:
-        reasons.append(f"a return to it was given up at {vain.at} ({vain.reason}: {vain.message})")
+        reasons.append(f"a rollback to it was abandoned at {vain.at} ({vain.reason}: {vain.message})")
     return "; ".join(reasons) or _NONE
 
 
@@ -63,7 +63,7 @@ def diff(older: Entry, newer: Entry) -> str:
 
 def _lines(entry: Entry) -> list[str]:
     if entry.content is None:
-        raise CommandError(f"revision {entry.name} is damaged: it does not hold what Tailbound wrote")
+        raise CommandError(f"revision {entry.name} is damaged: it does not contain what Tailbound wrote")
     text = yaml.safe_dump(_document(entry.content), sort_keys=True, width=110, allow_unicode=True)
     # Its own name is in the labels of every revision, and says nothing about what changed.
     return text.replace(entry.name, "REVISION").splitlines(keepends=True)

@@ -16,7 +16,7 @@ _CLASSES: Final = frozenset(field.name for field in fields(Classes))
 
 
 def counted(metrics: str, service: InferenceService) -> dict[str, Classes]:
-    """By revision, what one gateway has counted of a service; from the text of its /metrics."""
+    """The request counts of one gateway by revision of a service, from the text of its /metrics."""
     ours = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{_METRIC}{{"))
     wanted = (service.metadata.namespace, service.metadata.name)
     found: dict[str, Classes] = {}

@@ -1,4 +1,4 @@
-"""When waiting is over, and with which exit status. Pure.
+"""The end of `kubectl tailbound wait`, and its exit status. Pure.
 
 A status that is older than the marks on the revisions, the annotations or the spec tells nothing yet. First
 row that fits:
@@ -41,20 +41,20 @@ PAUSED: Final = 3
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WaitOutcome:
     """How waiting ended."""
 
     code: int
     message: str
 
 
-def outcome(subject: Subject) -> Outcome | None:
+def outcome(subject: Subject) -> WaitOutcome | None:
     """How it ended; None while it has not."""
     actions = subject.actions
     rollout, promoted = subject.rollout, subject.service.status.condition(ConditionType.PROMOTED)
     never = _never(subject, promoted) or _impossible(subject, actions.revision(ROLLBACK_ANNOTATION))
     if never is not None:
-        return Outcome(FAILED, f"{subject.title}: {never}")
+        return WaitOutcome(FAILED, f"{subject.title}: {never}")
     if (
         rollout is None
         or promoted is None
@@ -66,11 +66,11 @@ def outcome(subject: Subject) -> Outcome | None:
         stopped = f". {subject.serves()}" if subject.service.spec.stopped else ""
         given_up = _given_up(actions, rollout)
         said = rollout.message if given_up else f"promoted: {promoted.message}{stopped}"
-        return Outcome(FAILED if given_up else PROMOTED, f"{subject.title} {said}")
+        return WaitOutcome(FAILED if given_up else PROMOTED, f"{subject.title} {said}")
     if promoted.status is ConditionStatus.FALSE:
-        return Outcome(ROLLED_BACK, f"{subject.title} rolled back: {promoted.message}")
+        return WaitOutcome(ROLLED_BACK, f"{subject.title} rolled back: {promoted.message}")
     if rollout.state is RolloutState.PAUSED and not _to_go_on(actions, rollout):
-        return Outcome(PAUSED, f"{subject.title} paused: {rollout.message}")
+        return WaitOutcome(PAUSED, f"{subject.title} paused: {rollout.message}")
     return None
 
 
@@ -80,16 +80,16 @@ def awaited(subject: Subject) -> str | None:
         return subject.unseen or subject.stalled
     for annotation, revision in subject.actions.open().items():
         if annotation in (RETRY_ANNOTATION, ROLLBACK_ANNOTATION, PROMOTE_ANNOTATION, ABORT_ANNOTATION):
-            return f"{annotation} asks for {revision}, and the operator has not finished acting on it"
+            return f"{annotation} asks for {revision}, and the operator has not completed this action yet"
     return None
 
 
 def _never(subject: Subject, promoted: Condition | None) -> str | None:
-    """That nothing takes over while the service is stopped."""
+    """The message that no revision takes over while the service is stopped."""
     done = promoted is not None and promoted.status is ConditionStatus.TRUE
     if done or not subject.service.spec.stopped:
         return None
-    return "it is stopped, and nothing takes over before spec.stopped is false"
+    return "the service is stopped, and no revision takes over before spec.stopped is false"
 
 
 def _given_up(actions: Actions, rollout: RolloutStatus) -> bool:
@@ -104,9 +104,15 @@ def _impossible(subject: Subject, to: str | None) -> str | None:
         return None
     entry = subject.entry(to)
     if entry is None:
-        return f"{ROLLBACK_ANNOTATION} names {to}, which is no revision of it: see kubectl tailbound history"
+        return (
+            f"{ROLLBACK_ANNOTATION} names {to}, which is not a revision of this service: kubectl tailbound "
+            "history lists them"
+        )
     if entry.content is None or entry.marks.promoted_at is None:
-        return f"{ROLLBACK_ANNOTATION} names {to}, which never took over or is damaged: name another one"
+        return (
+            f"{ROLLBACK_ANNOTATION} names {to}, which has never taken over or is damaged: choose another "
+            "revision"
+        )
     return None
 
 

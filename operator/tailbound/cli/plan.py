@@ -3,6 +3,7 @@
 | the revision that the spec would ask for | what is said |
 |---|---|
 | cannot be made | the problem |
+| needs the digest of the model first | that a Job finds it |
 | the first one of a new service | it serves as soon as it can |
 | the one that it asks for now | no new revision |
 | the stable one | a rollout under way ends at once |
@@ -22,6 +23,7 @@ from tailbound.cli.subject import Entry
 from tailbound.cli.table import indented, table
 from tailbound.judge.analysis import Terms
 from tailbound.judge.verdict import Measure, Outcome
+from tailbound.reconcile.judging import relative, unjudged
 from tailbound.reconcile.rollouts import terms_of
 from tailbound.revisions.record import Marks, Revision
 from tailbound.revisions.relevant import beside
@@ -33,6 +35,10 @@ _BAD_SHARES: Final = (0.02, 0.05, 0.10)
 _LATE_SHARE: Final = 0.05
 _BAD: Final = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
 _NONE: Final = "-"
+_UNRESOLVED: Final = (
+    "a Job would first read the model to find its digest, as spec.model.sha256 is missing; then there would "
+    "be a new revision, and its rollout"
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,8 @@ class Requests:
 
 
 def assumed(per_second: float, terms: Terms) -> Requests:
-    """So many requests, half as many bad ones among them as the SLA allows."""
-    half = {objective.measure: objective.allowed / 2 for objective in terms.objectives}
+    """Traffic of the given rate, with half the fraction of bad requests that the SLA allows."""
+    half = {each.measure: each.allowed / 2 for each in terms.objectives if each.stated}
     traffic = Traffic(per_second, half.get(Measure.LATENCY, 0.0), half.get(Measure.ERRORS, 0.0))
     return Requests(traffic, "as given, half as bad as the SLA allows")
 
@@ -87,20 +93,25 @@ def rolls(proposal: Proposal) -> bool:
 def _revision(proposal: Proposal) -> str:
     problem, name, stable = proposal.desired.problem, _name(proposal), proposal.stable
     if problem is not None or name is None:
-        unknown = "what it would do is not known"
+        unresolved = proposal.desired.unresolved
+        unknown = "the result is not known" if unresolved is None else _UNRESOLVED
         return f"it would not work: {problem.reason}: {problem.message}" if problem else unknown
     made = f"new revision {name}" if proposal.desired.is_new else f"revision {name}, which is stored already,"
     texts = (
         (name == proposal.current, f"no new revision: {name} stays"),
         (
             stable is not None and name == stable.name,
-            f"{name} serves already: a rollout under way ends at once",
+            f"{name} serves already: a rollout that is under way ends at once",
         ),
         (
             proposal.rejected is not None,
-            f"{name} was rejected ({proposal.rejected}) and is tried again only by kubectl tailbound retry",
+            f"{name} was rejected ({proposal.rejected}) and waits for kubectl tailbound retry",
         ),
-        (stable is None, f"{made} serves as soon as it can, and is not judged: there is none to return to"),
+        (
+            stable is None,
+            f"{made} serves as soon as a pod is ready, and is not judged: there is no older revision to "
+            "roll back to",
+        ),
     )
     told = next((text for holds, text in texts if holds), None)
     before = stable.name if stable is not None else _NONE
@@ -135,7 +146,7 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
 def _difference(proposal: Proposal) -> str:
     assert proposal.stable is not None and proposal.desired.revision is not None, "asked for a rollout"
     text = diff(_entry(proposal.stable), _entry(proposal.desired.revision))
-    return text or "the pods would be made as they are"
+    return text or "the pods would not change"
 
 
 def _entry(revision: Revision) -> Entry:
@@ -146,10 +157,13 @@ def _expected(proposal: Proposal, requests: Requests) -> str:
     spec = proposal.wanted.spec
     terms = terms_of(spec)
     metrics = _bounds(spec)
-    if not terms.objectives and not metrics:
-        return "expected time: without spec.sla nothing is judged, and each step lasts minStepTime"
-    if not terms.objectives:
-        return "\n".join(["expected time: not known, it is up to the metrics", *metrics])
+    left_out = [f"note: {each}" for each in (unjudged(spec.sla) or relative(spec.sla),) if each]
+    promised = any(each.stated for each in terms.objectives)
+    if not promised and not metrics:
+        took = "expected time: no proof is required, and each step takes minStepTime, or timeout if longer"
+        return "\n".join([took, *left_out])
+    if not promised:
+        return "\n".join(["expected time: not known, because it depends on the metrics", *metrics, *left_out])
     usual = requests.traffic
     if usual is None:
         return f"expected time: not known, {requests.source}"
@@ -163,8 +177,8 @@ def _expected(proposal: Proposal, requests: Requests) -> str:
     parts.append(f"and if more of its requests are {_BAD[measure]}:")
     parts.append(indented(_condemning(spec, terms, usual, measure)))
     parts += _last_step(spec.rollout, grounds, measure)
-    parts += ["nothing is foreseen of the metrics, with which all this may take longer:"] if metrics else []
-    return "\n".join([*parts, *metrics])
+    parts += ["the metrics are not part of this forecast, and may take longer:"] if metrics else []
+    return "\n".join([*parts, *metrics, *left_out])
 
 
 def _bounds(spec: InferenceServiceSpec) -> list[str]:
@@ -183,13 +197,13 @@ def _proposed(spec: RolloutSpec, grounds: Grounds, found: Forecast) -> list[str]
     fit = fitting(spec, grounds)
     if fit is None:
         return [
-            "no steps fit this traffic: within a week not even half of the requests prove a good revision;",
-            "write promotion: manual, and promote it yourself",
+            "no steps fit this traffic: within a week, even half of the requests are too few for a verdict;",
+            "write promotion: manual, and promote the revision yourself",
         ]
     steps = ", ".join(f"{{weight: {each.weight}}}" for each in fit.spec.steps)
     took = _time(fit.forecast.seconds(Outcome.PASS, MOST))
     return [
-        "these steps do not fit this traffic, in which a good revision does not pass in time; these do:",
+        "these steps do not fit this traffic: a good revision would not pass in time; these steps fit:",
         indented(f"steps: [{steps}]\nmaxStepTime: {fit.spec.max_step_time}"),
         f"with them 9 of 10 of the good ones are promoted within {took}",
     ]
@@ -199,7 +213,7 @@ def _last_step(spec: RolloutSpec, grounds: Grounds, measure: Measure) -> list[st
     """What is asked with all requests: no proof, but that nothing is proven while the old pods are kept."""
     last = last_step(spec, grounds, _worse(grounds.usual, measure, _LATE_SHARE))
     parts = [
-        "with all requests no further proof is asked for: what is bad only then is found while the old",
+        "with all requests no further proof is needed: what is bad only then is found while the old",
         f"pods are kept, or not at all: with scaleDownDelay {spec.scale_down_delay}, {last.found:.0%} of",
         f"those that are {_LATE_SHARE:.0%} {_BAD[measure]} then",
     ]

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.runtime_contract import FETCH_CONTAINER
+from tailbound.api.runtime_contract import FETCH_CONTAINER, FetchEnv
 from tailbound.cli.subject import service_of
+from tailbound.objects.fields import Object
 from tailbound.reconcile.desired import Desired, draft_of, find_or_make, intend
-from tailbound.reconcile.model import Object, Observation, Settings
+from tailbound.reconcile.model import Observation, Settings
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.record import CorruptRevisionError, Revision, from_object
 from tailbound.revisions.template import expand
@@ -46,20 +47,20 @@ class Proposal:
 def propose(live: Object | None, wanted: Object, around: Surroundings) -> Proposal:
     """What the operator would make of `wanted`. Raises CommandError for a service that cannot be read."""
     seen = _observation(wanted, around)
-    world = OwnedState(seen, service_of(wanted))
-    stable = _revision(around, world.stable)
-    world = replace(world, observation=replace(seen, settings=_settings(stable)))
-    intent = intend(world)
-    request = intent.request(world)
-    draft = draft_of(world, intent, expand(request) if request is not None else None)
-    desired = find_or_make(world, intent, draft)
+    owned = OwnedState(seen, service_of(wanted))
+    stable = _revision(around, owned.stable)
+    owned = replace(owned, observation=replace(seen, settings=_settings(stable)))
+    intent = intend(owned)
+    request = intent.request(owned)
+    draft = draft_of(owned, intent, expand(request) if request is not None else None)
+    desired = find_or_make(owned, intent, draft)
     name = desired.revision.name if desired.revision is not None else None
-    marks = world.marks.get(name or "")
+    marks = owned.marks.get(name or "")
     rejection = marks.rejected if marks is not None else None
     before = OwnedState(replace(seen, service=live), service_of(live)) if live is not None else None
     return Proposal(
         live=before.service if before is not None else None,
-        wanted=world.service,
+        wanted=owned.service,
         desired=desired,
         current=intend(before).name if before is not None else None,
         stable=stable,
@@ -110,8 +111,13 @@ def _settings(stable: Revision | None) -> Settings:
         image_pull_secrets=tuple(
             each["name"] for each in pod.get("imagePullSecrets", ()) if each["name"] not in own
         ),
-        fetch_allowed_hosts=_items(environment["TAILBOUND_FETCH_ALLOWED_HOSTS"]),
-        fetch_denied_cidrs=_items(environment["TAILBOUND_FETCH_DENIED_CIDRS"]),
+        fetch_allowed_hosts=_items(environment[FetchEnv.ALLOWED_HOSTS]),
+        fetch_denied_cidrs=_items(environment[FetchEnv.DENIED_CIDRS]),
+        fetch_allowed_cidrs=_items(environment.get(FetchEnv.ALLOWED_CIDRS, "")),
+        fetch_timeout_seconds=int(environment.get(FetchEnv.TIMEOUT_SECONDS, plain.fetch_timeout_seconds)),
+        fetch_proxy=environment.get(FetchEnv.PROXY),
+        fetch_ca_certificates=environment.get(FetchEnv.CA_CERTIFICATES),
+        serving_user_id=pod["securityContext"].get("runAsUser"),
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.cli.outcome import PROMOTED, Outcome
+from tailbound.cli.outcome import PROMOTED, WaitOutcome
 
 Key = tuple[str, str]
 """Namespace and name of a service."""
@@ -29,10 +29,10 @@ class Fleet:
     left: tuple[Key, ...]
     at_once: int
     under_way: frozenset[Key] = frozenset()
-    ended: Mapping[Key, Outcome] = field(default_factory=dict)
+    ended: Mapping[Key, WaitOutcome] = field(default_factory=dict)
 
     @property
-    def failed(self) -> Outcome | None:
+    def failed(self) -> WaitOutcome | None:
         """The first that did not end promoted."""
         return next((end for end in self.ended.values() if end.code != PROMOTED), None)
 
@@ -46,17 +46,17 @@ class Fleet:
         return () if self.failed is not None else self.left[: self.at_once - len(self.under_way)]
 
     def begun(self, key: Key) -> "Fleet":
-        """Once this one was asked to be made again."""
+        """The fleet after the refresh of this service has begun."""
         left = tuple(other for other in self.left if other != key)
         return Fleet(left, self.at_once, self.under_way | {key}, self.ended)
 
-    def after(self, key: Key, end: Outcome) -> "Fleet":
-        """Once this one's rollout is over."""
+    def after(self, key: Key, end: WaitOutcome) -> "Fleet":
+        """The fleet after the rollout of this service has ended."""
         return Fleet(self.left, self.at_once, self.under_way - {key}, {**self.ended, key: end})
 
 
 def outdated(services: Sequence[InferenceService]) -> tuple[Key, ...]:
-    """Those whose pods would be made otherwise now."""
+    """The services whose pods would now be rendered differently."""
     return tuple(sorted(_key(service) for service in services if _is_outdated(service)))
 
 

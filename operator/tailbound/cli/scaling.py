@@ -19,12 +19,12 @@ def scaling_lines(service: InferenceService) -> Iterator[str]:
     """One line on each revision's pods, and one on each condition that is not as it should be."""
     scaling, status = service.spec.scaling, service.status
     if service.spec.stopped:
-        yield "pods: none, as spec.stopped is true."
+        yield "pods: none, because spec.stopped is true."
         return
     if not scaling.automatic:
         yield f"pods: {scaling.asked}, as {_asks(scaling)} asks for."
     elif status.scaling is None or not status.scaling.revisions:
-        yield "pods: nothing was decided yet; they stay as many as they are."
+        yield "pods: there is no decision yet; their number does not change."
     else:
         yield from (_revision(each) for each in status.scaling.revisions)
     floor = _floor(scaling)
@@ -56,7 +56,9 @@ def _floor(scaling: Scaling) -> str | None:
     if scaling.mode is ScalingMode.EXTERNAL or asked in (1, least):
         return None
     if asked < least:
-        return f"spec.scaling.replicas is {asked}, and spec.scaling.min {least} counts: lower min for fewer"
+        return (
+            f"spec.scaling.replicas is {asked}, but spec.scaling.min is {least}: lower min to get fewer pods"
+        )
     return (
         f"never fewer than {scaling.asked}: spec.scaling.replicas is {asked}, as kubectl scale or a "
         f"HorizontalPodAutoscaler, which may be gone, has left it; kubectl scale --replicas=1 leaves it to "

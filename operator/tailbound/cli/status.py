@@ -4,9 +4,15 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tailbound.api.conditions import ConditionStatus, ConditionType
+from tailbound.api.findings import (
+    EvidenceStatus,
+    FindingStatus,
+    MetricFindingStatus,
+)
 from tailbound.api.inferenceservice import InferenceService, RevisionStatus
-from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
-from tailbound.cli.subject import OVER, Subject, gave_up_return, judged_now, returns
+from tailbound.api.rollout import RolloutState, RolloutStatus
+from tailbound.cli.downloads import FetchLog, downloads
+from tailbound.cli.subject import Subject, gave_up_return, judged_now, returns
 from tailbound.cli.table import indented, table
 from tailbound.judge.verdict import Outcome
 from tailbound.rollout.figures import count, proof
@@ -19,6 +25,7 @@ _ABNORMAL = (
     ConditionType.CONFLICT,
     ConditionType.SCALING_LIMITED,
     ConditionType.METRICS_STALE,
+    ConditionType.SIGNATURE_CHANGED,
 )
 
 
@@ -37,7 +44,7 @@ def overview(services: Sequence[InferenceService], *, namespaces: bool) -> str:
             promoted.status if promoted is not None else _NONE,
             status.stable.revision if status.stable is not None else _NONE,
             status.canary.revision if status.canary is not None else _NONE,
-            f"{rollout.weight}%" if rollout is not None and rollout.state not in OVER else _NONE,
+            f"{rollout.weight}%" if rollout is not None and not rollout.state.is_over else _NONE,
             rollout.state if rollout is not None else _NONE,
             (rollout.reason or _NONE) if rollout is not None else _NONE,
         ]
@@ -45,11 +52,13 @@ def overview(services: Sequence[InferenceService], *, namespaces: bool) -> str:
     return table(rows)
 
 
-def status(subject: Subject, now: datetime) -> str:
+def status(subject: Subject, now: datetime, logs: Sequence[FetchLog] = ()) -> str:
     """All that is known about one service now."""
     service = subject.service
     parts = [f"{subject.title}  {service.status.url}".rstrip(), indented(_conditions(subject))]
     parts += ["", indented(_revisions(subject))]
+    if logs:
+        parts += ["", indented(downloads(logs))]
     if subject.rollout is not None:
         parts += ["", indented(_rollout(subject, subject.rollout, now))]
         if subject.rollout.findings:
@@ -85,7 +94,7 @@ def _revision(subject: Subject, revision: RevisionStatus | None) -> list[str]:
 
 def _rollout(subject: Subject, rollout: RolloutStatus, now: datetime) -> str:
     weights = subject.service.spec.rollout.weights
-    steps = bool(rollout.from_revision) and rollout.state not in OVER and not returns(rollout)
+    steps = bool(rollout.from_revision) and not rollout.state.is_over and not returns(rollout)
     analysing = steps and rollout.step < len(weights)
     step = f", step {rollout.step + 1} of {len(weights)} ({weights[rollout.step]}%)" if analysing else ""
     since = rollout.step_started_at
@@ -93,9 +102,9 @@ def _rollout(subject: Subject, rollout: RolloutStatus, now: datetime) -> str:
     reason = f" ({rollout.reason})" if rollout.reason and rollout.reason != rollout.state else ""
     what, state = f"rollout of {rollout.revision}", _state(rollout.state)
     if returns(rollout):
-        what, state = f"return to {rollout.revision}", "coming back"
+        what, state = f"rollback to {rollout.revision}", "under way"
     if gave_up_return(rollout):
-        what, state = f"return to {rollout.from_revision}", "given up"
+        what, state = f"rollback to {rollout.from_revision}", "abandoned"
     head = f"{what}: {state}{reason}{step}{lasts}"
     return f"{head}\n{rollout.message}" if rollout.message else head
 
@@ -104,7 +113,7 @@ def _state(state: RolloutState) -> str:
     return {RolloutState.ROLLED_BACK: "rolled back"}.get(state, state.lower())
 
 
-def _outcome(each: Finding | MetricFinding, rollout: RolloutStatus) -> str:
+def _outcome(each: FindingStatus | MetricFindingStatus, rollout: RolloutStatus) -> str:
     """The verdict. To wait is none where nothing more is waited for."""
     return each.outcome if each.outcome != Outcome.WAIT or judged_now(rollout) else _NONE
 
@@ -140,7 +149,7 @@ def _metrics(rollout: RolloutStatus) -> str:
     return table(rows)
 
 
-def _against(evidence: Evidence) -> str:
+def _against(evidence: EvidenceStatus) -> str:
     """The evidence, its threshold, and how far it is on the way there."""
     share = max(0.0, min(1.0, evidence.value / evidence.threshold)) if evidence.threshold > 0 else 0.0
     full = int(share * _BAR)

@@ -20,7 +20,6 @@ from tailbound.revisions.record import (
 from tailbound.rollout.actions import Actions, read_actions
 
 _RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_MANUALLY})
-OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 
 
 class CommandError(Exception):
@@ -59,19 +58,19 @@ class Subject:
     def under_way(self) -> RolloutStatus | None:
         """The rollout that is not over."""
         rollout = self.rollout
-        return rollout if rollout is not None and rollout.state not in OVER else None
+        return rollout if rollout is not None and not rollout.state.is_over else None
 
     @property
     def unseen(self) -> str | None:
-        """That the status is not of the newest spec; None if it is."""
+        """The message that the status does not describe the newest spec; None if it does."""
         generation, seen = self.service.metadata.generation, self.service.status.observed_generation
         if seen == generation:
             return None
-        remedy = "if this lasts, see whether Tailbound's operator runs"
+        remedy = "if this persists, check that the operator of Tailbound runs"
         if seen == 0:
             return f"the operator has not seen this service yet; {remedy}"
         return (
-            f"the operator has not seen generation {generation} of the spec yet, and its status is of "
+            f"the operator has not seen generation {generation} of the spec yet, and the status describes "
             f"generation {seen}; {remedy}"
         )
 
@@ -95,11 +94,11 @@ class Subject:
         """
         status, title = self.service.status, self.title
         if self.service.spec.stopped:
-            return f"{title} is stopped (spec.stopped is true): it answers 503."
+            return f"{title} is stopped (spec.stopped is true) and answers 503."
         backends = status.traffic.backends if status.traffic is not None else ()
         sharing = [backend for backend in backends if backend.weight]
         if not sharing:
-            none = "nothing has served yet" if status.stable is None else "no revision gets requests now"
+            none = "no revision has served yet" if status.stable is None else "no revision gets requests now"
             return f"{title}: {none}."
         pods = {each.revision: each for each in (status.stable, status.canary) if each is not None}
         known = [pods[each.revision] for each in sharing if each.revision in pods]

@@ -3,8 +3,9 @@
 from math import exp
 from typing import Final
 
-from tailbound.api.conditions import Reason
-from tailbound.api.rollout import Evidence, Finding, MetricFinding, RolloutState, RolloutStatus
+from tailbound.api.conditions import ConditionType, Reason
+from tailbound.api.findings import EvidenceStatus, FindingStatus, MetricFindingStatus
+from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.scaling import scaling_lines
 from tailbound.cli.subject import Subject, gave_up_return, judged_now
 from tailbound.judge.verdict import Outcome
@@ -21,12 +22,12 @@ _STATES: Final = {
     RolloutState.PAUSED: "is paused",
 }
 _OUTCOMES: Final[dict[str, str]] = {
-    Outcome.ROLL_BACK: "this is proof enough to reject it",
-    Outcome.HOLD: "stable is no better: a cause that both may share, so that it is not rejected",
+    Outcome.ROLL_BACK: "the evidence is sufficient to reject it",
+    Outcome.HOLD: "it is not rejected, as it is not proven worse than stable: both may have one cause",
 }
 _UNMATCHED: Final = (
-    "The query for bad matches series of {stable} and none of {new}, which counts as no bad events: see that "
-    "{new} does not name them in another way"
+    "The query for bad matches series of {stable} and none of {new}, which counts as no bad events: check "
+    "that {new} uses the same names"
 )
 
 
@@ -46,6 +47,7 @@ def _rollout(subject: Subject) -> list[str]:
         return [_no_rollout(subject)]
     return [
         _decision(subject, rollout),
+        *_signature(subject, rollout),
         *(_finding(each, rollout) for each in rollout.findings),
         *(_metric(each, rollout) for each in rollout.metrics),
     ]
@@ -53,7 +55,7 @@ def _rollout(subject: Subject) -> list[str]:
 
 def _no_rollout(subject: Subject) -> str:
     if subject.service.spec.stopped:
-        return "There is no rollout while it is stopped."
+        return "There is no rollout while the service is stopped."
     return "There has not been a rollout yet."
 
 
@@ -61,7 +63,7 @@ def _decision(subject: Subject, rollout: RolloutStatus) -> str:
     name = rollout.revision
     sentence = f"{name} {_STATES[rollout.state]}"
     if gave_up_return(rollout):
-        sentence = f"The return to {rollout.from_revision} was given up"
+        sentence = f"The rollback to {rollout.from_revision} was abandoned"
     sentence += f" ({rollout.reason})" if rollout.reason else ""
     sentence += f": {rollout.message}." if rollout.message else "."
     entry = subject.entry(name)
@@ -73,9 +75,19 @@ def _decision(subject: Subject, rollout: RolloutStatus) -> str:
     return sentence + (f" It was decided by {by}." if by else "")
 
 
-def _finding(finding: Finding, rollout: RolloutStatus) -> str:
+def _signature(subject: Subject, rollout: RolloutStatus) -> list[str]:
+    """What is known about the inputs and outputs of both models, unless they decided the rollout."""
+    found = subject.service.status.condition(ConditionType.SIGNATURE_CHANGED)
+    if found is None or not rollout.from_revision or rollout.reason == Reason.SIGNATURE_CHANGED:
+        return []
+    return [f"signature: {found.message}."]
+
+
+def _finding(finding: FindingStatus, rollout: RolloutStatus) -> str:
     requests, bad = finding.requests, finding.bad
     share = f" ({bad / requests:.2%})" if requests > 0 else ""
+    if finding.assumed:
+        return _assumed(finding, rollout, f"{count(bad)}{share}")
     beyond = max(finding.absolute, finding.late, key=lambda each: each.value - each.threshold)
     lines = [
         f"{finding.measure}: of {count(requests)} requests that were judged, {count(bad)}{share} were "
@@ -89,10 +101,26 @@ def _finding(finding: Finding, rollout: RolloutStatus) -> str:
     return "\n".join(lines)
 
 
-def _metric(finding: MetricFinding, rollout: RolloutStatus) -> str:
+def _assumed(finding: FindingStatus, rollout: RolloutStatus, bad: str) -> str:
+    """The finding on failures where spec.sla.errorRate is absent."""
+    says = {
+        Outcome.ROLL_BACK: _OUTCOMES[Outcome.ROLL_BACK],
+        Outcome.WAIT: f"it fails more often than {rollout.from_revision}, and more requests decide",
+    }
+    lines = [
+        f"{finding.measure}: of {count(finding.requests)} requests that were judged, {bad} were failures; "
+        f"without spec.sla.errorRate it is rejected if more than {finding.allowed:.2%} fail, and more than "
+        "of the stable revision.",
+        f"  {_proof('worse than the stable revision', finding.relative)}",
+        f"  {finding.outcome}: {says.get(Outcome(finding.outcome), 'it fails no more often than that')}.",
+    ]
+    return "\n".join(lines)
+
+
+def _metric(finding: MetricFindingStatus, rollout: RolloutStatus) -> str:
     relative, mean = finding.relative, finding.mean
     known = "no value yet" if mean is None else f"{mean:.4g} over {count(finding.samples)} samples"
-    unseen = "its query has to give values: see that it matches a series"
+    unseen = "its query must return values: check that it matches a series"
     more = finding.missing or (unseen if mean is None else "more values decide")
     unmatched = finding.unmatched and not finding.missing
     lines = [
@@ -106,7 +134,7 @@ def _metric(finding: MetricFinding, rollout: RolloutStatus) -> str:
     return "\n".join(lines)
 
 
-def _proof(what: str, evidence: Evidence) -> str:
+def _proof(what: str, evidence: EvidenceStatus) -> str:
     """One line: is it proven, how sure is that, or how much is missing."""
     numbers = f"evidence {proof(evidence.value, evidence.threshold)}"
     if evidence.value >= evidence.threshold:
@@ -116,7 +144,9 @@ def _proof(what: str, evidence: Evidence) -> str:
     return f"{what}: not proven, {numbers}"
 
 
-def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, remedy: str) -> str:
+def _says(
+    finding: FindingStatus | MetricFindingStatus, rollout: RolloutStatus, bound: str, remedy: str
+) -> str:
     """What one verdict means. First row that fits:
 
     | verdict | the rollout | what is said |
@@ -134,21 +164,24 @@ def _says(finding: Finding | MetricFinding, rollout: RolloutStatus, bound: str, 
     """
     outcome, reason = finding.outcome, rollout.reason
     passed = outcome == Outcome.PASS
-    samples = finding.requests if isinstance(finding, Finding) else finding.samples
+    samples = finding.requests if isinstance(finding, FindingStatus) else finding.samples
     untried = not samples and not judged_now(rollout) and rollout.state is not RolloutState.ROLLED_BACK
-    better = f"it breaches {bound}, but is proven better than a stable revision that does too"
+    better = f"it breaches {bound}, but is proven better than the stable revision, which breaches it too"
     rules = (
         (finding.improves_breach, f"{outcome}: {better}"),
         (outcome in _OUTCOMES, f"{outcome}: {_OUTCOMES.get(outcome, '')}"),
         (
             passed and judged_now(rollout),
-            f"{outcome}: proof enough to go on once the step has had its least time",
+            f"{outcome}: the evidence is sufficient for the next step, which begins when minStepTime is over",
         ),
         (passed, f"{outcome}: proven in its last step"),
         (untried, "Nothing was judged in this rollout so far"),
         (judged_now(rollout), f"{outcome}: neither is proven yet, and {remedy}"),
         (reason == Reason.AWAITING_PROMOTION, "It has passed its steps; nothing is proven against it since"),
-        (reason == Reason.PROMOTED_MANUALLY, "It was promoted manually: this proof was not waited for"),
-        (rollout.state is RolloutState.ROLLED_BACK, "Neither was proven: another cause rolled it back"),
+        (reason == Reason.PROMOTED_MANUALLY, "It was promoted manually, without this proof"),
+        (
+            rollout.state is RolloutState.ROLLED_BACK,
+            "Neither was proven: it was rolled back for another cause",
+        ),
     )
     return next((said for holds, said in rules if holds), "Nothing was proven against it with all requests")

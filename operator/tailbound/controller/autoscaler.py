@@ -13,18 +13,24 @@ from typing import Protocol
 
 from tailbound.api.names import REVISION_LABEL
 from tailbound.autoscale.decide import STALE
-from tailbound.autoscale.decision import Decision
-from tailbound.autoscale.model import Known, LearnedCapacity, Limits, Objective, Observation, Rate, Unknown
+from tailbound.autoscale.decision import ReplicaDecision
+from tailbound.autoscale.model import Known, LatencyTarget, LearnedCapacity, Limits, Rate, RevisionObservation
 from tailbound.autoscale.state import USUAL_COLD_START, State, restored
-from tailbound.controller.signals import Queries, Rates, Snapshot, history, take
+from tailbound.controller.signals import FleetSnapshot, Queries, Rates, history, take
 from tailbound.controller.stores import Stores
-from tailbound.kube.objects import Key, label
-from tailbound.kube.protocol import Object
+from tailbound.kube.objects import Key
+from tailbound.kube.resources import INFERENCE_SERVICES
+from tailbound.objects.deployment import Deployment
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.pod import Pod
+from tailbound.objects.unknown import Unknown
 from tailbound.reconcile import capacity
-from tailbound.reconcile.model import Carrier, ScalingDecision, ScalingDecisions, ScalingRequest
+from tailbound.reconcile.model import RevisionLoad, ScalingDecision, ScalingDecisions, ScalingRequest
+from tailbound.reconcile.pods import report
 from tailbound.reconcile.scaling import ALLOWED_LATE, rounded
 from tailbound.reconcile.signals import limits, observed, part
-from tailbound.revisions.record import marks_of
+from tailbound.revisions.record import fallback_of, marks_of
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
@@ -34,8 +40,13 @@ class Decide(Protocol):
     """The pure core."""
 
     def __call__(
-        self, now: float, observation: Observation, objective: Objective, limits: Limits, state: State
-    ) -> Decision:
+        self,
+        now: float,
+        observation: RevisionObservation,
+        objective: LatencyTarget,
+        limits: Limits,
+        state: State,
+    ) -> ReplicaDecision:
         """How many replicas one revision shall have."""
         ...
 
@@ -45,8 +56,8 @@ class _Children:
     """What is there of one revision."""
 
     record: Object | None
-    deployment: Object
-    pods: tuple[Object, ...]
+    deployment: Deployment
+    pods: tuple[Pod, ...]
 
 
 @dataclass
@@ -75,6 +86,12 @@ class Autoscaler:
         """The newest decisions on one service; None before the first."""
         return self._sizes.get(key)
 
+    def stale(self) -> int:
+        """Services whose newest decision lacked a signal."""
+        return sum(
+            any(each.decision.stale for each in sizes.revisions.values()) for sizes in self._sizes.values()
+        )
+
     def expect(self, key: Key, wanted: ScalingRequest) -> None:
         """Decide on this service from now on, and until `release`."""
         if not self.wanted:
@@ -102,25 +119,37 @@ class Autoscaler:
     async def tick(self) -> None:
         """One look at the metrics, and one decision on each revision."""
         sized = {key for key, wanted in self.wanted.items() if not wanted.only_watched}
-        past = await history(self.queries) if sized - self._sizes.keys() else {}
-        snapshot = await take(self.queries, self.gateways())
+        # Prometheus answers about all of them, also while a process that starts has come to few.
+        fleet = len(self.stores.of[INFERENCE_SERVICES])
+        past = await history(self.queries, sorted(sized - self._sizes.keys()), fleet)
+        if past.lost:
+            why = next(iter(past.lost.values()))
+            _LOG.warning(
+                "sized without their traffic of the last half hour", services=len(past.lost), why=why
+            )
+        snapshot = await take(self.queries, self.gateways(), fleet)
         for key, wanted in sorted(self.wanted.items()):
             # Others have their turn: a large fleet's traffic takes seconds to be looked back at.
             await asyncio.sleep(0)
             before = self._sizes.get(key)
             try:
-                sizes = self._decide(key, wanted, snapshot, past.get(key, ()))
+                sizes = self._decide(key, wanted, snapshot, past.rates.get(key, ()))
             except Exception:
                 # One service whose decision fails must not take the others down with it.
                 _LOG.exception("sizing failed", namespace=key[0], service=key[1])
                 continue
             self._sizes[key] = sizes
-            if before is None or _told(sizes) != _told(before):
-                self.changed(key)
+            if _is_settled(sizes, wanted) if before is None else _news_of(sizes) == _news_of(before):
+                continue
+            self.changed(key)
 
-    def _decide(self, key: Key, wanted: ScalingRequest, snapshot: Snapshot, past: Rates) -> ScalingDecisions:
-        children = self._children(key, wanted)
+    def _decide(
+        self, key: Key, wanted: ScalingRequest, snapshot: FleetSnapshot, past: Rates
+    ) -> ScalingDecisions:
         before = self._sizes.get(key) or ScalingDecisions({}, None, awaited=True)
+        if wanted.only_watched:
+            return self._watched(key, wanted, snapshot, before)
+        children = self._children(key, wanted)
         signals = snapshot.of(key, children, wanted.p99_seconds)
         seen = {
             name: observed(
@@ -130,42 +159,55 @@ class Autoscaler:
         }
         if any(each.replicas.ready for each in seen.values()):
             self._ready_since.setdefault(key, self.now())
+        sized = self._sized(key, wanted, children, seen, past)
+        incomplete = not seen or any(each.decision.stale for each in sized.values())
+        awaited = before.awaited and incomplete and self._is_young(key)
         # Without requests it stays as it was: a service that gets few would else write with each of them.
         late, shed = (before.late, before.shed) if signals.late is None else (signals.late, signals.shed)
-        found = replace(before, revisions={}, late=late, shed=shed)
-        if wanted.only_watched:
-            found = replace(found, missing=_missing_of(signals.arrivals.over_60s, before.missing))
-        else:
-            found = replace(found, revisions=self._sized(key, wanted, children, seen, past))
-        incomplete = (
-            not seen or found.missing or any(each.decision.stale for each in found.revisions.values())
-        )
-        return replace(found, awaited=before.awaited and bool(incomplete) and self._is_young(key))
+        return replace(before, revisions=sized, late=late, shed=shed, missing=(), awaited=awaited)
+
+    def _watched(
+        self, key: Key, wanted: ScalingRequest, snapshot: FleetSnapshot, before: ScalingDecisions
+    ) -> ScalingDecisions:
+        """How many requests of a service that is not sized were late."""
+        there = {Deployment(each).label(REVISION_LABEL) for each in self.stores.deployments(key)}
+        revisions = sorted(wanted.revisions.keys() & there)
+        signals = snapshot.watched(key, revisions)
+        missing = _missing_of(signals.arrivals, before.missing)
+        awaited = before.awaited and bool(not revisions or missing)
+        if awaited:
+            children = self._children(key, wanted).values()
+            if any(report(each.pods, each.deployment).ready for each in children):
+                self._ready_since.setdefault(key, self.now())
+            awaited = self._is_young(key)
+        late, shed = (before.late, before.shed) if signals.late is None else (signals.late, signals.shed)
+        return replace(before, revisions={}, late=late, shed=shed, missing=missing, awaited=awaited)
 
     def _sized(
         self,
         key: Key,
         wanted: ScalingRequest,
         children: Mapping[str, _Children],
-        observations: Mapping[str, Observation],
+        observations: Mapping[str, RevisionObservation],
         past: Rates,
     ) -> dict[str, ScalingDecision]:
         """One decision on each revision."""
         before = self._sizes.get(key) or ScalingDecisions({}, None)
         sized: dict[str, ScalingDecision] = {}
         for name, seen in observations.items():
-            carrier, each, known = wanted.revisions[name], children[name], before.revisions.get(name)
+            load, each, known = wanted.revisions[name], children[name], before.revisions.get(name)
+            placed = _placed(each)
+            if known is not None and known.placed != placed:
+                known = None  # on another class nothing of it is true
             decision = self.decide(
                 self.now(),
                 seen,
-                carrier.objective,
-                limits(wanted, carrier.share, each.deployment, each.pods),
-                known.decision.state
-                if known is not None
-                else self._remembered(key, each, carrier, seen, past),
+                load.objective,
+                limits(wanted, load.share, each.deployment, each.pods),
+                known.decision.state if known is not None else self._remembered(key, each, load, seen, past),
             )
             decision = _in_the_same_words(decision, known)
-            sized[name] = ScalingDecision(carrier.share, decision, self._to_write(each, decision.state))
+            sized[name] = ScalingDecision(load.share, decision, self._to_write(each, decision.state), placed)
         return sized
 
     def _is_young(self, key: Key) -> bool:
@@ -175,32 +217,32 @@ class Autoscaler:
     def _children(self, key: Key, wanted: ScalingRequest) -> dict[str, _Children]:
         """Children of revisions that are there already: the first pods of one follow from the others'."""
         stored = self.stores.children(key)
-        records = {label(each, REVISION_LABEL): each for each in stored.revisions}
-        deployments = {label(each, REVISION_LABEL): each for each in stored.deployments}
+        records = {KubernetesObject(each).label(REVISION_LABEL): each for each in stored.revisions}
+        deployments = {view.label(REVISION_LABEL): view for view in map(Deployment, stored.deployments)}
         return {
             name: _Children(
                 records.get(name),
                 deployments[name],
-                tuple(each for each in stored.pods if _belongs(each, name)),
+                tuple(pod for pod in map(Pod, stored.pods) if _belongs(pod, name)),
             )
             for name in sorted(wanted.revisions)
             if name in deployments
         }
 
     def _remembered(
-        self, key: Key, children: _Children, carrier: Carrier, seen: Observation, past: Rates
+        self, key: Key, children: _Children, load: RevisionLoad, seen: RevisionObservation, past: Rates
     ) -> State:
         """What there was before this process began: what was learned, and the traffic."""
         learned = self._learned(key, children)
         usual = USUAL_COLD_START if isinstance(learned, Unknown) else learned.cold_start
         cold_start = seen.cold_start.value if isinstance(seen.cold_start, Known) else usual
-        return restored(part(past, carrier.share), cold_start, carrier.objective, learned)
+        return restored(part(past, load.share), cold_start, load.objective, learned)
 
     def _learned(self, key: Key, children: _Children) -> LearnedCapacity | Unknown:
         nothing = Unknown("no batch of this model was seen yet")
         if children.record is None:
             return nothing
-        learned = capacity.remembered(children.record, self.stores.revisions(key[0]))
+        learned = capacity.remembered(children.record, self.stores.learned_like(children.record))
         return nothing if learned is None else learned
 
     def _to_write(self, children: _Children, state: State) -> str | None:
@@ -211,11 +253,16 @@ class Autoscaler:
         return capacity.to_write(note, learned, datetime.fromtimestamp(self.now(), UTC))
 
 
-def _belongs(pod: Object, revision: str) -> bool:
-    return label(pod, REVISION_LABEL) == revision and "deletionTimestamp" not in pod["metadata"]
+def _placed(children: _Children) -> str:
+    fallback = fallback_of(children.record) if children.record is not None else None
+    return fallback.since if fallback is not None else ""
 
 
-def _in_the_same_words(decision: Decision, before: ScalingDecision | None) -> Decision:
+def _belongs(pod: Pod, revision: str) -> bool:
+    return pod.label(REVISION_LABEL) == revision and not pod.terminating
+
+
+def _in_the_same_words(decision: ReplicaDecision, before: ScalingDecision | None) -> ReplicaDecision:
     """The decision, with missing signals in the words of the one before it.
 
     Texts of errors differ at every look, and each new text would be written to the status.
@@ -227,7 +274,7 @@ def _in_the_same_words(decision: Decision, before: ScalingDecision | None) -> De
 
 def _missing_of(arrivals: Rate, before: tuple[str, ...]) -> tuple[str, ...]:
     """Signals that are missing for counting late requests, in the words of `before` if they are the same."""
-    missing = (f"arrivals: {arrivals.why}",) if isinstance(arrivals, Unknown) else ()
+    missing = (f"arrivals: {arrivals.reason}",) if isinstance(arrivals, Unknown) else ()
     return before if _names(before) == _names(missing) else missing
 
 
@@ -235,9 +282,22 @@ def _names(missing: Iterable[str]) -> list[str]:
     return [words.partition(":")[0] for words in missing]
 
 
-def _told(sizes: ScalingDecisions) -> Mapping[str, object]:
+def _is_settled(sizes: ScalingDecisions, wanted: ScalingRequest) -> bool:
+    """Whether a first look finds what the status says already: so it is when a process starts."""
+    late = sizes.late is not None and sizes.late > ALLOWED_LATE
+    if late or rounded(sizes.shed) or sizes.awaited or sizes.missing:
+        return False
+    found = {
+        name: (each.share, each.decision.replicas, each.decision.limited_by)
+        for name, each in sizes.revisions.items()
+    }
+    news = any(each.decision.stale or each.capacity is not None for each in sizes.revisions.values())
+    return found == wanted.settled and not news
+
+
+def _news_of(sizes: ScalingDecisions) -> Mapping[str, object]:
     """What a reconciliation would change something for: figures alone are no news."""
-    told: dict[str, object] = {
+    found: dict[str, object] = {
         name: (
             each.share,
             each.decision.replicas,
@@ -249,4 +309,4 @@ def _told(sizes: ScalingDecisions) -> Mapping[str, object]:
         for name, each in sizes.revisions.items()
     }
     late = None if sizes.late is None else sizes.late <= ALLOWED_LATE
-    return told | {"": (late, rounded(sizes.shed), sizes.awaited, sizes.missing)}
+    return found | {"": (late, rounded(sizes.shed), sizes.awaited, sizes.missing)}

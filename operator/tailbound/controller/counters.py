@@ -4,24 +4,28 @@ From the pods themselves, or from what Prometheus scraped of them: as each servi
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from tailbound.api.traffic import Observed, RequestClasses
+from tailbound.controller.batches import batches
+from tailbound.controller.tenant_queries import Answer, TenantQueries
 from tailbound.judge import scrapes
-from tailbound.judge.counters import Classes, Reading, Unknown
+from tailbound.judge.counters import Classes, Reading
 from tailbound.judge.polls import PollResults
 from tailbound.kube.objects import Key, uid_of
-from tailbound.kube.protocol import Object
-from tailbound.reconcile.model import Unread
-from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable
+from tailbound.objects.fields import Object
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import Prometheus, Series
 
+NO_PROMETHEUS: Final = Unknown("no Prometheus is named in the installation's values (prometheus.url)")
 PERIOD_SECONDS = 2.0
-_UNREAD = Unknown.UNKNOWN
+SCRAPED_BATCH = 50
+"""Services that one query names. Another one's failure says nothing about them."""
 
 
-class Pods(Protocol):
+class GatewayPods(Protocol):
     """The gateway pods, and how they are read."""
 
     def ready_pods(self) -> Mapping[str, Object]:
@@ -32,8 +36,8 @@ class Pods(Protocol):
         """Every gateway pod that there is."""
         ...
 
-    async def ask(self, services: tuple[Key, ...]) -> Mapping[str, Observed | Unread]:
-        """What every Ready gateway pod reports about these services, by its name."""
+    async def ask(self, services: Sequence[Key]) -> Mapping[Key, Mapping[str, Observed | Unknown]]:
+        """What every Ready gateway pod reports about each of these services, by the pod's name."""
         ...
 
 
@@ -45,11 +49,13 @@ class CounterPoller:
     complete or not: that nothing could be read is news, too.
     """
 
-    pods: Pods
+    pods: GatewayPods
     changed: Callable[[Key], None]
     through_prometheus: Callable[[Key], bool]
     """Whether a service's counters are to be taken from Prometheus."""
     prometheus: Prometheus | None
+    tenants: TenantQueries | None
+    """Who asks what analysis.metrics says; None without a Prometheus."""
     judged: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     """By service, what is to be asked of Prometheus besides."""
     _rounds: dict[Key, PollResults] = field(default_factory=dict)
@@ -82,15 +88,16 @@ class CounterPoller:
     async def round(self) -> None:
         """Read every Ready gateway pod once, for all judged services together."""
         keys = sorted(self.judged)
-        scraped = tuple(key for key in keys if self.through_prometheus(key))
-        asked = tuple(key for key in keys if key not in scraped)
-        queries = tuple(dict.fromkeys(query for key in keys for query in self.judged[key]))
+        through = {key: self.through_prometheus(key) for key in keys}
+        scraped = tuple(key for key in keys if through[key])
+        asked = tuple(key for key in keys if not through[key])
         by_pods, by_scrapes, answered = await asyncio.gather(
-            self._ask(asked), self._scraped(scraped), self._answered(queries)
+            self._ask(asked), self._scraped(scraped), self._answered(keys)
         )
         for key, answers in (by_pods | by_scrapes).items():
             if key in self.judged:
-                found = {query: answered[query] for query in self.judged[key] if query in answered}
+                of_namespace = answered.get(key[0], {})
+                found = {query: of_namespace[query] for query in self.judged[key] if query in of_namespace}
                 self._rounds[key] = replace(answers, metrics=found)
                 self.changed(key)
 
@@ -100,21 +107,28 @@ class CounterPoller:
             return {}
         pods = self._ready()
         reports = await self.pods.ask(keys)
-        return {
-            key: self._answers(
-                {uid: _reading(reports.get(name), "/".join(key)) for name, uid in pods.items()}
-            )
-            for key in keys
-        }
+        return {key: self._of_pods(key, pods, reports[key]) for key in keys}
+
+    def _of_pods(
+        self, key: Key, pods: Mapping[str, str], reports: Mapping[str, Observed | Unknown]
+    ) -> PollResults:
+        read = {name: _reading(reports.get(name), "/".join(key)) for name in sorted(pods)}
+        missing = ((name, each.reason) for name, each in read.items() if isinstance(each, Unknown))
+        unread = next((f"gateway pod {name} {reason}" for name, reason in missing), "")
+        return self._answers({pods[name]: each for name, each in read.items()}, unread)
 
     async def _scraped(self, keys: tuple[Key, ...]) -> dict[Key, PollResults]:
         """What Prometheus has of them."""
         if not keys:
             return {}
+        parts = await asyncio.gather(*(self._scraped_batch(each) for each in batches(keys, SCRAPED_BATCH)))
+        return {key: answer for part in parts for key, answer in part.items()}
+
+    async def _scraped_batch(self, keys: tuple[Key, ...]) -> dict[Key, PollResults]:
         pods = self._ready()
         found = await self._query(scrapes.expression(keys))
-        if isinstance(found, Unavailable):
-            return {key: self._answers(dict.fromkeys(pods.values(), _UNREAD), found.reason) for key in keys}
+        if isinstance(found, Unknown):
+            return {key: self._answers(dict.fromkeys(pods.values(), found), found.reason) for key in keys}
         answers = {}
         for key in keys:
             by_name = scrapes.readings(found, key, pods)
@@ -122,14 +136,18 @@ class CounterPoller:
             answers[key] = self._answers(by_uid, scrapes.unread(by_name))
         return answers
 
-    async def _answered(self, queries: tuple[str, ...]) -> dict[str, tuple[Series, ...] | Unavailable]:
-        """What Prometheus answers to each query."""
-        answers = await asyncio.gather(*(self._query(query) for query in queries))
-        return dict(zip(queries, answers, strict=True))
+    async def _answered(self, keys: Iterable[Key]) -> dict[str, dict[str, Answer]]:
+        """What Prometheus answers to the queries of each namespace."""
+        asked: dict[str, dict[str, None]] = {}
+        for key in keys:
+            asked.setdefault(key[0], {}).update(dict.fromkeys(self.judged[key]))
+        if self.tenants is None:
+            return {each: dict.fromkeys(queries, NO_PROMETHEUS) for each, queries in asked.items()}
+        return await self.tenants.answers({each: tuple(queries) for each, queries in asked.items()})
 
-    async def _query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+    async def _query(self, expression: str) -> tuple[Series, ...] | Unknown:
         if self.prometheus is None:
-            return Unavailable("no Prometheus is named in the installation's values (prometheus.url)")
+            return NO_PROMETHEUS
         return await self.prometheus.query(expression)
 
     def _ready(self) -> dict[str, str]:
@@ -141,13 +159,28 @@ class CounterPoller:
         return PollResults(by_pod, existing | by_pod.keys(), unread)
 
 
-def _reading(report: Observed | Unread | None, service: str) -> Reading | Unknown:
-    """The counters of one service in one gateway; a gateway that does not know it says nothing."""
-    if not isinstance(report, Observed) or report.envoy_start_time is None:
-        return Unknown.UNKNOWN
+def _reading(report: Observed | Unknown | None, service: str) -> Reading | Unknown:
+    """The counters of one service in one gateway, or why they are not known.
+
+    | what the gateway reports | result |
+    |---|---|
+    | nothing, or it could not be read | why |
+    | its Envoy is not up | that |
+    | not this service | that: it says nothing about it |
+    | the service without counters | that |
+    | counters | these |
+    """
+    if report is None:
+        return Unknown("was not read")
+    if isinstance(report, Unknown):
+        return Unknown(f"could not be read: {report.reason}")
+    if report.envoy_start_time is None:
+        return Unknown("could not be read: its Envoy is not up")
     seen = report.services.get(service)
-    if seen is None or seen.counters is None:
-        return Unknown.UNKNOWN
+    if seen is None:
+        return Unknown(f"could not be read: it does not know {service} yet")
+    if seen.counters is None:
+        return Unknown("could not be read: its Envoy does not tell its counters")
     counted = {revision: _classes(classes) for revision, classes in seen.counters.items()}
     return Reading(report.envoy_start_time.isoformat(), counted)
 

@@ -20,17 +20,20 @@ from tailbound.api.names import (
     API_VERSION,
     DEFAULTS_HASH_ANNOTATION,
     GROUP,
+    INSTANCE_LABEL,
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
 )
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import ClusterServingRuntime
-from tailbound.controller.settings import InvalidSetting
 from tailbound.controller.stores import Stores
+from tailbound.environment import SettingError
 from tailbound.kube.errors import KubeError
-from tailbound.kube.objects import key_of, metadata
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.objects import key_of
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES, resource_of
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
@@ -41,13 +44,13 @@ _KINDS: Mapping[str, type[HardwareClass] | type[ClusterServingRuntime]] = {
 
 
 def load_defaults(directory: Path) -> tuple[Object, ...]:
-    """Every object of the directory's YAML files. Raises InvalidSetting naming the file and what is wrong."""
+    """Every object of the directory's YAML files. Raises SettingError naming the file and what is wrong."""
     found: list[Object] = []
     for path in sorted((*directory.glob("*.yaml"), *directory.glob("*.yml"))):
         try:
             documents = list(yaml.safe_load_all(path.read_text("utf-8")))
         except (OSError, yaml.YAMLError) as error:
-            raise InvalidSetting(f"TAILBOUND_DEFAULTS_DIR: {path} cannot be read: {error}") from error
+            raise SettingError(f"TAILBOUND_DEFAULTS_DIR: {path} cannot be read: {error}") from error
         found += [_checked(path, document) for document in documents if document is not None]
     return tuple(found)
 
@@ -55,13 +58,13 @@ def load_defaults(directory: Path) -> tuple[Object, ...]:
 def _checked(path: Path, document: Any) -> Object:
     kind = document.get("kind") if isinstance(document, Mapping) else None
     if kind not in _KINDS or document.get("apiVersion") != API_VERSION:
-        raise InvalidSetting(
+        raise SettingError(
             f"TAILBOUND_DEFAULTS_DIR: {path} holds {kind or 'something that is no object'}; "
             f"write {' or '.join(_KINDS)} of {API_VERSION}"
         )
     parsed = parse(_KINDS[str(kind)], document)
     if isinstance(parsed, InvalidObject):
-        raise InvalidSetting(f"TAILBOUND_DEFAULTS_DIR: {path}: {kind} {parsed.name}: {parsed.message}")
+        raise SettingError(f"TAILBOUND_DEFAULTS_DIR: {path}: {kind} {parsed.name}: {parsed.message}")
     return dict(document)
 
 
@@ -75,7 +78,7 @@ def digest(obj: Object) -> str | None:
         return None
     annotations = {
         name: value
-        for name, value in (metadata(obj).get("annotations") or {}).items()
+        for name, value in KubernetesObject(obj).annotations.items()
         if name.startswith(f"{GROUP}/") and name != DEFAULTS_HASH_ANNOTATION
     }
     content = {"spec": _without_defaults(parsed.spec), "annotations": annotations}
@@ -111,6 +114,7 @@ class AdmissionAnswer:
 # ----------------------------------------|-----------------------------------------------
 # absent                                  | created
 # without our digest                      | left: another manager made it
+# of another release                      | left: that release updates it
 # differs from its own digest             | left: it was edited by hand
 # equals its own digest and the default   | left: up to date
 # equals its own digest, not the default  | updated: the chart has changed
@@ -120,28 +124,32 @@ def judge(default: Object, stored: Object | None) -> AdmissionAnswer:
     body = _body(default, str(wanted))
     if stored is None:
         return AdmissionAnswer(body, create=True, why="absent")
-    written = (metadata(stored).get("annotations") or {}).get(DEFAULTS_HASH_ANNOTATION)
+    written = KubernetesObject(stored).annotations.get(DEFAULTS_HASH_ANNOTATION)
     if written is None:
         return AdmissionAnswer(None, create=False, why="made by another manager")
+    release = KubernetesObject(stored).label(INSTANCE_LABEL)
+    if release not in (None, KubernetesObject(default).label(INSTANCE_LABEL)):
+        return AdmissionAnswer(None, create=False, why=f"made by release {release}")
     if digest(stored) != written:
         return AdmissionAnswer(None, create=False, why="edited by hand")
     if written == wanted:
         return AdmissionAnswer(None, create=False, why="up to date")
-    guards = {key: metadata(stored)[key] for key in ("uid", "resourceVersion")}
+    view = KubernetesObject(stored)
+    guards = {"uid": view.uid, "resourceVersion": view.resource_version}
     return AdmissionAnswer(
         {**body, "metadata": {**body["metadata"], **guards}}, create=False, why="the chart changed"
     )
 
 
 def _body(default: Object, wanted: str) -> Object:
-    meta = metadata(default)
+    view = KubernetesObject(default)
     return {
-        "apiVersion": default["apiVersion"],
-        "kind": default["kind"],
+        "apiVersion": view.api_version,
+        "kind": view.kind,
         "metadata": {
-            "name": meta["name"],
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY_VALUE, **(meta.get("labels") or {})},
-            "annotations": {**(meta.get("annotations") or {}), DEFAULTS_HASH_ANNOTATION: wanted},
+            "name": view.name,
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY_VALUE, **view.labels},
+            "annotations": {**view.annotations, DEFAULTS_HASH_ANNOTATION: wanted},
         },
         "spec": default["spec"],
     }

@@ -7,7 +7,8 @@ from tailbound.reconcile.desired import Draft, DraftVersion
 from tailbound.reconcile.model import Rendering, RenderRequest
 from tailbound.reconcile.snapshot import Reading
 
-REMEMBERED = 2048
+# More than one operator has services: a sweep over a fleet that is larger finds nothing.
+REMEMBERED = 16_384
 
 
 class Renders(Protocol):

@@ -6,11 +6,13 @@ from typing import Final, TypeVar
 from tailbound.api.conditions import Reason
 from tailbound.controller.restraint import rivalry
 from tailbound.controller.stores import Stores
-from tailbound.kube.errors import Conflict, KubeError, NameConflict, QuotaExceeded, Terminal
+from tailbound.kube.errors import Conflict, KubeError, NameConflict, NotAdmitted, Terminal
 from tailbound.kube.objects import key_of, uid_of
-from tailbound.kube.protocol import KubeClient, Object, Propagation
+from tailbound.kube.protocol import KubeClient, Propagation
 from tailbound.kube.resources import DEPLOYMENTS, INFERENCE_SERVICES, Resource, resource_of
+from tailbound.objects.fields import Object
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, RefusedWrite, Write
+from tailbound.reconcile.refused_pods import refusal_in
 from tailbound.telemetry.metrics import Metrics
 
 _T = TypeVar("_T")
@@ -45,7 +47,7 @@ class Executor:
             await self._look_again(resource, namespace, name)
             raise
         except Terminal as error:
-            return RefusedWrite(resource.kind, name, _reason(error, write, resource), str(error))
+            return RefusedWrite(resource.kind, name, reason_of(error, write, resource), str(error))
         return None
 
     async def rival(self, write: Write) -> RefusedWrite:
@@ -130,11 +132,13 @@ def _propagation(resource: Resource) -> Propagation:
     return "Foreground" if resource is DEPLOYMENTS else "Background"
 
 
-def _reason(error: Terminal, write: Write, resource: Resource) -> Reason:
+def reason_of(error: Terminal, write: Write, resource: Resource) -> Reason:
     """What a refusal says about the service. Only a new Deployment brings a new template of the runtime."""
     if isinstance(error, NameConflict):
         return Reason.NAME_CONFLICT
-    if isinstance(error, QuotaExceeded):
-        return Reason.QUOTA_EXCEEDED
+    admission = refusal_in(str(error)).reason
+    # A ValidatingAdmissionPolicy answers as if the object were invalid (422).
+    if isinstance(error, NotAdmitted) or admission is Reason.POLICY_DENIED:
+        return Reason.WRITE_REFUSED if admission is Reason.POD_REFUSED else admission
     renders = resource is DEPLOYMENTS and isinstance(write, Create)
     return Reason.RUNTIME_INVALID if renders else Reason.WRITE_REFUSED

@@ -18,9 +18,11 @@ from datetime import datetime
 from typing import Any
 
 from tailbound.kube.errors import Conflict, KubeError
-from tailbound.kube.objects import metadata
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import LEASES
+from tailbound.objects.fields import Object, child
+from tailbound.objects.lease import Lease
+from tailbound.objects.metadata import KubernetesObject
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
@@ -141,7 +143,7 @@ class Elector:
         self._renewed_at = started
 
     def _observe(self, lease: Object | None) -> None:
-        version = "" if lease is None else str(metadata(lease).get("resourceVersion"))
+        version = "" if lease is None else KubernetesObject(lease).resource_version
         if version != self._seen_version or lease is None:
             self._seen_version = version
             self._seen_at = self._clock()
@@ -162,16 +164,16 @@ class Elector:
         return self._lease is not None and self._holder() not in ("", self._identity)
 
     def _holder(self) -> str:
-        return str((self._lease or {}).get("spec", {}).get("holderIdentity") or "")
+        return Lease(self._lease or {}).holder_identity
 
     def _body(self, lease: Object | None, holder: str) -> Object:
         now = self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        old: dict[str, Any] = {} if lease is None else dict(lease.get("spec") or {})
-        changed = old.get("holderIdentity") != holder
-        transitions = int(old.get("leaseTransitions") or 0) + (1 if changed and holder else 0)
+        old = Lease(lease or {})
+        changed = old.holder_identity != holder
+        transitions = old.lease_transitions + (1 if changed and holder else 0)
         meta: dict[str, Any] = {"namespace": self._namespace, "name": self._name}
         if lease is not None:
-            meta = {**metadata(lease)}
+            meta = {**child(lease, "metadata")}
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
@@ -179,7 +181,7 @@ class Elector:
             "spec": {
                 "holderIdentity": holder,
                 "leaseDurationSeconds": int(self._times.duration),
-                "acquireTime": now if changed else old.get("acquireTime", now),
+                "acquireTime": now if changed else old.acquire_time or now,
                 "renewTime": now,
                 "leaseTransitions": transitions,
             },

@@ -1,25 +1,22 @@
-"""From the stores to the one value that `decide` looks at."""
+"""Builds the observation that `decide` reads from the stores."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from tailbound.api.traffic import Observed
 from tailbound.controller.stores import Stores
-from tailbound.judge.polls import PollResults
+from tailbound.controller.subscriptions import Followed
 from tailbound.kube.objects import Key
-from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES
-from tailbound.reconcile.model import Observation, RefusedWrite, ScalingDecisions, Settings, Unread
+from tailbound.objects.fields import Object
+from tailbound.reconcile.model import Observation, RefusedWrite, Settings
 
 
 def observe(
     stores: Stores,
     key: Key,
     service: Object,
-    gateways: Mapping[str, Observed | Unread],
+    followed: Followed,
     settings: Settings,
-    obstacles: Iterable[RefusedWrite] = (),
-    readings: PollResults | None = None,
-    sizes: ScalingDecisions | None = None,
+    refused_writes: Iterable[RefusedWrite] = (),
 ) -> Observation:
     """The service and what surrounds it, as the stores hold it now."""
     children = stores.children(key)
@@ -34,9 +31,12 @@ def observe(
         disruption_budgets=children.disruption_budgets,
         pods=children.pods,
         endpoint_slices=children.endpoint_slices,
-        gateways=gateways,
+        jobs=children.jobs,
+        hosts=stores.hosts.of(key),
+        gateways=followed.gateways,
         settings=settings,
-        obstacles=tuple(obstacles),
-        readings=readings,
-        sizes=sizes,
+        refused_writes=tuple(refused_writes),
+        readings=followed.readings,
+        signatures=followed.signatures,
+        sizes=followed.sizes,
     )

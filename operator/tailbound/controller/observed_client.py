@@ -1,59 +1,104 @@
-"""GET /observed of a gateway pod, by its address, with the operator's projected token."""
+"""Reads /observed of a gateway pod, by its address, with the operator's projected token and over TLS."""
 
 import asyncio
-from collections.abc import Iterable
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from pydantic import ValidationError
 
-from tailbound.api.names import GATEWAY_OBSERVED_PORT
-from tailbound.api.traffic import Observed
+from tailbound.api.names import GATEWAY_OBSERVED_PORT, OBSERVED_TLS_NAME
+from tailbound.api.traffic import Observed, ObservedQuestion
 from tailbound.kube.objects import Key
-from tailbound.kube.protocol import Object
-from tailbound.reconcile.model import Unread
+from tailbound.objects.fields import Object
+from tailbound.objects.unknown import Unknown
 
 TIMEOUT_SECONDS = 2.0
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True)
+class ObservedAccess:
+    """Files with the token to send, and with the authorities whose certificate a gateway must have."""
+
+    token_file: Path
+    ca_file: Path
 
 
 class ObservedClient:
-    """Reads gateway pods. The token file is read every time: the kubelet rotates it."""
+    """Reads gateway pods. The files are read every time: the kubelet replaces them.
 
-    def __init__(self, token_file: Path | None, port: int = GATEWAY_OBSERVED_PORT) -> None:
-        self._token_file = token_file
+    `access`: None sends no token, over plain HTTP.
+    """
+
+    def __init__(self, access: ObservedAccess | None, port: int = GATEWAY_OBSERVED_PORT) -> None:
+        self._access = access
         self._port = port
+        self._trusted = ("", ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        """The authorities of the last request, and the context made of them."""
         self._session: aiohttp.ClientSession | None = None
 
-    async def __call__(self, pod: Object, services: Iterable[Key]) -> Observed | Unread:
-        """What the pod reports, or why it could not be read."""
+    async def __call__(
+        self, pod: Object, services: Sequence[Key] = (), *, counters: bool = False
+    ) -> Observed | Unknown:
+        """What the pod reports of at most MOST_ASKED services, or of all if none is named.
+
+        `counters`: with the requests that Envoy has counted of the named services.
+        """
         address = str(pod["status"]["podIP"])
         host = f"[{address}]" if ":" in address else address
-        query = [("service", f"{namespace}/{name}") for namespace, name in services]
+        method, body = ("POST", _question(services, counters)) if services else ("GET", None)
         try:
-            headers = {} if self._token_file is None else await self._authorization(self._token_file)
-            async with self._open().get(
-                f"http://{host}:{self._port}/observed", params=query, headers=headers
+            scheme = "http" if self._access is None else "https"
+            security = {} if self._access is None else await asyncio.to_thread(self._secured, self._access)
+            async with self._open().request(
+                method, f"{scheme}://{host}:{self._port}/observed", data=body, **security
             ) as response:
                 if response.status != 200:
-                    return Unread(f"/observed answers {response.status}")
+                    return Unknown(f"/observed answers {response.status}{_why(await response.read())}")
                 return Observed.model_validate_json(await response.read())
         except ValidationError as error:
-            return Unread(f"/observed is not understood: {error.error_count()} fields are wrong")
+            return Unknown(f"/observed is not understood: {error.error_count()} fields are wrong")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return Unread(f"/observed is not reached: {str(error) or type(error).__name__}")
+            return Unknown(f"/observed is not reached: {str(error) or type(error).__name__}")
 
     async def close(self) -> None:
         """Close connections."""
         if self._session is not None:
             await self._session.close()
 
-    @staticmethod
-    async def _authorization(token_file: Path) -> dict[str, str]:
-        token = await asyncio.to_thread(token_file.read_text, "utf-8")
-        return {"Authorization": f"Bearer {token.strip()}"}
+    def _secured(self, access: ObservedAccess) -> Mapping[str, Any]:
+        """Arguments of a request. Raises OSError for files that cannot be used."""
+        authorities, token = access.ca_file.read_text("ascii"), access.token_file.read_text("utf-8")
+        if authorities != self._trusted[0]:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(cadata=authorities)
+            self._trusted = (authorities, context)
+        return {
+            "headers": {"Authorization": f"Bearer {token.strip()}"},
+            "ssl": self._trusted[1],
+            "server_hostname": OBSERVED_TLS_NAME,
+        }
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout)
         return self._session
+
+
+def _question(services: Sequence[Key], counters: bool) -> bytes:
+    question = ObservedQuestion(services=tuple("/".join(key) for key in services), counters=counters)
+    return question.model_dump_json(by_alias=True).encode()
+
+
+def _why(body: bytes) -> str:
+    """What the gateway says is wrong, if it says it."""
+    try:
+        return f": {json.loads(body)['error']}"[:_LONGEST_REASON]
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -3,7 +3,6 @@
 import asyncio
 import time
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -11,13 +10,15 @@ from datetime import UTC, datetime
 
 from kubernetes.aio.client.configuration import Configuration
 
-from tailbound.api.conditions import ConditionType
 from tailbound.api.names import GATEWAY_OBSERVED_PORT
 from tailbound.api.rollout import AnalysisSource
 from tailbound.autoscale.decide import decide as size
 from tailbound.autoscale.model import TICK
-from tailbound.controller import targets
+from tailbound.controller import gateway_pods, targets
 from tailbound.controller.autoscaler import Autoscaler
+from tailbound.controller.children import ChildInformers
+from tailbound.controller.class_usage import ClassUsage
+from tailbound.controller.condition_counts import ConditionCounts
 from tailbound.controller.counters import CounterPoller
 from tailbound.controller.defaults import ensure_defaults
 from tailbound.controller.execute import Executor
@@ -26,19 +27,22 @@ from tailbound.controller.health import serve_health, serve_metrics
 from tailbound.controller.lease import Elector, LeaseTimes
 from tailbound.controller.observed_client import ObservedClient
 from tailbound.controller.pump import Pump
-from tailbound.controller.reconciler import Decider, Outcome, Reconciler
+from tailbound.controller.reconciler import Decider, PassOutcome, Reconciler
 from tailbound.controller.renderer import Renderer
 from tailbound.controller.resync import Resync
 from tailbound.controller.settings import OperatorSettings
+from tailbound.controller.signature_reader import MetadataClient, SignatureReader
 from tailbound.controller.stale_gateways import StaleGatewayReplacer
-from tailbound.controller.stores import GATEWAY_SELECTOR, Stores
-from tailbound.controller.subscriptions import Following
+from tailbound.controller.stores import Stores
+from tailbound.controller.subscriptions import Subscriptions
+from tailbound.controller.tenant_queries import TenantQueries
 from tailbound.controller.workers import Workers
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.informer import Informer
 from tailbound.kube.objects import Key
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import INFERENCE_SERVICES, PODS, Resource
+from tailbound.objects.fields import Object, child, text
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.metrics import Metrics
@@ -57,7 +61,7 @@ REPLACE_PERIOD_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Dependencies:
+class OperatorDependencies:
     """What tests put in place of the real thing."""
 
     wrap: Callable[[KubeClient], KubeClient] = field(default=lambda cluster: cluster)
@@ -67,6 +71,8 @@ class Dependencies:
     unix_time: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
     started: Callable[[], None] = field(default=lambda: None)
+    listed: Callable[[], None] = field(default=lambda: None)
+    """Called when everything has been listed for the first time."""
 
 
 class Operator:
@@ -78,28 +84,28 @@ class Operator:
         connect: Callable[[], Awaitable[Configuration]],
         decider: Decider,
         defaults: tuple[Object, ...] = (),
-        seams: Dependencies | None = None,
+        dependencies: OperatorDependencies | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self._connect = connect
         self._decider = decider
         self._defaults = defaults
-        self._seams = seams or Dependencies()
-        self._clock = self._seams.clock
+        self._dependencies = dependencies or OperatorDependencies()
+        self._clock = self._dependencies.clock
         self._heard: dict[Resource, float] = {}
+        self.synced = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start, follow, lead when it is our turn, and stop in order."""
         async with AsyncExitStack() as stack:
             await self._assemble(stack)
-            await self.resync.first()
-            _LOG.info("stores are full", services=len(self.stores.of[INFERENCE_SERVICES]))
             pump_stop = asyncio.Event()
             leader = asyncio.create_task(self._lead(), name="leader")
             pump = asyncio.create_task(self._pump.run(pump_stop), name="pump")
             tasks = [
                 asyncio.create_task(_wait(stop), name="stop"),
+                asyncio.create_task(self._children.run(), name="children"),
                 asyncio.create_task(self._gateway_pods.run(), name="gateway pods"),
                 asyncio.create_task(self.resync.run(), name="resync"),
                 leader,
@@ -114,7 +120,7 @@ class Operator:
             await self._drain(leader)
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
-        settings, seams = self.settings, self._seams
+        settings, dependencies = self.settings, self._dependencies
         self._cluster = await self._open(stack, REQUEST_TIMEOUT_SECONDS)
         lease_cluster = await self._open(stack, LEASE_REQUEST_TIMEOUT_SECONDS)
         self._elector = Elector(
@@ -124,12 +130,13 @@ class Operator:
             settings.pod_name,
             clock=self._clock,
             now=_now,
-            times=seams.lease_times,
+            times=dependencies.lease_times,
         )
         self._workers = Workers(self._reconcile, self.metrics, self._clock)
-        self.stores = Stores(self._workers.add)
+        self.stores = Stores(self._workers.add, settings.services.cluster_domain, settings.host_policy)
+        self._conditions = ConditionCounts(self.stores.of[INFERENCE_SERVICES])
         self._events = EventWriter(self._cluster, settings.pod_name, _now, lambda: uuid.uuid4().hex[:16])
-        client = ObservedClient(settings.observed_token_file, seams.observed_port)
+        client = ObservedClient(settings.observed, dependencies.observed_port)
         stack.push_async_callback(client.close)
         self._gateways = GatewayReports(
             self.stores.gateway_pods,
@@ -141,9 +148,17 @@ class Operator:
         )
         prometheus = self._open_prometheus(stack)
         self._counters = CounterPoller(
-            self._gateways, self._workers.add, self._through_prometheus, prometheus
+            self._gateways,
+            self._workers.add,
+            self._through_prometheus,
+            prometheus,
+            self._tenant_queries(stack),
         )
         self._autoscaler = self._autoscaling(prometheus)
+        self._class_usage = ClassUsage(self._cluster, self.stores, self._elector.holds)
+        metadata = MetadataClient()
+        stack.push_async_callback(metadata.close)
+        self._signatures = SignatureReader(metadata, self._workers.add)
         renderer = Renderer()
         stack.push_async_callback(renderer.close)
         await renderer.start()
@@ -151,7 +166,7 @@ class Operator:
         self._reconciler = Reconciler(
             self.stores,
             executor,
-            Following(self._gateways, self._counters, self._autoscaler),
+            Subscriptions(self._gateways, self._counters, self._autoscaler, self._signatures),
             renderer,
             self._events,
             self._decider,
@@ -168,26 +183,34 @@ class Operator:
             size,
             lambda: len(self._gateways.ready_pods()),
             self._workers.add,
-            self._seams.unix_time,
-            self._seams.scaling_period_seconds,
+            self._dependencies.unix_time,
+            self._dependencies.scaling_period_seconds,
         )
 
     def _watching(self, settings: OperatorSettings) -> None:
         self._pump = Pump(
-            self.stores, self._connect, settings.watch_namespaces, self._hear, self._seams.started
+            self.stores, self._connect, settings.watch_namespaces, self._hear, self._dependencies.started
         )
-        self.resync = Resync(self._cluster, self.stores, settings.watch_namespaces, self.metrics, self._hear)
+        self.resync = Resync(self._cluster, self.stores, settings.watch_namespaces, self._hear)
+        self._children = ChildInformers(self._cluster, self.stores, settings.watch_namespaces, self._hear)
         self._gateway_pods = Informer(
             self._cluster,
             PODS,
             self.stores.gateway_pods,
             namespace=settings.namespace,
-            label_selector=GATEWAY_SELECTOR,
+            label_selector=gateway_pods.selector(settings.release),
+            belongs=lambda pod: gateway_pods.made_by(pod, settings.services.gateway_service),
             on_error=lambda error: _LOG.warning("gateway pods not watched", error=str(error)),
         )
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         self.metrics.gauge("tailbound_operator_queue", "Services that wait for a worker.", (), self._depth)
+        self.metrics.gauge(
+            "tailbound_operator_stale_sizings",
+            "Autoscaled services whose newest sizing lacked a signal.",
+            (),
+            lambda: {(): float(self._autoscaler.stale())},
+        )
         self.metrics.gauge(
             "tailbound_operator_watch_age_seconds",
             "Time since a kind was last heard of.",
@@ -198,7 +221,7 @@ class Operator:
             "tailbound_operator_services",
             "InferenceServices by condition and its status.",
             ("condition", "status"),
-            self._conditions,
+            self._conditions.by_status,
         )
         health = await serve_health(self.settings.health_port, self._healthy, self._ready)
         stack.push_async_callback(health.cleanup)
@@ -212,7 +235,7 @@ class Operator:
             await self._connect(), timeout_seconds=timeout_seconds, user_agent="tailbound-operator"
         )
         stack.push_async_callback(cluster.close)
-        return self._seams.wrap(cluster)
+        return self._dependencies.wrap(cluster)
 
     def _open_prometheus(self, stack: AsyncExitStack) -> Prometheus | None:
         if self.settings.prometheus_url is None:
@@ -221,13 +244,18 @@ class Operator:
         stack.callback(prometheus.close)
         return prometheus
 
+    def _tenant_queries(self, stack: AsyncExitStack) -> TenantQueries | None:
+        """Queries with a client of their own: they hold up nothing that the operator asks for itself."""
+        client = self._open_prometheus(stack)
+        return TenantQueries(client, time.monotonic) if client is not None else None
+
     def _through_prometheus(self, key: Key) -> bool:
-        spec = (self.stores.service(key) or {}).get("spec") or {}
-        analysis = (spec.get("rollout") or {}).get("analysis") or {}
-        return bool(analysis.get("source") == AnalysisSource.PROMETHEUS)
+        analysis = child(self.stores.service(key) or {}, "spec", "rollout", "analysis")
+        return text(analysis, "source") == AnalysisSource.PROMETHEUS
 
     async def _lead(self) -> None:
         """Wait for the Lease and work while it is held. Returns when the workers were stopped."""
+        await self._fill_stores()
         await self._elector.acquire()
         self.metrics.leader.set(1)
         async with asyncio.TaskGroup() as group:
@@ -241,11 +269,21 @@ class Operator:
                 group.create_task(self._gateways.run(), name="gateways"),
                 group.create_task(self._counters.run(), name="counters"),
                 group.create_task(self._autoscaler.run(), name="autoscaler"),
+                group.create_task(self._class_usage.run(), name="class usage"),
+                group.create_task(self._signatures.run(), name="signatures"),
                 group.create_task(self._replace_laggards(), name="laggards"),
             ]
             await self._workers.run()
             for task in helpers:
                 task.cancel()
+
+    async def _fill_stores(self) -> None:
+        """Wait until everything is known that a service is decided on."""
+        await self.resync.first()
+        await self._children.synced()
+        self.synced.set()
+        self._dependencies.listed()
+        _LOG.info("stores are full", services=len(self.stores.of[INFERENCE_SERVICES]))
 
     async def _replace_laggards(self) -> None:
         replacer = StaleGatewayReplacer(
@@ -269,11 +307,13 @@ class Operator:
         await self._elector.release()
         self.metrics.leader.set(0)
 
-    async def _reconcile(self, key: Key) -> Outcome:
+    async def _reconcile(self, key: Key) -> PassOutcome:
         return await self._reconciler.reconcile(key)
 
-    def _hear(self, resource: Resource) -> None:
+    def _hear(self, resource: Resource, lost: int) -> None:
+        """Records that a kind was listed or watched; `lost` counts differences that only the list found."""
         self._heard[resource] = self._clock()
+        self.metrics.resync_differences.labels(resource.kind).inc(lost)
 
     def _healthy(self) -> str | None:
         if not self._heard:
@@ -282,7 +322,7 @@ class Operator:
         return f"nothing was heard of the API server for {silent:.0f} s" if silent > SILENCE_SECONDS else None
 
     def _ready(self) -> str | None:
-        return None if self.resync.synced.is_set() else "not every kind has been listed yet"
+        return None if self.synced.is_set() else "not every kind has been listed yet"
 
     def _depth(self) -> Mapping[tuple[str, ...], float]:
         return {(): float(len(self._workers.queue))}
@@ -290,17 +330,6 @@ class Operator:
     def _ages(self) -> Mapping[tuple[str, ...], float]:
         now = self._clock()
         return {(resource.kind,): now - heard for resource, heard in self._heard.items()}
-
-    def _conditions(self) -> Mapping[tuple[str, ...], float]:
-        counts: Counter[tuple[str, ...]] = Counter()
-        for service in self.stores.of[INFERENCE_SERVICES]:
-            for condition in (service.get("status") or {}).get("conditions") or ():
-                if condition.get("type") in _COUNTED:
-                    counts[condition["type"], condition.get("status", "Unknown")] += 1
-        return {labels: float(number) for labels, number in counts.items()}
-
-
-_COUNTED = frozenset({ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED})
 
 
 def _now() -> datetime:

@@ -1,4 +1,11 @@
-"""kopf as the event pump: it watches, and every event goes into a store. Nothing else is asked of it.
+"""kopf is the operator's frame, and the event pump of the kinds that people write.
+
+It starts, logs in, watches InferenceServices, HardwareClasses and runtimes, puts every event into a store,
+and stops when it is asked to. A service is one object of these kinds.
+
+Everything else is followed by the operator's own informers (see `children`): kopf keeps a task and a memory
+for each object, and does not say when its first list is complete, before which no child may be taken for
+missing.
 
 No create, update, timer, daemon or index handlers: they are edge-triggered, and write into what they watch.
 This is the only module that imports kopf.
@@ -7,19 +14,20 @@ This is the only module that imports kopf.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, Final, cast
 
 import kopf
-from kopf._core.engines.peering import Identity
 from kubernetes.aio.client.configuration import Configuration
 
-from tailbound.controller.stores import WATCHED, Stores, selector_of
+from tailbound.controller.stores import INPUTS, Stores
 from tailbound.kube.resources import Resource
 
 SERVER_TIMEOUT_SECONDS = 300
 CLIENT_TIMEOUT_SECONDS = 310
 CONNECT_TIMEOUT_SECONDS = 10
-_IDENTITY = Identity("tailbound")
+PAGE_SIZE = 500
+# No one is notified, but kopf would look its user up, and a container's has no name.
+_IDENTITY: Final = "tailbound"
 
 
 class _NotKopfs(Collection[Any]):
@@ -52,14 +60,14 @@ class _NothingToCompare(kopf.DiffBaseStorage):
 
 
 class Pump:
-    """Watches every kind until `stop` is set. A watch that dies ends `run` with its error."""
+    """Watches what people write until `stop` is set. A watch that dies ends `run` with its error."""
 
     def __init__(
         self,
         stores: Stores,
         connect: Callable[[], Awaitable[Configuration]],
         namespaces: Sequence[str],
-        heard: Callable[[Resource], None],
+        heard: Callable[[Resource, int], None],
         started: Callable[[], None],
     ) -> None:
         self._stores = stores
@@ -75,8 +83,7 @@ class Pump:
             registry=self._registry(),
             settings=_settings(),
             standalone=True,
-            # No one is notified, but kopf would look its user up, and a container's has no name.
-            identity=_IDENTITY,
+            identity=cast(Any, _IDENTITY),
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
             stop_flag=stop,
@@ -88,7 +95,7 @@ class Pump:
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
-        for resource in WATCHED:
+        for resource in INPUTS:
             group, _, version = resource.api_version.rpartition("/")
             kopf.on.event(group, version, resource.plural, id=resource.plural, registry=registry)(
                 self._handler(resource)
@@ -101,7 +108,7 @@ class Pump:
         store = self._stores.of[resource]
 
         async def on_event(event: Any, **_kwargs: Any) -> None:
-            self._heard(resource)
+            self._heard(resource, 0)
             obj = {**event["object"], "apiVersion": resource.api_version, "kind": resource.kind}
             if event["type"] == "DELETED":
                 store.remove(obj)
@@ -135,6 +142,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
     settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
     settings.watching.connect_timeout = CONNECT_TIMEOUT_SECONDS
+    settings.watching.chunk_size = PAGE_SIZE
     settings.networking.connect_timeout = CONNECT_TIMEOUT_SECONDS
     settings.posting.enabled = False
     settings.scanning.disabled = True
@@ -142,9 +150,4 @@ def _settings() -> kopf.OperatorSettings:
     settings.persistence.diffbase_storage = _NothingToCompare()
     # The stop flag ends kopf; killing the process is not its business.
     settings.process.ultimate_exiting_timeout = None
-    for resource in WATCHED:
-        selector = selector_of(resource)
-        if selector:
-            group, _, version = resource.api_version.rpartition("/")
-            settings.watching.label_selectors[group, version, resource.plural] = selector
     return settings

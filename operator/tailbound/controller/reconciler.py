@@ -6,14 +6,16 @@ from datetime import datetime
 from typing import Protocol
 
 from tailbound.controller.drafts import Drafter, Drafts, Renders
+from tailbound.controller.evidence_cache import EvidenceCache
 from tailbound.controller.execute import Executor, target_of
 from tailbound.controller.observe import observe
 from tailbound.controller.restraint import Restraint, Target
 from tailbound.controller.stores import Stores
-from tailbound.controller.subscriptions import Following
+from tailbound.controller.subscriptions import Subscriptions
 from tailbound.kube.errors import Conflict
 from tailbound.kube.objects import Key
-from tailbound.kube.protocol import Object
+from tailbound.objects.fields import Object, child
+from tailbound.objects.metadata import KubernetesObject
 from tailbound.reconcile.desired import Draft
 from tailbound.reconcile.model import (
     Create,
@@ -45,7 +47,7 @@ class Decider(Drafter, Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PassOutcome:
     """How a pass ended. `gone`: there is no such service any more."""
 
     requeue_after_seconds: float | None = None
@@ -61,7 +63,7 @@ class Reconciler:
         self,
         stores: Stores,
         executor: Executor,
-        following: Following,
+        following: Subscriptions,
         renderer: Renders,
         events: EventWriter,
         decider: Decider,
@@ -77,26 +79,27 @@ class Reconciler:
         self._settings = settings
         self._now = now
         self._restraint = Restraint()
+        self._evidence = EvidenceCache()
 
-    async def reconcile(self, key: Key) -> Outcome:
+    async def reconcile(self, key: Key) -> PassOutcome:
         """Bring one service closer to its spec. What the API server refuses of it holds up nothing else.
 
         Raises NotLeaderError, Transient, Conflict (after several looks), and Terminal (status refused).
         """
         wrote, conflicts = False, 0
         service = self._stores.service(key)
-        obstacles = self._restraint.held(key, _generation(service), self._seconds())
+        refused_writes = self._restraint.held(key, _generation(service), self._seconds())
         while service is not None:
             try:
-                plan = await self._decide(key, service, obstacles)
-                if not await self._write(key, service, plan, obstacles):
-                    if not obstacles and _begins(service, plan):
+                plan = await self._decide(key, service, refused_writes)
+                if not await self._write(key, service, plan, refused_writes):
+                    if not refused_writes and _begins(service, plan):
                         _log(service, plan)
-                        return Outcome(requeue_after_seconds=0.0, wrote=True)
+                        return PassOutcome(requeue_after_seconds=0.0, wrote=True)
                     told_after = await self._finish(key, service, plan)
                     self._following.follow(key, plan)
                     wrote = wrote or bool(plan.writes) or plan.status is not None
-                    return self._outcome(key, plan, obstacles, told_after, wrote)
+                    return self._outcome(key, plan, refused_writes, told_after, wrote)
                 wrote = True
             except Conflict:
                 conflicts += 1
@@ -105,62 +108,63 @@ class Reconciler:
             service = self._stores.service(key)
         self._following.release(key)
         self._restraint.forget(key)
-        return Outcome(gone=True)
+        self._evidence.forget(key)
+        return PassOutcome(gone=True)
 
-    async def _decide(self, key: Key, service: Object, obstacles: dict[Target, RefusedWrite]) -> Plan:
-        gateways = self._following.gateways.view()
+    async def _decide(self, key: Key, service: Object, refused_writes: dict[Target, RefusedWrite]) -> Plan:
         observation = observe(
             self._stores,
             key,
-            service,
-            gateways,
+            self._evidence.applied_to(key, service),
+            self._following.view(key),
             self._settings,
-            obstacles.values(),
-            self._following.counters.view(key),
-            self._following.autoscaler.view(key),
+            refused_writes.values(),
         )
         reading = self._decider.read(observation)
         return self._decider.decide(reading, await self._drafts.of(reading), self._now())
 
     async def _write(
-        self, key: Key, service: Object, plan: Plan, obstacles: dict[Target, RefusedWrite]
+        self, key: Key, service: Object, plan: Plan, refused_writes: dict[Target, RefusedWrite]
     ) -> bool:
         """Do the plan's writes in order. True if one was refused, or is undone each time: decide again."""
         generation = _generation(service)
         for write in plan.writes:
             resource, _, name = target_of(write)
             target = (resource.kind, name)
-            if target in obstacles:
+            if target in refused_writes:
                 continue
             lasts = not isinstance(write, DryRun)
             if lasts and self._restraint.wait(key, target, write, self._seconds()) > 0:
-                obstacles[target] = await self._executor.rival(write)
-                self._restraint.contested(key, obstacles[target])
+                refused_writes[target] = await self._executor.rival(write)
+                self._restraint.contested(key, refused_writes[target])
                 return True
             obstacle = await self._executor.write(write)
             if obstacle is not None:
-                obstacles[target] = obstacle
+                refused_writes[target] = obstacle
                 self._restraint.refused(key, obstacle, generation, self._seconds())
                 return True
             undone = (
                 self._restraint.written(key, target, write, generation, self._seconds()) if lasts else None
             )
             if undone is not None:
-                obstacles[target] = undone
+                refused_writes[target] = undone
                 return True
         return False
 
     async def _finish(self, key: Key, service: Object, plan: Plan) -> float | None:
         """Write the status, and record its Events; or how long that has to wait, in seconds."""
-        if plan.status is not None:
-            stored = service.get("status") or {}
-            wait = self._restraint.status_wait(key, stored, plan.status, self._seconds())
+        status = self._evidence.to_write(key, plan.status)
+        if status is not None:
+            stored = child(service, "status")
+            wait = self._restraint.status_wait(key, stored, status, self._seconds())
+            wait = wait or self._evidence.wait(key, stored, status, self._seconds())
             if wait > 0:
                 return wait
-            answer = await self._executor.write_status(service, plan.status)
-            after = answer.get("status") or {}
-            self._restraint.status_written(key, stored, plan.status, after, self._seconds())
-        if plan.writes or plan.status is not None:
+            answer = await self._executor.write_status(service, status)
+            after = child(answer, "status")
+            self._restraint.status_written(key, stored, status, after, self._seconds())
+            self._evidence.written(key, self._seconds())
+        if plan.writes or status is not None:
             _log(service, plan)
         for event in plan.events:
             await self._events.record(service, event.type, event.reason, event.message)
@@ -170,37 +174,37 @@ class Reconciler:
         self,
         key: Key,
         plan: Plan,
-        obstacles: dict[Target, RefusedWrite],
+        refused_writes: dict[Target, RefusedWrite],
         told_after: float | None,
         wrote: bool,
-    ) -> Outcome:
+    ) -> PassOutcome:
         """When to look again: when the plan asks for it, or something that waits may be written."""
         wanted = None if plan.requeue_after is None else max(0.0, plan.requeue_after.total_seconds())
-        waits = (wanted, told_after, self._restraint.next(key, obstacles, self._seconds()))
+        waits = (wanted, told_after, self._restraint.next(key, refused_writes, self._seconds()))
         after = min((wait for wait in waits if wait is not None), default=None)
-        return Outcome(requeue_after_seconds=after, obstructed=bool(obstacles), wrote=wrote)
+        return PassOutcome(requeue_after_seconds=after, obstructed=bool(refused_writes), wrote=wrote)
 
     def _seconds(self) -> float:
         return self._now().timestamp()
 
 
 def _generation(service: Object | None) -> int:
-    return int((service or {}).get("metadata", {}).get("generation") or 0)
+    return KubernetesObject(service or {}).generation
 
 
 def _begins(service: Object, plan: Plan) -> bool:
     """A new service gets its pods under way first, and its status when other new ones have theirs."""
-    first = not service.get("status") and bool(plan.writes)
+    first = not child(service, "status") and bool(plan.writes)
     return first and all(isinstance(write, Create) for write in plan.writes)
 
 
 def _log(service: Object, plan: Plan) -> None:
-    meta = service["metadata"]
+    view = KubernetesObject(service)
     _LOG.info(
         "reconciled",
-        namespace=meta["namespace"],
-        service=meta["name"],
-        generation=meta.get("generation"),
+        namespace=view.namespace,
+        service=view.name,
+        generation=view.generation,
         summary=plan.summary,
         writes=len(plan.writes),
     )

@@ -20,8 +20,9 @@ from typing import Final
 
 from tailbound.api.conditions import Reason
 from tailbound.api.names import FIELD_MANAGER
-from tailbound.kube.objects import Key, metadata
-from tailbound.kube.protocol import Object
+from tailbound.kube.objects import Key
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject, ManagedFields
 from tailbound.reconcile.model import Delete, RefusedWrite, Write
 
 FIRST_SECONDS: Final = 1.0
@@ -43,13 +44,13 @@ class _Attempt:
     """How often in a row: the same content, or refused."""
     at: float
     generation: int
-    obstacle: RefusedWrite | None = None
+    refusal: RefusedWrite | None = None
     """Why it was refused, or who undoes it."""
 
     @property
     def refused(self) -> bool:
         """The API server did not take it."""
-        return self.obstacle is not None and self.obstacle.reason is not Reason.CONTESTED
+        return self.refusal is not None and self.refusal.reason is not Reason.CONTESTED
 
     def is_recent(self, now: float) -> bool:
         """Whether what undid it before may undo it again."""
@@ -89,9 +90,9 @@ class Restraint:
         """The children that are not to be written now, and why. A new spec is always tried."""
         attempts = self._children.get(key, {})
         return {
-            target: each.obstacle
+            target: each.refusal
             for target, each in attempts.items()
-            if each.obstacle is not None
+            if each.refusal is not None
             and each.left(now) > 0
             and (not each.refused or each.generation == generation)
         }
@@ -110,21 +111,21 @@ class Restraint:
         content, last = _content(write), self._children.get(key, {}).get(target)
         made = _Attempt(content, 1, now, generation)
         if last is not None and not last.refused and last.content == content and last.is_recent(now):
-            made = replace(made, times=last.times + 1, obstacle=last.obstacle)
+            made = replace(made, times=last.times + 1, refusal=last.refusal)
         self._children.setdefault(key, {})[target] = made
-        return made.obstacle
+        return made.refusal
 
-    def refused(self, key: Key, obstacle: RefusedWrite, generation: int, now: float) -> None:
+    def refused(self, key: Key, refusal: RefusedWrite, generation: int, now: float) -> None:
         """The API server refused a write of this child."""
-        target = (obstacle.kind, obstacle.name)
+        target = (refusal.kind, refusal.name)
         last = self._children.get(key, {}).get(target)
         times = last.times + 1 if last is not None and last.refused and last.generation == generation else 1
-        self._children.setdefault(key, {})[target] = _Attempt(None, times, now, generation, obstacle)
+        self._children.setdefault(key, {})[target] = _Attempt(None, times, now, generation, refusal)
 
-    def contested(self, key: Key, obstacle: RefusedWrite) -> None:
+    def contested(self, key: Key, refusal: RefusedWrite) -> None:
         """Another client undoes what is written of this child."""
-        attempts, target = self._children[key], (obstacle.kind, obstacle.name)
-        attempts[target] = replace(attempts[target], obstacle=obstacle)
+        attempts, target = self._children[key], (refusal.kind, refusal.name)
+        attempts[target] = replace(attempts[target], refusal=refusal)
 
     def next(self, key: Key, targets: Mapping[Target, RefusedWrite], now: float) -> float | None:
         """Seconds until the first of these children may be written again; None if there is none."""
@@ -147,14 +148,14 @@ class Restraint:
 
 def rivalry(kind: str, name: str, live: Object | None) -> RefusedWrite:
     """Who undoes what is written of a child, by the newest of the foreign entries of its managedFields."""
-    entries = sorted(_rivals(live), key=lambda entry: str(entry.get("time")))
+    entries = sorted(_rivals(live), key=lambda entry: entry.time)
     if live is None or not entries:
-        words = "another client removes it" if live is None else "another client undoes Tailbound's writes"
+        words = "another client removes it" if live is None else "another client reverts Tailbound's writes"
         return RefusedWrite(
             kind, name, Reason.CONTESTED, f"{kind} {name}: {words} each time: leave it to Tailbound"
         )
-    manager = entries[-1].get("manager")
-    if entries[-1].get("subresource") == "scale":
+    manager = entries[-1].manager
+    if entries[-1].subresource == "scale":
         words = (
             f"{manager} changes its replicas each time, as a HorizontalPodAutoscaler does: remove that one, "
             "and scale the InferenceService instead (spec.scaling)"
@@ -164,9 +165,9 @@ def rivalry(kind: str, name: str, live: Object | None) -> RefusedWrite:
     return RefusedWrite(kind, name, Reason.CONTESTED, f"{kind} {name}: {words}")
 
 
-def _rivals(live: Object | None) -> Iterator[Object]:
-    for entry in metadata(live or {}).get("managedFields") or ():
-        if entry.get("manager") != FIELD_MANAGER and entry.get("subresource") != "status":
+def _rivals(live: Object | None) -> Iterator[ManagedFields]:
+    for entry in KubernetesObject(live or {}).managed_fields:
+        if entry.manager != FIELD_MANAGER and entry.subresource != "status":
             yield entry
 
 

@@ -3,6 +3,9 @@
 Signals that are set against each other come with one answer: between two queries there may be a scrape, and
 the rows of one moment over the batches of another would be a speed that no pod has.
 
+Each query names the job whose word counts: a serving pod may export whatever it likes, and says nothing of
+the gateways' counters.
+
 Arrivals are the requests that Envoy gave to a revision's pods, counted as they come. A gateway that
 Prometheus has lost would look like missing traffic: unless as many gateways report as are Ready, arrivals are
 unknown.
@@ -10,10 +13,11 @@ unknown.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tailbound.api.names import GATEWAYS_JOB, REQUESTS_METRIC, SERVING_JOB
 from tailbound.autoscale import gateway_load, model
 from tailbound.autoscale.model import (
     TICK,
@@ -24,14 +28,16 @@ from tailbound.autoscale.model import (
     Rate,
     Seconds,
     Service,
-    Unknown,
 )
+from tailbound.controller.batches import batches
 from tailbound.kube.objects import Key
+from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.scaling import ALLOWED_LATE
 from tailbound.reconcile.signals import RevisionSignals, Signals
-from tailbound.telemetry.prometheus import Fleet, Series, Unavailable, fleet_of
+from tailbound.telemetry.prometheus import TIMEOUT_SECONDS, FleetSignal, Series, fleet_of
 
 ARRIVAL_WINDOWS: Final = (10, 30, 60, 120)
+WATCHED_WINDOW: Final = 60
 LATENCY_WINDOW: Final = 60
 BATCH_WINDOW: Final = int(model.BATCH_WINDOW)
 _GATEWAY_WINDOW: Final = int(gateway_load.WINDOW)
@@ -39,6 +45,10 @@ _REMEMBERED: Final = 1800
 """Seconds of traffic that a process which starts looks back at."""
 _FRESH: Final = 15
 """Seconds after which a sample says nothing about now."""
+_SERVICES_PER_SECOND: Final = 500
+"""Services for which Prometheus gets one more second to answer a query."""
+_GATEWAYS: Final = f'job="{GATEWAYS_JOB}"'
+_SERVING: Final = f'job="{SERVING_JOB}"'
 _BY: Final = "namespace, service, revision"
 _ALL_PORTS: Final = "(?:http|grpc)"
 _PARTS: Final = f"([^/]+)/([^/]+)/([^/]+)/{_ALL_PORTS}"
@@ -51,7 +61,7 @@ _BATCH_SUMS: Final = (
     "batch_seconds",
     "batch_row_seconds",
 )
-_ANSWERED: Final = "good|slow"
+_ANSWERED: Final = "good|slow|other"
 _LATE: Final = "slow|timed_out|shed"
 _GATEWAY_LOAD: Final = ("answered", "inside", "least inside", "most inside", "replicas", "fewest replicas")
 
@@ -63,28 +73,32 @@ def _by_revision(aggregation: str, vector: str) -> str:
     return f"{aggregation} by ({_BY}) ({vector})"
 
 
-def _cluster(metric: str, ports: str) -> str:
-    return f'envoy_cluster_{metric}{{envoy_cluster_name=~"[^/]+/[^/]+/[^/]+/{ports}"}}'
+def _cluster(metric: str, ports: str, services: str = "[^/]+/[^/]+") -> str:
+    return f'envoy_cluster_{metric}{{{_GATEWAYS},envoy_cluster_name=~"{services}/[^/]+/{ports}"}}'
 
 
-def _clusters(metric: str, ports: str, window: int) -> str:
-    return f"{_cluster(metric, ports)}[{window}s]"
+def _clusters(metric: str, ports: str, window: int, services: str = "[^/]+/[^/]+") -> str:
+    return f"{_cluster(metric, ports, services)}[{window}s]"
+
+
+def _arrivals(window: int, services: str = "[^/]+/[^/]+") -> str:
+    return _by_revision("sum", f"rate({_clusters('upstream_rq_total', _ALL_PORTS, window, services)})")
 
 
 def _inside(aggregate: str) -> str:
-    """Of requests in a revision's pods, over a window that all of its counters are older than."""
+    """The expression for requests in a revision's pods, over a window that all of its counters cover."""
     window = _clusters("upstream_rq_active", _ALL_PORTS, _GATEWAY_WINDOW)
     earlier = f"{_cluster('upstream_rq_active', _ALL_PORTS)} offset {_GATEWAY_WINDOW}s"
     return _by_revision("sum", f"({aggregate}({window}) and {earlier})")
 
 
 def _members(aggregation: str, aggregate: str) -> str:
-    """Of the pods that a gateway knows. Each of them knows all."""
+    """The expression for the pods that a gateway knows; every gateway knows all pods."""
     return _by_revision(aggregation, f"{aggregate}({_clusters('membership_total', 'http', _GATEWAY_WINDOW)})")
 
 
 def _counted(classes: str) -> str:
-    return f'tailbound_requests_total{{class=~"{classes}"}}'
+    return f'{REQUESTS_METRIC}{{{_GATEWAYS},class=~"{classes}"}}'
 
 
 def _requests(classes: str) -> str:
@@ -92,12 +106,7 @@ def _requests(classes: str) -> str:
 
 
 SIGNALS: Final[Mapping[str, str]] = {
-    **{
-        f"arrivals {window}": _by_revision(
-            "sum", f"rate({_clusters('upstream_rq_total', _ALL_PORTS, window)})"
-        )
-        for window in ARRIVAL_WINDOWS
-    },
+    **{f"arrivals {window}": _arrivals(window) for window in ARRIVAL_WINDOWS},
     "gateways": _by_revision("count", f"last_over_time({_clusters('upstream_rq_total', 'http', _FRESH)})"),
     "in flight": _by_revision(
         "sum", f"last_over_time({_clusters('upstream_rq_active', _ALL_PORTS, _FRESH)})"
@@ -115,7 +124,7 @@ SIGNALS: Final[Mapping[str, str]] = {
     "late": _requests(_LATE),
     "shed": _requests("shed"),
     **{
-        name: f"sum by ({_BY}) (increase(tailbound_runtime_{name}_total[{BATCH_WINDOW}s]))"
+        name: f"sum by ({_BY}) (increase(tailbound_runtime_{name}_total{{{_SERVING}}}[{BATCH_WINDOW}s]))"
         for name in _BATCH_SUMS
     },
 }
@@ -133,7 +142,19 @@ QUERIES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The signals that each expression answers. A series names its own in the label `signal`."""
 
-HISTORY: Final = f"({SIGNALS['arrivals 10']})[{_REMEMBERED}s:{TICK:.0f}s]"
+HISTORY_BATCH: Final = 100
+"""Services whose past one query asks for: its answer has 180 values of each of their revisions."""
+
+
+def history_of(services: Iterable[Key]) -> str:
+    """The query for the arrivals of these services in the last while."""
+    names = "|".join("/".join(key).replace(".", "[.]") for key in services)
+    return f"({_arrivals(ARRIVAL_WINDOWS[0], f'(?:{names})')})[{_REMEMBERED}s:{TICK:.0f}s]"
+
+
+def limit_seconds(services: int) -> float:
+    """How long an answer about a fleet of so many services may take."""
+    return TIMEOUT_SECONDS + services / _SERVICES_PER_SECOND
 
 
 Rates = tuple[Known[float], ...]
@@ -142,23 +163,36 @@ Rates = tuple[Known[float], ...]
 class Queries(Protocol):
     """A Prometheus."""
 
-    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+    async def query(
+        self, expression: str, *, timeout_seconds: float | None = None
+    ) -> tuple[Series, ...] | Unknown:
         """The series that an expression gives."""
         ...
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class WatchedSignals:
+    """What is asked about a service whose number of pods is fixed."""
+
+    arrivals: Rate
+    """Over WATCHED_WINDOW."""
+    late: float | None
+    """Fraction of the requests that were late, as in Signals."""
+    shed: float
+
+
+@dataclass(frozen=True)
+class FleetSnapshot:
     """Every signal of the fleet at one moment."""
 
-    answers: Mapping[str, Fleet | Unavailable]
+    answers: Mapping[str, FleetSignal | Unknown]
     gateways: int
     """Gateway pods that are Ready."""
 
     def of(self, key: Key, revisions: Iterable[str], target: float) -> Signals:
         """The signals of one service, whose P99 target is `target` seconds."""
         names = tuple(revisions)
-        windows = {window: self._arrivals(key, names, window) for window in ARRIVAL_WINDOWS}
+        windows = self._arrivals(key, names)
         judged, late = self._total(key, names, "judged"), self._total(key, names, "late")
         share = _share(judged, late)
         return Signals(
@@ -168,6 +202,16 @@ class Snapshot:
             revisions={name: self._revision(key, name, target) for name in names},
             shed=_share(judged, self._total(key, names, "shed")) or 0.0,
         )
+
+    def watched(self, key: Key, revisions: Iterable[str]) -> WatchedSignals:
+        """The signals of a service that is not sized: a part of `of`, for less."""
+        names = tuple(revisions)
+        arrivals: Rate | None = self._unreported(key, names)
+        if arrivals is None:
+            arrivals = self._total(key, names, f"arrivals {WATCHED_WINDOW}")
+        judged = self._total(key, names, "judged")
+        late, shed = self._total(key, names, "late"), self._total(key, names, "shed")
+        return WatchedSignals(arrivals, _share(judged, late), _share(judged, shed) or 0.0)
 
     def _revision(self, key: Key, name: str, target: float) -> RevisionSignals:
         judged, late = self._of(key, name, "judged"), self._of(key, name, "late")
@@ -179,7 +223,7 @@ class Snapshot:
         )
 
     def _service(self, key: Key, name: str) -> Service:
-        """From the runtime's batches, or else from what the gateway sees."""
+        """The service times from the runtime's batches, or else from the gateways."""
         batches = self._all(key, name, _BATCH_SUMS)
         if isinstance(batches, Known):
             return Known(BatchSums(BATCH_WINDOW, *batches.value), batches.at)
@@ -195,20 +239,25 @@ class Snapshot:
         missing = next((each for each in found if isinstance(each, Unknown)), None)
         return missing or Known(tuple(each.value for each in known), known[0].at)
 
-    def _arrivals(self, key: Key, names: Iterable[str], window: int) -> Rate:
+    def _arrivals(self, key: Key, names: Iterable[str]) -> Mapping[int, Rate]:
+        unreported = self._unreported(key, names)
+        if unreported is not None:
+            return dict.fromkeys(ARRIVAL_WINDOWS, unreported)
+        return {window: self._total(key, names, f"arrivals {window}") for window in ARRIVAL_WINDOWS}
+
+    def _unreported(self, key: Key, names: Iterable[str]) -> Unknown | None:
+        """Why arrivals are not known, if they are not: only all gateways together have counted all."""
         reporting = self._fleet("gateways")
-        if isinstance(reporting, Unavailable):
+        if isinstance(reporting, Unknown):
             return Unknown(reporting.reason)
-        seen = [
-            found.number for name in names if not isinstance(found := reporting.of(*key, name), Unavailable)
-        ]
+        seen = [found.number for name in names if not isinstance(found := reporting.of(*key, name), Unknown)]
         if not seen or max(seen) < self.gateways:
             counted = int(max(seen, default=0))
             return Unknown(f"Prometheus has fresh counters of {counted} of {self.gateways} gateways")
-        return self._total(key, names, f"arrivals {window}")
+        return None
 
     def _total(self, key: Key, names: Iterable[str], signal: str) -> Rate:
-        """Of all revisions. One that has no series has had no request, as long as another has one."""
+        """The rate of all revisions. One without a series counts as zero if another one has a series."""
         parts = [self._of(key, name, signal) for name in names]
         known = [part for part in parts if isinstance(part, Known)]
         if known:
@@ -217,48 +266,82 @@ class Snapshot:
 
     def _of(self, key: Key, name: str, signal: str) -> Known[float] | Unknown:
         fleet = self._fleet(signal)
-        found = fleet if isinstance(fleet, Unavailable) else fleet.of(*key, name)
-        return Unknown(found.reason) if isinstance(found, Unavailable) else Known(found.number, found.at)
+        found = fleet if isinstance(fleet, Unknown) else fleet.of(*key, name)
+        return Unknown(found.reason) if isinstance(found, Unknown) else Known(found.number, found.at)
 
-    def _fleet(self, signal: str) -> Fleet | Unavailable:
+    def _fleet(self, signal: str) -> FleetSignal | Unknown:
         return self.answers[signal]
 
 
-async def take(queries: Queries | None, gateways: int) -> Snapshot:
-    """Ask everything at once. Without a Prometheus nothing is known."""
+async def take(queries: Queries | None, gateways: int, services: int) -> FleetSnapshot:
+    """Ask everything about a fleet of so many services at once. Without a Prometheus nothing is known."""
     if queries is None:
-        why = Unavailable("no Prometheus is set: the chart's prometheus.enabled or prometheus.url does that")
-        return Snapshot(dict.fromkeys(SIGNALS, why), gateways)
-    answers = await asyncio.gather(*(queries.query(expression) for expression in QUERIES))
-    signals = {
-        name: _of_signal(answer, name)
-        for names, answer in zip(QUERIES.values(), answers, strict=True)
-        for name in names
-    }
-    return Snapshot(signals, gateways)
+        why = Unknown("no Prometheus is set: the chart's prometheus.enabled or prometheus.url does that")
+        return FleetSnapshot(dict.fromkeys(SIGNALS, why), gateways)
+    limit = limit_seconds(services)
+    parts = await asyncio.gather(
+        *(_answered(queries, expression, names, limit) for expression, names in QUERIES.items())
+    )
+    return FleetSnapshot({name: signal for part in parts for name, signal in part.items()}, gateways)
 
 
-def _of_signal(answer: tuple[Series, ...] | Unavailable, name: str) -> Fleet | Unavailable:
-    if isinstance(answer, Unavailable):
-        return answer
-    return fleet_of(tuple(series for series in answer if series.labels["signal"] == name))
+async def _answered(
+    queries: Queries, expression: str, names: Iterable[str], limit: float
+) -> Mapping[str, FleetSignal | Unknown]:
+    """The signals of one answer, which is most of the memory and gone when this returns."""
+    signals: dict[str, FleetSignal | Unknown] = {}
+    answer = await queries.query(expression, timeout_seconds=limit)
+    for name, series in _by_signal(names, answer).items():
+        signals[name] = series if isinstance(series, Unknown) else fleet_of(series)
+        # Others have their turn: a large fleet has thousands of series of each signal.
+        await asyncio.sleep(0)
+    return signals
 
 
-async def history(queries: Queries | None) -> Mapping[Key, Rates]:
-    """The arrivals of every service in the last while, one rate per tick; none where there is no knowing."""
-    answer: tuple[Series, ...] | Unavailable = ()
-    if queries is not None:
-        answer = await queries.query(HISTORY)
+def _by_signal(
+    names: Iterable[str], answer: tuple[Series, ...] | Unknown
+) -> Mapping[str, Sequence[Series] | Unknown]:
+    if isinstance(answer, Unknown):
+        return dict.fromkeys(names, answer)
+    found: dict[str, list[Series]] = {name: [] for name in names}
+    for series in answer:
+        found[series.labels["signal"]].append(series)
+    return found
+
+
+@dataclass(frozen=True)
+class Past:
+    """The arrivals of services in the last while: one rate per tick, the oldest first."""
+
+    rates: Mapping[Key, Rates]
+    lost: Mapping[Key, str]
+    """Services of which it is not known, and why."""
+
+
+async def history(queries: Queries | None, services: Sequence[Key], fleet: int) -> Past:
+    """The past of these services of a fleet of so many, asked for in batches."""
+    if queries is None or not services:
+        return Past({}, {})
+    limit, asked = limit_seconds(fleet), tuple(batches(services, HISTORY_BATCH))
+    answers = await asyncio.gather(
+        *(queries.query(history_of(batch), timeout_seconds=limit) for batch in asked)
+    )
     sums: dict[Key, dict[float, float]] = defaultdict(lambda: defaultdict(float))
-    for series in () if isinstance(answer, Unavailable) else answer:
-        total = sums[series.labels["namespace"], series.labels["service"]]
-        for value in series.values:
-            total[value.at] += value.number
-    return {key: tuple(Known(total[at], at) for at in sorted(total)) for key, total in sums.items()}
+    lost: dict[Key, str] = {}
+    for batch, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, Unknown):
+            lost |= dict.fromkeys(batch, answer.reason)
+            continue
+        for series in answer:
+            total = sums[series.labels["namespace"], series.labels["service"]]
+            for value in series.values:
+                total[value.at] += value.number
+    rates = {key: tuple(Known(total[at], at) for at in sorted(total)) for key, total in sums.items()}
+    return Past(rates, lost)
 
 
 def _share(judged: Rate, late: Rate) -> float | None:
-    """Of the requests that were late. A class that was never counted has no series."""
+    """The fraction of late requests. A class that was never counted has no series."""
     if not isinstance(judged, Known) or judged.value <= 0:
         return None
     return min(1.0, late.value / judged.value) if isinstance(late, Known) else 0.0

@@ -1,14 +1,17 @@
 """A gateway pod that does not take over a change is replaced, if another pod has taken it over."""
 
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 
 from tailbound.api.traffic import Observed
 from tailbound.controller.gateways import GatewayReports
 from tailbound.kube.errors import KubeError
-from tailbound.kube.objects import Key, uid_of, version_of
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.objects import Key
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import PODS
-from tailbound.reconcile.model import Unread
+from tailbound.objects.fields import Object, child, number
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 
@@ -17,30 +20,28 @@ LAGGARD_SECONDS = 30.0
 EVENT_REASON = "GatewayReplaced"
 
 
-def acknowledged(report: Observed | Unread, service: Object) -> bool:
+def acknowledged(report: Observed | Unknown, service: Object) -> bool:
     """Whether this gateway serves the service's newest spec and traffic, or says why it refuses them."""
-    if isinstance(report, Unread):
+    if isinstance(report, Unknown):
         return False
-    meta = service["metadata"]
-    observation = report.services.get(f"{meta['namespace']}/{meta['name']}")
-    traffic = int(((service.get("status") or {}).get("traffic") or {}).get("generation") or 0)
+    view = KubernetesObject(service)
+    observation = report.services.get(f"{view.namespace}/{view.name}")
+    traffic = number(child(service, "status", "traffic"), "generation") or 0
     routes = () if observation is None else (observation.applied, observation.rejected)
     return any(
-        route is not None
-        and route.generation >= int(meta["generation"])
-        and route.traffic_generation >= traffic
+        route is not None and route.generation >= view.generation and route.traffic_generation >= traffic
         for route in routes
     )
 
 
 def laggards(
-    service: Object, waited_seconds: float, reports: Mapping[str, Observed | Unread]
+    service: Object, waited: Mapping[str, float], reports: Mapping[str, Observed | Unknown]
 ) -> tuple[str, ...]:
-    """Names of the gateway pods to replace: none unless the wait is long and another pod has acknowledged."""
+    """Names of the gateway pods to replace: those that waited too long, if another pod has acknowledged."""
     late = tuple(name for name, report in reports.items() if not acknowledged(report, service))
-    if waited_seconds < LAGGARD_SECONDS or len(late) == len(reports):
+    if len(late) == len(reports):
         return ()
-    return late
+    return tuple(name for name in late if waited.get(name, 0) >= LAGGARD_SECONDS)
 
 
 class StaleGatewayReplacer:
@@ -68,9 +69,11 @@ class StaleGatewayReplacer:
         now = self._clock()
         if now - self._last < LAGGARD_SECONDS:
             return
-        for key, waiting in tuple(self._gateways.awaiting.items()):
-            service = self._service(key)
-            names = () if service is None else laggards(service, now - waiting.since, self._gateways.view())
+        # The longest waiting come first.
+        late = takewhile(lambda each: now - each[1].since >= LAGGARD_SECONDS, self._gateways.awaiting.items())
+        for key, waiting in tuple(late):
+            service, reports = self._service(key), self._gateways.reports(key)
+            names = () if service is None else laggards(service, self._gateways.waited(waiting), reports)
             pod = self._gateways.ready_pods().get(names[0]) if names else None
             if service is not None and pod is not None and self._holds():
                 self._last = now
@@ -78,19 +81,17 @@ class StaleGatewayReplacer:
                 return
 
     async def _delete(self, service: Object, pod: Object) -> None:
-        meta = pod["metadata"]
+        view, name = KubernetesObject(pod), KubernetesObject(pod).name
         try:
-            await self._cluster.delete(
-                PODS, meta["namespace"], meta["name"], uid_of(pod), str(version_of(pod))
-            )
+            await self._cluster.delete(PODS, view.namespace, name, view.uid, view.resource_version)
         except KubeError as error:
-            _LOG.warning("gateway pod not deleted", pod=meta["name"], error=str(error))
+            _LOG.warning("gateway pod not deleted", pod=name, error=str(error))
             return
-        _LOG.warning("gateway pod deleted", pod=meta["name"], service=service["metadata"]["name"])
+        _LOG.warning("gateway pod deleted", pod=name, service=KubernetesObject(service).name)
         await self._events.record(
             service,
             "Warning",
             EVENT_REASON,
-            f"Gateway pod {meta['name']} was deleted: it had not taken over the newest routing for "
+            f"Gateway pod {name} was deleted: it had not taken over the newest routing for "
             f"{LAGGARD_SECONDS:g} s while another gateway pod had",
         )

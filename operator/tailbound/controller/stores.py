@@ -5,13 +5,14 @@ Three sources feed them: watches, the periodic full lists, and the responses of 
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from tailbound.api.names import COMPONENT_LABEL, GATEWAY_COMPONENT, SERVICE_LABEL
-from tailbound.kube.objects import Key, controller_of, key_of, label
-from tailbound.kube.protocol import Object
+from tailbound.api.hosts import HostPolicy
+from tailbound.api.names import SERVICE_LABEL
+from tailbound.autoscale.model import CapacityKey
+from tailbound.controller.hosts import HostLedger
+from tailbound.kube.objects import Key, key_of
 from tailbound.kube.resources import (
     CLUSTER_SERVING_RUNTIMES,
     CONTROLLER_REVISIONS,
@@ -19,13 +20,19 @@ from tailbound.kube.resources import (
     DISRUPTION_BUDGETS,
     ENDPOINT_SLICES,
     HARDWARE_CLASSES,
+    HOST_GRANTS,
     INFERENCE_SERVICES,
+    JOBS,
     PODS,
     SERVICES,
     SERVING_RUNTIMES,
     Resource,
 )
 from tailbound.kube.store import ObjectStore
+from tailbound.objects.fields import Object, child
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.reconcile import capacity
+from tailbound.revisions.record import marks_of
 
 CHILDREN: Final = (
     CONTROLLER_REVISIONS,
@@ -34,17 +41,18 @@ CHILDREN: Final = (
     DISRUPTION_BUDGETS,
     PODS,
     ENDPOINT_SLICES,
+    JOBS,
 )
-INPUTS: Final = (INFERENCE_SERVICES, SERVING_RUNTIMES, CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES)
-WATCHED: Final = INPUTS + CHILDREN
+# What people write.
+INPUTS: Final = (
+    INFERENCE_SERVICES,
+    SERVING_RUNTIMES,
+    CLUSTER_SERVING_RUNTIMES,
+    HARDWARE_CLASSES,
+    HOST_GRANTS,
+)
 # Children are watched through a server-side selector: other people's pods never reach this process.
 CHILD_SELECTOR: Final = SERVICE_LABEL
-GATEWAY_SELECTOR: Final = f"{COMPONENT_LABEL}={GATEWAY_COMPONENT}"
-
-
-def selector_of(resource: Resource) -> str:
-    """The label selector with which a kind is listed and watched; empty for what people write."""
-    return CHILD_SELECTOR if resource in CHILDREN else ""
 
 
 @dataclass(frozen=True)
@@ -57,15 +65,24 @@ class Children:
     disruption_budgets: tuple[Object, ...]
     pods: tuple[Object, ...]
     endpoint_slices: tuple[Object, ...]
+    jobs: tuple[Object, ...]
 
 
 class Stores:
     """Every store of one operator. `enqueue(key)` is called for each service that a change concerns."""
 
-    def __init__(self, enqueue: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        enqueue: Callable[[Key], None],
+        cluster_domain: str = "cluster.local",
+        host_policy: HostPolicy = HostPolicy.OPEN,
+    ) -> None:
         self._enqueue = enqueue
         self.of: Mapping[Resource, ObjectStore] = MappingProxyType(
-            {resource: self._store(resource) for resource in WATCHED}
+            {resource: self._store(resource) for resource in (*INPUTS, *CHILDREN)}
+        )
+        self.hosts = HostLedger(
+            self.of[INFERENCE_SERVICES], self.of[HOST_GRANTS], cluster_domain, host_policy, enqueue
         )
         # In the operator's own namespace, watched apart: these pods carry no service label.
         self.gateway_pods = ObjectStore()
@@ -83,9 +100,15 @@ class Stores:
         """Every child of one service: labelled with its name, or controlled by a service of that name."""
         return Children(*(self.of[resource].indexed(key) for resource in CHILDREN))
 
-    def revisions(self, namespace: str) -> tuple[Object, ...]:
-        """The ControllerRevisions of all services of one namespace."""
-        return self.of[CONTROLLER_REVISIONS].indexed(namespace)
+    def deployments(self, key: Key) -> tuple[Object, ...]:
+        """The Deployments of one service."""
+        return self.of[DEPLOYMENTS].indexed(key)
+
+    def learned_like(self, revision: Object) -> tuple[Object, ...]:
+        """ControllerRevisions of its namespace with a learned capacity of the same model and class."""
+        return tuple(
+            each for value in _capacities(revision) for each in self.of[CONTROLLER_REVISIONS].indexed(value)
+        )
 
     def runtimes(self, namespace: str) -> Mapping[str, Object]:
         """ServingRuntimes of one namespace by name."""
@@ -98,14 +121,21 @@ class Stores:
 
     def _store(self, resource: Resource) -> ObjectStore:
         if resource is CONTROLLER_REVISIONS:
-            return ObjectStore(self._child_changed, index=lambda obj: (*_services_of(obj), key_of(obj)[0]))
+            return ObjectStore(self._child_changed, index=_index_of_revision)
         if resource in CHILDREN:
             return ObjectStore(self._child_changed, index=_services_of)
         if resource is INFERENCE_SERVICES:
-            return ObjectStore(self._service_changed)
+            return ObjectStore(self._service_changed, index=_namespace_of)
         if resource is SERVING_RUNTIMES:
             return ObjectStore(self._runtime_changed, index=_namespace_of)
-        return ObjectStore(partial(_always, self.enqueue_all))
+        if resource is HOST_GRANTS:
+            return ObjectStore()
+        return ObjectStore(self._class_changed)
+
+    def _class_changed(self, old: Object | None, new: Object | None) -> None:
+        """A change of the status alone concerns no service."""
+        if old is None or new is None or _written(old) != _written(new):
+            self.enqueue_all()
 
     def _service_changed(self, old: Object | None, new: Object | None) -> None:
         for obj in (old, new):
@@ -114,27 +144,41 @@ class Stores:
                 return
 
     def _child_changed(self, old: Object | None, new: Object | None) -> None:
+        """A service that is not there yet, as while a new process lists what exists, comes by itself."""
         for key in {key for obj in (old, new) if obj is not None for key in _services_of(obj)}:
-            self._enqueue(key)
+            if self.service(key) is not None:
+                self._enqueue(key)
 
     def _runtime_changed(self, old: Object | None, new: Object | None) -> None:
         namespaces = {key_of(obj)[0] for obj in (old, new) if obj is not None}
-        for service in self.of[INFERENCE_SERVICES]:
-            if key_of(service)[0] in namespaces:
+        for namespace in namespaces:
+            for service in self.of[INFERENCE_SERVICES].indexed(namespace):
                 self._enqueue(key_of(service))
 
 
-def _always(action: Callable[[], None], _old: Object | None, _new: Object | None) -> None:
-    action()
+def _written(obj: Object) -> tuple[object, object]:
+    """What people write of an object."""
+    return child(obj, "spec"), KubernetesObject(obj).annotations
 
 
 def _namespace_of(obj: Object) -> Iterable[Hashable]:
     return (key_of(obj)[0],)
 
 
+def _index_of_revision(obj: Object) -> Iterable[Hashable]:
+    learned = _capacities(obj) if marks_of(obj).capacity is not None else ()
+    return (*_services_of(obj), *learned)
+
+
+def _capacities(revision: Object) -> tuple[tuple[str, CapacityKey], ...]:
+    """Whose learned capacity a ControllerRevision shares, with its namespace; nothing if it is corrupt."""
+    key = capacity.key_of(revision)
+    return () if key is None else ((key_of(revision)[0], key),)
+
+
 def _services_of(obj: Object) -> set[Key]:
     """The services that a child belongs to. Without its label it is still found by its owner."""
-    namespace = key_of(obj)[0]
-    controller = controller_of(obj) or {}
-    owner = controller.get("name") if controller.get("kind") == INFERENCE_SERVICES.kind else None
-    return {(namespace, str(name)) for name in (label(obj, SERVICE_LABEL), owner) if name}
+    view = KubernetesObject(obj)
+    controller = view.controller
+    owner = controller.name if controller is not None and controller.kind == INFERENCE_SERVICES.kind else None
+    return {(view.namespace, name) for name in (view.label(SERVICE_LABEL), owner) if name}

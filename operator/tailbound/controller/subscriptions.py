@@ -1,21 +1,48 @@
-"""What a service's plan wants to be followed: acknowledgements and counters of the gateways, its traffic."""
+"""What a service's plan wants to be followed: acknowledgements and counters of the gateways, its models, its
+traffic."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tailbound.api.traffic import Observed
 from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.counters import CounterPoller
 from tailbound.controller.gateways import GatewayReports
+from tailbound.controller.signature_reader import SignatureReader
+from tailbound.judge.polls import PollResults
 from tailbound.kube.objects import Key
-from tailbound.reconcile.model import Plan
+from tailbound.objects.signature import ModelSignature
+from tailbound.objects.unknown import Unknown
+from tailbound.reconcile.model import Plan, ScalingDecisions
 
 
 @dataclass(frozen=True)
-class Following:
+class Followed:
+    """What is known of one service by what it follows, as an observation has it."""
+
+    gateways: Mapping[str, Observed | Unknown]
+    readings: PollResults | None
+    signatures: Mapping[str, ModelSignature | Unknown]
+    sizes: ScalingDecisions | None
+
+
+@dataclass(frozen=True)
+class Subscriptions:
     """What looks at the gateways and the metrics; for a service only while its last plan asks for it."""
 
     gateways: GatewayReports
     counters: CounterPoller
     autoscaler: Autoscaler
+    signatures: SignatureReader
+
+    def view(self, key: Key) -> Followed:
+        """What there is now, for a decision that ends in `follow` or `release`."""
+        return Followed(
+            gateways=self.gateways.view(key),
+            readings=self.counters.view(key),
+            signatures=self.signatures.view(key),
+            sizes=self.autoscaler.view(key),
+        )
 
     def follow(self, key: Key, plan: Plan) -> None:
         """Read what the plan asks for, and nothing else."""
@@ -27,6 +54,7 @@ class Following:
             self.counters.expect(key, plan.queries)
         else:
             self.counters.release(key)
+        self.signatures.expect(key, plan.unread)
         if plan.scalable is not None:
             self.autoscaler.expect(key, plan.scalable)
         else:
@@ -37,3 +65,4 @@ class Following:
         self.gateways.release(key)
         self.counters.release(key)
         self.autoscaler.release(key)
+        self.signatures.expect(key, ())

@@ -9,12 +9,12 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from tailbound.api.names import GATEWAY_OBSERVED_PORT, REVISION_LABEL, SERVICE_LABEL
-from tailbound.api.runtime_contract import HTTP_PORT_NAME, METRICS_PORT_NAME, SERVER_CONTAINER
+from tailbound.api.names import GATEWAY_METRICS_PORT, REVISION_LABEL, SERVICE_LABEL
+from tailbound.api.runtime_contract import HOLD_CONTAINER, HTTP_PORT_NAME, METRICS_PORT_NAME, SERVER_CONTAINER
 from tailbound.controller.stores import Stores
-from tailbound.kube.objects import key_of, label
-from tailbound.kube.protocol import Object
 from tailbound.kube.resources import PODS
+from tailbound.objects.fields import Object
+from tailbound.objects.pod import Pod
 
 GATEWAYS_PATH: Final = "/targets/gateways"
 SERVING_PATH: Final = "/targets/serving"
@@ -26,25 +26,24 @@ Targets: TypeAlias = list[dict[str, Any]]
 def gateway_targets(pods: Iterable[Object]) -> Targets:
     """Every gateway pod that has an address, as `pod`."""
     return [
-        _group(address, GATEWAY_OBSERVED_PORT, {"pod": key_of(pod)[1]})
-        for pod in pods
-        if (address := _address(pod)) is not None
+        _group(pod.pod_ip, GATEWAY_METRICS_PORT, {"pod": pod.name})
+        for pod in map(Pod, pods)
+        if pod.pod_ip and not pod.finished
     ]
 
 
 def serving_targets(pods: Iterable[Object]) -> Targets:
     """Every serving pod that has an address, by namespace, service, revision and pod.
 
-    It is asked at its port `metrics`, or else at `http`; a foreign pod that has neither is left out.
+    It is asked at its port `metrics`, or else at `http`; a foreign pod that has neither is left out. A pod
+    that stops when no connection has a request is left out while it stops: scrapes would keep it.
     """
     groups: Targets = []
-    for pod in pods:
-        address, port = _address(pod), _metrics_port(pod)
-        service, revision = label(pod, SERVICE_LABEL), label(pod, REVISION_LABEL)
-        if address is not None and port is not None and service and revision:
-            namespace, name = key_of(pod)
-            labels = {"namespace": namespace, "service": service, "revision": revision, "pod": name}
-            groups.append(_group(address, port, labels))
+    for pod in map(Pod, pods):
+        port, service, revision = _metrics_port(pod), pod.label(SERVICE_LABEL), pod.label(REVISION_LABEL)
+        if pod.pod_ip and not _ends(pod) and port is not None and service and revision:
+            labels = {"namespace": pod.namespace, "service": service, "revision": revision, "pod": pod.name}
+            groups.append(_group(pod.pod_ip, port, labels))
     return groups
 
 
@@ -60,23 +59,21 @@ def routes(stores: Stores) -> list[web.RouteDef]:
     return [web.get(GATEWAYS_PATH, gateways), web.get(SERVING_PATH, serving)]
 
 
+def _ends(pod: Pod) -> bool:
+    held = any(status.name == HOLD_CONTAINER for status in pod.init_container_statuses)
+    return pod.finished or (pod.terminating and held)
+
+
 def _group(address: str, port: int, labels: dict[str, str]) -> dict[str, Any]:
     host = f"[{address}]" if ":" in address else address
     return {"targets": [f"{host}:{port}"], "labels": labels}
 
 
-def _address(pod: Object) -> str | None:
-    status = pod.get("status") or {}
-    if status.get("phase") in ("Succeeded", "Failed"):
-        return None
-    return status.get("podIP") or None
-
-
-def _metrics_port(pod: Object) -> int | None:
+def _metrics_port(pod: Pod) -> int | None:
     ports = {
-        port.get("name"): int(port["containerPort"])
-        for container in (pod.get("spec") or {}).get("containers") or ()
-        if container.get("name") == SERVER_CONTAINER
-        for port in container.get("ports") or ()
+        port.name: port.container_port
+        for container in pod.containers
+        if container.name == SERVER_CONTAINER
+        for port in container.ports
     }
     return ports.get(METRICS_PORT_NAME) or ports.get(HTTP_PORT_NAME)

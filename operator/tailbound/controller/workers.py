@@ -5,14 +5,16 @@ from collections.abc import Awaitable, Callable
 
 from tailbound.controller.execute import NotLeaderError
 from tailbound.controller.queue import KeyQueue
-from tailbound.controller.reconciler import Outcome
-from tailbound.kube.errors import Conflict, Terminal, Transient
+from tailbound.controller.reconciler import PassOutcome
+from tailbound.kube.errors import Conflict, NamespaceEnds, Terminal, Transient
 from tailbound.kube.objects import Key
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.metrics import Metrics
 
 _LOG = logger(__name__)
 WORKERS = 8
+ENDING_SECONDS = 30.0
+"""Between two looks at a service whose namespace is being deleted, whatever changes there meanwhile."""
 
 
 class Workers:
@@ -20,7 +22,7 @@ class Workers:
 
     def __init__(
         self,
-        reconcile: Callable[[Key], Awaitable[Outcome]],
+        reconcile: Callable[[Key], Awaitable[PassOutcome]],
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
@@ -30,6 +32,8 @@ class Workers:
         self._clock = clock
         self._wake = asyncio.Event()
         self._stopping = False
+        self._ending: dict[Key, float] = {}
+        """When to look again at each service whose namespace is being deleted."""
 
     def add(self, key: Key) -> None:
         """Reconcile a key as soon as possible. Call it from the event loop only."""
@@ -69,18 +73,27 @@ class Workers:
         started = self._clock()
         outcome = "error"
         try:
-            outcome = await self._one(key)
+            outcome = "ending" if self._ends(key) else await self._one(key)
         finally:
             self.queue.done(key)
             self._metrics.reconcile_seconds.labels(outcome).observe(self._clock() - started)
             slots.release()
             self._wake.set()
 
+    def _ends(self, key: Key) -> bool:
+        """Whether the namespace is being deleted, and the key was looked at just now: it comes back later."""
+        until = self._ending.get(key, 0.0)
+        if self._clock() >= until:
+            return False
+        self.queue.add_at(key, until)
+        return True
+
     # How the pass ended        | what happens to the key
     # --------------------------|--------------------------------------------------------------
     # the service is gone       | forgotten
     # well, or refused in part  | when it asks for it, else when something changes
     # Conflict                  | after its backoff; a watch event brings it back earlier
+    # the namespace ends        | after ENDING_SECONDS, and not before; logged once
     # Transient                 | after its backoff, and not before the server allows
     # Terminal, or our own bug  | after its backoff; logged with what was refused
     # NotLeaderError                    | nothing: this process is about to end
@@ -94,6 +107,12 @@ class Workers:
             delay = self.queue.retry(key, self._clock())
             _LOG.info("decided on old facts", **names, error=str(error), retry_seconds=delay)
             return "conflict"
+        except NamespaceEnds as error:
+            if key not in self._ending:
+                _LOG.info("the namespace is being deleted", **names, error=str(error))
+            self._ending[key] = self._clock() + ENDING_SECONDS
+            self.queue.add_at(key, self._ending[key])
+            return "ending"
         except Transient as error:
             delay = self.queue.retry(key, self._clock(), error.retry_after_seconds or 0.0)
             _LOG.warning("not reconciled", **names, error=str(error), retry_seconds=delay)
@@ -109,7 +128,8 @@ class Workers:
             return "error"
         return self._settle(key, outcome)
 
-    def _settle(self, key: Key, outcome: Outcome) -> str:
+    def _settle(self, key: Key, outcome: PassOutcome) -> str:
+        self._ending.pop(key, None)
         if outcome.gone:
             self.queue.forget(key)
             return "gone"

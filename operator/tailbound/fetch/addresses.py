@@ -9,6 +9,8 @@ address, after DNS and after each redirect, passes these rules in order:
 | loopback, link-local, unspecified, multicast or reserved | denied |
 | a cloud's metadata or wire server beyond link-local | denied |
 | inside one of TAILBOUND_FETCH_DENIED_CIDRS | denied |
+| inside one of TAILBOUND_FETCH_ALLOWED_CIDRS | allowed |
+| not reachable from the internet: private and shared ranges and the like | denied |
 | anything else | allowed |
 
 An IPv6 address that carries an IPv4 one is judged as that one.
@@ -19,8 +21,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-ALLOWED_HOSTS: Final = "TAILBOUND_FETCH_ALLOWED_HOSTS"
-DENIED_CIDRS: Final = "TAILBOUND_FETCH_DENIED_CIDRS"
+from tailbound.api.runtime_contract import FetchEnv
+from tailbound.environment import Environment
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -33,37 +35,40 @@ METADATA: Final = frozenset(
 NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-class PolicyError(ValueError):
-    """A variable of the policy is wrong; the text names it, its value and the remedy."""
-
-
 @dataclass(frozen=True)
 class AddressPolicy:
-    """allowed_hosts: names or addresses as URIs give them, in lower case; denied: networks."""
+    """allowed_hosts: names or addresses as URIs give them, in lower case; allowed, denied: networks."""
 
     allowed_hosts: frozenset[str]
     denied: tuple[Network, ...]
+    allowed: tuple[Network, ...] = ()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "AddressPolicy":
-        """Both variables are comma-separated lists; absent means empty. Raises PolicyError."""
+        """The variables are comma-separated lists; absent means empty. Raises SettingError."""
+        source = Environment(env, "the operator sets it on the container that fetches")
+
+        def networks(name: str) -> tuple[Network, ...]:
+            return tuple(ipaddress.ip_network(each, strict=False) for each in source.texts(name, _network))
+
         return cls(
-            allowed_hosts=frozenset(canonical_host(item) for item in _items(env, ALLOWED_HOSTS)),
-            denied=tuple(_network(item) for item in _items(env, DENIED_CIDRS)),
+            allowed_hosts=frozenset(map(canonical_host, source.texts(FetchEnv.ALLOWED_HOSTS))),
+            denied=networks(FetchEnv.DENIED_CIDRS),
+            allowed=networks(FetchEnv.ALLOWED_CIDRS),
         )
 
-    def refusal(self, host: str, address: Address) -> str | None:
-        """Why `address`, to which `host` resolved, may not be used; None if it may."""
-        if canonical_host(host) in self.allowed_hosts:
-            return None
-        for judged in _judged(address):
-            kind = _special_kind(judged)
-            if kind is not None:
-                return f"{address} is {kind}"
-            network = next((network for network in self.denied if judged in network), None)
-            if network is not None:
-                return f"{address} is in {network}, one of {DENIED_CIDRS}"
-        return None
+    def is_allowed_host(self, host: str) -> bool:
+        """Whether the chart names this host, so that it may have any address."""
+        return canonical_host(host) in self.allowed_hosts
+
+    def allows(self, host: str, address: Address) -> bool:
+        """Whether `address`, to which `host` resolved, may be used."""
+        return self.is_allowed_host(host) or all(self._allows(judged) for judged in _judged(address))
+
+    def _allows(self, address: Address) -> bool:
+        if _is_special(address) or any(address in network for network in self.denied):
+            return False
+        return address.is_global or address in NAT64 or any(address in network for network in self.allowed)
 
 
 def canonical_host(host: str) -> str:
@@ -71,17 +76,17 @@ def canonical_host(host: str) -> str:
     return host.strip().strip("[]").rstrip(".").lower()
 
 
-def _special_kind(address: Address) -> str | None:
-    kinds = (
-        (address in METADATA, "a cloud's metadata address"),
-        (address.is_loopback, "a loopback address"),
-        (address.is_link_local, "a link-local address"),
-        (address.is_unspecified or address in _THIS_NETWORK, "an address of no host"),
-        (address.is_multicast, "a multicast address"),
+def _is_special(address: Address) -> bool:
+    return (
+        address in METADATA
+        or address.is_loopback
+        or address.is_link_local
+        or address.is_unspecified
+        or address in _THIS_NETWORK
+        or address.is_multicast
         # NAT64 counts as reserved, but is how an IPv6-only cluster reaches IPv4; what it carries is judged.
-        (address.is_reserved and address not in NAT64, "a reserved address"),
+        or (address.is_reserved and address not in NAT64)
     )
-    return next((kind for applies, kind in kinds if applies), None)
 
 
 _THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")
@@ -103,12 +108,9 @@ def _judged(address: Address) -> Iterator[Address]:
         yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
 
 
-def _items(env: Mapping[str, str], name: str) -> list[str]:
-    return [item.strip() for item in env.get(name, "").split(",") if item.strip()]
-
-
-def _network(text: str) -> Network:
+def _network(text: str) -> str | None:
     try:
-        return ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        raise PolicyError(f"{DENIED_CIDRS} has {text!r}: write networks such as 10.96.0.0/12") from None
+        ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        return f"a network such as 10.96.0.0/12 ({error})"
+    return None

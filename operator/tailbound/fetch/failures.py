@@ -17,3 +17,7 @@ class TransientError(Exception):
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class RangeRefusedError(TransientError):
+    """The source has no such range: what is here already is not the start of what it has."""

@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tailbound.fetch.page import HEAD_BYTES
+
 CHUNK_BYTES: Final = 1 << 20
 
 
@@ -60,6 +62,14 @@ class Partial:
                 self._digest.update(view[:written])
                 self.size_bytes += written
                 view = view[written:]
+
+    def head(self) -> bytes:
+        """The first bytes, for telling what it is."""
+        try:
+            with self._part.open("rb") as file:
+                return file.read(HEAD_BYTES)
+        except FileNotFoundError:
+            return b""
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()

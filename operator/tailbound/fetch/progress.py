@@ -54,9 +54,12 @@ class Progress:
         self._tenth, self._last = tenth, now
         elapsed = max(now - self._started, 1e-3)
         fields: dict[str, object] = {"bytes": done_bytes}
+        rate = (done_bytes - self._from) / elapsed
         if self._total:
             fields |= {"total_bytes": self._total, "percent": 100 * done_bytes // self._total}
-        self._emit("fetching", **fields, bytes_per_second=round((done_bytes - self._from) / elapsed))
+            if rate > 0:
+                fields["seconds_left"] = round((self._total - done_bytes) / rate)
+        self._emit("fetching", **fields, bytes_per_second=round(rate))
         return True
 
     def _tenths(self, done_bytes: int) -> int:

@@ -12,36 +12,25 @@
 """
 
 import http.client
-import ipaddress
 import socket
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from tailbound.api.runtime_contract import TerminationReason
-from tailbound.fetch.addresses import ALLOWED_HOSTS, AddressPolicy
-from tailbound.fetch.failures import FetchFailedError, TransientError
+from tailbound.fetch.dial import Dialer
+from tailbound.fetch.failures import FetchFailedError, RangeRefusedError, TransientError
+from tailbound.fetch.partial import CHUNK_BYTES
+from tailbound.fetch.remote import Body
 
+USER_AGENT: Final = "tailbound-fetch"
 MAX_REDIRECTS: Final = 10
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 NOT_FOUND: Final = frozenset({404, 410})
 FORBIDDEN: Final = frozenset({401, 403})
 TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
 MAX_RETRY_AFTER_SECONDS: Final = 30
-
-
-class RangeRefusedError(TransientError):
-    """The server has no such range: what is here already is not the start of what it has."""
-
-
-@dataclass(frozen=True)
-class TimeOuts:
-    """connect_seconds: for each address, TLS included; stall_seconds: the longest wait for the next bytes."""
-
-    connect_seconds: float = 10
-    stall_seconds: float = 30
 
 
 def shown(url: str) -> str:
@@ -55,18 +44,33 @@ def shown(url: str) -> str:
 
 
 class Source:
-    """Where the model comes from. Not for several threads."""
+    """HTTP requests to allowed addresses. It must be used by one thread only.
 
-    def __init__(self, policy: AddressPolicy, time_outs: TimeOuts) -> None:
-        self._policy = policy
-        self._time_outs = time_outs
+    authorization: the value of that header for a URL, None if none is meant for it. It is asked at every
+    redirect, so that credentials follow only to hosts that they are for.
+    """
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        tls: ssl.SSLContext | None = None,
+        authorization: Callable[[SplitResult], str | None] = lambda _: None,
+    ) -> None:
+        self._dialer = dialer
+        self._tls = tls
+        self._authorization = authorization
         self._open: list[socket.socket | http.client.HTTPResponse] = []
 
     def open(self, url: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         """A response of status 200 or 206. Raises FetchFailedError or TransientError."""
         current = url
-        for _ in range(MAX_REDIRECTS + 1):
-            response = self._request(current, headers)
+        for hop in range(MAX_REDIRECTS + 1):
+            try:
+                response = self._request(current, headers)
+            except FetchFailedError as error:
+                if hop and error.reason is TerminationReason.ADDRESS_DENIED:
+                    raise _redirected_to_denied(url) from error
+                raise
             if response.status not in REDIRECTS:
                 return _checked(response, current)
             current = _redirected(current, response)
@@ -84,6 +88,10 @@ class Source:
         self.close()
         parts = _checked_url(url)
         host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
+        authorization = self._authorization(parts)
+        sent = {"Host": parts.netloc, **headers}
+        if authorization is not None:
+            sent["Authorization"] = authorization
         try:
             sock = self._connect(host, port, tls=parts.scheme == "https")
             self._open.append(sock)
@@ -93,7 +101,7 @@ class Source:
             target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (
                 f"?{parts.query}" if parts.query else ""
             )
-            connection.request("GET", target, headers={"Host": parts.netloc, **headers})
+            connection.request("GET", target, headers=sent)
             response = connection.getresponse()
             self._open.append(response)
             return response
@@ -108,39 +116,73 @@ class Source:
             raise TransientError(f"{shown(url)}: {describe(error)}") from error
 
     def _connect(self, host: str, port: int, *, tls: bool) -> socket.socket:
-        last: OSError | None = None
-        for family, sockaddr in self._addresses(host, port):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                sock.settimeout(self._time_outs.connect_seconds)
-                sock.connect(sockaddr)
-                if tls:
-                    sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
-                sock.settimeout(self._time_outs.stall_seconds)
-                return sock
-            except OSError as error:
-                sock.close()
-                last = error
-        raise last or OSError(f"{host} has no address")
+        sock = self._dialer.dial(host, port)
+        try:
+            if tls:
+                context = self._tls or ssl.create_default_context()
+                sock = context.wrap_socket(sock, server_hostname=host)
+        except OSError:
+            sock.close()
+            raise
+        sock.settimeout(self._dialer.time_outs.stall_seconds)
+        return sock
 
-    def _addresses(self, host: str, port: int) -> list[tuple[int, Any]]:
-        """The addresses that may be used. The resolver's own time-out (resolv.conf) bounds the wait."""
-        usable: list[tuple[int, Any]] = []
-        refusals: list[str] = []
-        for family, _, _, _, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            address = ipaddress.ip_address(str(sockaddr[0]).partition("%")[0])
-            refusal = self._policy.refusal(host, address)
-            if refusal is None:
-                usable.append((family, sockaddr))
-            else:
-                refusals.append(refusal)
-        if refusals and not usable:
-            raise FetchFailedError(
-                TerminationReason.ADDRESS_DENIED,
-                f"{host} may not be fetched from: {'; '.join(dict.fromkeys(refusals))}. "
-                f"If it is meant to be, its name belongs in the operator's {ALLOWED_HOSTS}",
-            )
-        return usable
+
+class HttpFile:
+    """A file at a URL."""
+
+    def __init__(self, source: Source, url: str) -> None:
+        self._source = source
+        self._url = url
+
+    @property
+    def shown(self) -> str:
+        return shown(self._url)
+
+    def open(self, start: int, validator: str | None) -> Body:
+        headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
+        if start and validator is not None:
+            headers |= {"Range": f"bytes={start}-", "If-Range": validator}
+        response = self._source.open(self._url, headers)
+        begins = start if _continues(response, start) else 0
+        return Body(
+            start=begins,
+            total=None if response.length is None else begins + response.length,
+            validator=_validator(response),
+            read=lambda: self._read(response),
+            content_type=response.getheader("Content-Type", "").partition(";")[0].strip().lower(),
+        )
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        try:
+            return response.read1(CHUNK_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise TransientError(f"{self.shown} broke off: {describe(error)}") from error
+
+
+def _continues(response: http.client.HTTPResponse, start: int) -> bool:
+    """Whether the body goes on exactly at byte `start`."""
+    first = response.getheader("Content-Range", "").removeprefix("bytes ").partition("-")[0]
+    return response.status == 206 and first == str(start)
+
+
+def _validator(response: http.client.HTTPResponse) -> str | None:
+    """A strong ETag, else the date of the last change; a weak ETag must not be used for ranges."""
+    etag = response.getheader("ETag")
+    if etag is not None and not etag.startswith("W/"):
+        return etag
+    return response.getheader("Last-Modified")
+
+
+def _redirected_to_denied(url: str) -> FetchFailedError:
+    return FetchFailedError(
+        TerminationReason.ADDRESS_DENIED,
+        f"{shown(url)} redirects to a host that may not be fetched from: it has no address on the internet, "
+        "and fetch.allowedHosts and fetch.allowedCIDRs of the chart do not allow it",
+    )
 
 
 def describe(error: BaseException) -> str:
@@ -207,7 +249,7 @@ def _checked(response: http.client.HTTPResponse, url: str) -> http.client.HTTPRe
     if status in FORBIDDEN:
         raise FetchFailedError(
             TerminationReason.SOURCE_FORBIDDEN,
-            f"{answered}: the store must allow reading without credentials",
+            f"{answered}: spec.model.secretRef must name a Secret with credentials that may read it",
         )
     if status == 416:
         raise RangeRefusedError(answered)

@@ -12,6 +12,8 @@ from typing import Self
 import aiohttp
 
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
+# They are in the address of the request, whose length is bounded.
+_MOST_VALUES = 64
 
 
 class EnvoyAway(Exception):  # noqa: N818 - what it means is the better name
@@ -67,8 +69,18 @@ class EnvoyAdmin:
         text = await self._ask("GET", "/stats", {"filter": pattern})
         return {name: int(value) for name, value in re.findall(r"^(\S+): (\d+)$", text, re.MULTILINE)}
 
+    async def runtime_keys(self) -> list[str]:
+        """Names of the runtime values that are set."""
+        return list(json.loads(await self._ask("GET", "/runtime"))["entries"])
+
+    async def modify_runtime(self, values: Mapping[str, str]) -> None:
+        """Set runtime values; an empty one is removed."""
+        items = sorted(values.items())
+        for first in range(0, len(items), _MOST_VALUES):
+            await self._ask("POST", "/runtime_modify", dict(items[first : first + _MOST_VALUES]))
+
     async def fail_health(self) -> None:
-        """From now on every response asks its client to open its next connection elsewhere."""
+        """Makes every response ask its client to open its next connection elsewhere."""
         await self._ask("POST", "/healthcheck/fail")
 
     async def _ask(self, method: str, path: str, query: Mapping[str, str] | None = None) -> str:

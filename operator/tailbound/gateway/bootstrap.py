@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from tailbound.gateway.counting import EVICTION_INTERVAL, STATS_PREFIX
 from tailbound.gateway.listener import ADS, STAT_PREFIX, listener
+from tailbound.gateway.overload import overload_manager
 
 XDS_CLUSTER: Final = "sidecar"
-MOST_DOWNSTREAM_CONNECTIONS: Final = 50_000
 
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
 
@@ -21,6 +21,9 @@ STATS: Final = (
     {"exact": "server.concurrency"},
     {"exact": "server.memory_allocated"},
     {"exact": "server.memory_physical_size"},
+    {"exact": "overload.envoy.resource_monitors.fixed_heap.pressure"},
+    {"exact": "overload.envoy.overload_actions.stop_accepting_requests.active"},
+    {"exact": "overload.envoy.overload_actions.reset_high_memory_stream.count"},
     {"exact": "control_plane.connected_state"},
     {"exact": "cluster_manager.active_clusters"},
     {"exact": "cluster_manager.warming_clusters"},
@@ -50,12 +53,12 @@ class RunDirectory:
 
     @property
     def xds_socket(self) -> Path:
-        """Where the sidecar serves delta ADS."""
+        """The socket on which the sidecar serves delta ADS."""
         return self.path / "xds.sock"
 
     @property
     def admin_socket(self) -> Path:
-        """Where Envoy serves its admin interface."""
+        """The socket on which Envoy serves its admin interface."""
         return self.path / "admin.sock"
 
     @property
@@ -75,9 +78,14 @@ class RunDirectory:
 
 
 def bootstrap(
-    run: RunDirectory, pod_name: str, address: str, max_request_bytes: int, cluster_domain: str
+    run: RunDirectory,
+    pod_name: str,
+    address: str,
+    max_request_bytes: int,
+    memory_bytes: int,
+    cluster_domain: str,
 ) -> dict[str, Any]:
-    """Envoy's bootstrap message as data."""
+    """Envoy's bootstrap message as data. `memory_bytes` is the limit of Envoy's container."""
     return {
         "node": {"id": pod_name, "cluster": "tailbound-gateway"},
         "admin": {"address": {"pipe": {"path": str(run.admin_socket), "mode": 0o600}}},
@@ -88,7 +96,9 @@ def bootstrap(
         },
         "stats_eviction_interval": f"{int(EVICTION_INTERVAL.total_seconds())}s",
         "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": list(STATS)}}},
-        "overload_manager": _connection_limit(),
+        # What `shedder` sets.
+        "layered_runtime": {"layers": [{"name": "sidecar", "admin_layer": {}}]},
+        "overload_manager": overload_manager(memory_bytes),
     }
 
 
@@ -138,19 +148,4 @@ def _sidecar(run: RunDirectory) -> dict[str, Any]:
             }
         },
         "load_assignment": {"cluster_name": XDS_CLUSTER, "endpoints": [{"lb_endpoints": [endpoint]}]},
-    }
-
-
-def _connection_limit() -> dict[str, Any]:
-    monitor = f"{_TYPES}.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig"
-    return {
-        "resource_monitors": [
-            {
-                "name": "envoy.resource_monitors.global_downstream_max_connections",
-                "typed_config": {
-                    "@type": monitor,
-                    "max_active_downstream_connections": MOST_DOWNSTREAM_CONNECTIONS,
-                },
-            }
-        ]
     }

@@ -29,7 +29,8 @@ from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import UInt32Value
 
 from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME
-from tailbound.gateway.resources import Resource, ResourceType, resource
+from tailbound.gateway.listener import BUFFER_BYTES
+from tailbound.gateway.resources import EnvoyResource, ResourceType, resource
 from tailbound.traffic.model import Endpoint, Route, RouteBackend, ServiceKey
 
 # High enough never to refuse what a revision could still queue, low enough to bound the gateway's memory.
@@ -51,7 +52,7 @@ def cluster_name(service: ServiceKey, revision: str, port: str) -> str:
     return f"{service}/{revision}/{port}"
 
 
-def cluster_resources(route: Route) -> list[Resource]:
+def cluster_resources(route: Route) -> list[EnvoyResource]:
     """Clusters and endpoints of every revision that the route names, weighted or not."""
     return [
         made
@@ -62,7 +63,7 @@ def cluster_resources(route: Route) -> list[Resource]:
 
 
 def _backends(route: Route) -> tuple[RouteBackend, ...]:
-    """Those with a share of the requests, and the one of the preview where it is not among them."""
+    """The backends with a weight, and the backend of the preview if it has none."""
     preview = route.preview.backend if route.preview is not None else None
     if preview is None or preview.revision in {each.revision for each in route.backends}:
         return route.backends
@@ -76,7 +77,9 @@ def _ports(backend: RouteBackend) -> list[tuple[str, Iterable[Endpoint]]]:
     return ports
 
 
-def _cluster(service: ServiceKey, revision: str, port: str, endpoints: Iterable[Endpoint]) -> list[Resource]:
+def _cluster(
+    service: ServiceKey, revision: str, port: str, endpoints: Iterable[Endpoint]
+) -> list[EnvoyResource]:
     name = cluster_name(service, revision, port)
     facts = Struct(fields={"revision": Value(string_value=revision)})
     cluster = Cluster(
@@ -85,6 +88,7 @@ def _cluster(service: ServiceKey, revision: str, port: str, endpoints: Iterable[
         eds_cluster_config=Cluster.EdsClusterConfig(eds_config=_ads()),
         lb_policy=Cluster.LEAST_REQUEST,
         connect_timeout=CONNECT_TIMEOUT,
+        per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_BYTES),
         circuit_breakers=_circuit_breakers(),
         typed_extension_protocol_options={_HTTP_OPTIONS: _PROTOCOLS[port]},
         upstream_connection_options=UpstreamConnectionOptions(tcp_keepalive=_keepalive()),
@@ -105,7 +109,7 @@ def _lb_endpoint(endpoint: Endpoint) -> LbEndpoint:
 
 
 def _ads() -> ConfigSource:
-    """Without a time-out: a first configuration is complete, however long it takes."""
+    """The ADS configuration source, without a time-out, so that a first configuration is complete."""
     return ConfigSource(
         ads=AggregatedConfigSource(), resource_api_version=ApiVersion.V3, initial_fetch_timeout=Duration()
     )

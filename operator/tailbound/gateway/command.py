@@ -8,13 +8,13 @@ Exit status: 0 done, 1 the environment is wrong or the API server unusable, 2 us
 """
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from tailbound.environment import SettingError, process_variables
 from tailbound.gateway.bootstrap import bootstrap, wildcard_address, write_bootstrap
-from tailbound.gateway.settings import GatewaySettings, SettingError, read_settings
+from tailbound.gateway.settings import GatewaySettings, read_settings
 
 USAGE = "usage: tailbound gateway {bootstrap|run|drain}"
 
@@ -27,6 +27,7 @@ def _bootstrap(settings: GatewaySettings) -> int:
             settings.pod_name,
             wildcard_address(),
             settings.max_request_bytes,
+            settings.memory_bytes,
             settings.cluster_domain,
         ),
     )
@@ -37,7 +38,7 @@ def _run(settings: GatewaySettings) -> int:
     from tailbound.telemetry.logs import configure
 
     configure()
-    return asyncio.run(_serve(settings, os.environ))
+    return asyncio.run(_serve(settings, process_variables()))
 
 
 def _drain(settings: GatewaySettings) -> int:
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(USAGE + "\n")
         return 2
     try:
-        return command(read_settings(os.environ))
+        return command(read_settings(process_variables()))
     except SettingError as error:
         sys.stderr.write(f"{error}\n")
         return 1

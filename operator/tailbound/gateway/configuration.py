@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 
-from tailbound.gateway.resources import Bundle, Resource, ResourceId, ResourceType
+from tailbound.gateway.resources import Bundle, EnvoyResource, ResourceId, ResourceType
 from tailbound.gateway.routes import bundle_of, fallbacks
-from tailbound.traffic.model import Route, ServiceKey, Unavailable
+from tailbound.traffic.model import NoBackend, Route, ServiceKey
 
 
 class Configuration:
@@ -21,7 +21,7 @@ class Configuration:
         self._good: dict[ServiceKey, Bundle] = {}
         self._effective: dict[ServiceKey, Bundle] = {}
         self._refused: dict[ResourceId, dict[str, str]] = {}
-        self._resources: dict[ResourceType, dict[str, Resource]] = {type_: {} for type_ in ResourceType}
+        self._resources: dict[ResourceType, dict[str, EnvoyResource]] = {type_: {} for type_ in ResourceType}
         self._owners: dict[ResourceId, ServiceKey] = {}
 
     def update(self, changes: Mapping[ServiceKey, Bundle | None]) -> set[ResourceId]:
@@ -34,7 +34,7 @@ class Configuration:
                 self._desired[service] = bundle
         return self._settle(changes)
 
-    def refuse(self, resource: Resource, message: str) -> set[ResourceId]:
+    def refuse(self, resource: EnvoyResource, message: str) -> set[ResourceId]:
         """Envoy refuses this very content: quarantine the service that it belongs to, and nothing else."""
         self._refused.setdefault(resource.id, {})[resource.version] = message
         owner = self._owners.get(resource.id)
@@ -43,7 +43,7 @@ class Configuration:
     def acknowledged(self, service: ServiceKey) -> None:
         """Envoy has all of the service's effective bundle: what to return to if the next one is bad."""
         bundle = self._effective[service]
-        if bundle.route.unavailable is not Unavailable.REJECTED:
+        if bundle.route.unavailable is not NoBackend.REJECTED:
             self._good[service] = bundle
 
     def services(self) -> Set[ServiceKey]:
@@ -54,7 +54,7 @@ class Configuration:
         """The names of all resources of a kind that Envoy should have."""
         return self._resources[type_].keys()
 
-    def get(self, type_: ResourceType, name: str) -> Resource | None:
+    def get(self, type_: ResourceType, name: str) -> EnvoyResource | None:
         """The resource that Envoy should have under this name, or None."""
         return self._resources[type_].get(name)
 
@@ -65,6 +65,10 @@ class Configuration:
     def effective(self, service: ServiceKey) -> Bundle | None:
         """What Envoy should have for the service; None if nothing."""
         return self._effective.get(service)
+
+    def routes(self) -> list[Route]:
+        """The routes of all services that Envoy should have."""
+        return [bundle.route for bundle in self._effective.values()]
 
     def desired(self, service: ServiceKey) -> Bundle | None:
         """The newest state of the service, whether Envoy takes it or not."""
@@ -135,6 +139,6 @@ class Configuration:
         ]
         return None if self._refusals(kept) else Bundle(bundle.route, tuple(kept))
 
-    def _refusals(self, resources: Iterable[Resource]) -> list[str]:
+    def _refusals(self, resources: Iterable[EnvoyResource]) -> list[str]:
         found = (self._refused.get(item.id, {}).get(item.version) for item in resources)
         return [message for message in found if message is not None]

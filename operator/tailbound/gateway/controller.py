@@ -1,4 +1,4 @@
-"""From watched objects to Envoy's configuration: collects changes, projects them, hands them on.
+"""Turns watched objects into Envoy's configuration: collects changes, projects them, publishes them.
 
 Stores feed it (see `tailbound.kube.informer`); nothing is configured before all have been listed in full.
 If that takes too long, the snapshot of the last acknowledged routes is served until it is done.
@@ -12,12 +12,12 @@ from tailbound.api.names import SERVICE_LABEL
 from tailbound.gateway.resources import Bundle
 from tailbound.gateway.routes import bundle_of
 from tailbound.gateway.snapshot import write_snapshot
-from tailbound.kube.objects import label, metadata
-from tailbound.kube.protocol import Object
 from tailbound.kube.store import ObjectStore
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
 from tailbound.telemetry.logs import logger
 from tailbound.traffic.intent import key_of
-from tailbound.traffic.model import Projected, Rejection, Route, ServiceKey
+from tailbound.traffic.model import Projected, Route, RouteRejection, ServiceKey
 from tailbound.traffic.projection import Projector
 
 _log = logger(__name__)
@@ -34,12 +34,12 @@ SNAPSHOT_EVERY_SECONDS = 3.0
 
 def slice_index(obj: Object) -> Iterable[ServiceKey]:
     """Index of EndpointSlices: the service that each belongs to."""
-    name = label(obj, SERVICE_LABEL)
-    namespace = metadata(obj).get("namespace")
-    return () if not name or not namespace else (ServiceKey(str(namespace), name),)
+    view = KubernetesObject(obj)
+    name = view.label(SERVICE_LABEL)
+    return (ServiceKey(view.namespace, name),) if name and view.namespace else ()
 
 
-class Stores:
+class KindStores:
     """The stores of one kind, one per watched namespace, or one of all."""
 
     def __init__(self, stores: Sequence[ObjectStore]) -> None:
@@ -69,14 +69,13 @@ class GatewayController:
 
     def __init__(
         self,
-        services: Stores,
-        slices: Stores,
+        services: KindStores,
+        slices: KindStores,
         publish: Callable[[dict[ServiceKey, Bundle | None]], None],
         cluster_domain: str,
         former: tuple[Route, ...] | None,
     ) -> None:
-        self.rejections: dict[ServiceKey, Rejection] = {}
-        self.denied_hosts: dict[ServiceKey, tuple[str, ...]] = {}
+        self.rejections: dict[ServiceKey, RouteRejection] = {}
         self._services = services
         self._slices = slices
         self._publish = publish
@@ -120,12 +119,7 @@ class GatewayController:
     def _note(self, service: ServiceKey, projected: Projected | None) -> None:
         """Remember what /observed has to tell, and log when it turns bad."""
         self.rejections.pop(service, None)
-        self.denied_hosts.pop(service, None)
-        if projected is None:
-            return
-        if projected.route.denied_hosts:
-            self.denied_hosts[service] = projected.route.denied_hosts
-        if projected.rejection is not None:
+        if projected is not None and projected.rejection is not None:
             self.rejections[service] = projected.rejection
             _log.warning("service rejected", service=str(service), message=projected.rejection.message)
 

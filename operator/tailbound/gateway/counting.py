@@ -5,25 +5,35 @@ is one CEL expression in which the first true condition decides: no request can 
 costs one evaluation. The latency bound is in the metadata of the route, so that a changed SLA is a changed
 route and never a changed listener. First match wins:
 
-| how the request ended                                            | in time   | late     |
-|------------------------------------------------------------------|-----------|----------|
-| refused by a pod as it would be late; spec.overload is shed      | shed      | shed     |
-| answered by a pod with 5xx, or with gRPC status 2, 4, 13, 14, 15 | failed    | failed   |
-| answered by a pod in any other way                               | good      | slow     |
-| the service's timeout passed, or the answer stood still          | timed out | timed out |
-| 5xx was begun or made up: no pod, refused, reset                 | failed    | failed   |
-| the answer broke off                                             | failed    | failed   |
-| the client left, or its own gRPC deadline passed                 | abandoned | slow     |
-| the same, before any pod had been given the request              | abandoned | abandoned |
-| the gateway refused it: the body too large or never complete     | not counted          |
+| how the request ended                                              | in time   | late     |
+|--------------------------------------------------------------------|-----------|----------|
+| answered by a pod, and no inference call                           | other     | other    |
+| no inference call, and not answered by a pod                       | not counted          |
+| a pod refused or failed it, but its body was slow                  | abandoned | abandoned |
+| refused by a pod as it would be late; spec.overload is shed        | shed      | shed     |
+| refused by the gateway as it would be late (see `shedding`)        | shed      | shed     |
+| answered by a pod with 5xx, or with gRPC status 2, 4, 13, 14, 15   | failed    | failed   |
+| answered by a pod with neither 2xx nor 5xx, or gRPC status but 0   | other     | other    |
+| answered by a pod in any other way                                 | good      | slow     |
+| the service's timeout passed, or the answer stood still            | timed out | timed out |
+| 5xx was begun or made up: no pod, refused, reset                   | failed    | failed   |
+| the answer broke off                                               | failed    | failed   |
+| the client left, its own gRPC deadline passed, or it may not have read its answer | abandoned | slow |
+| the same, before a pod had been given the whole request            | abandoned | abandoned |
+| the gateway refused it: the body too large or never complete       | not counted          |
+| the same: more under way than it holds, spec.overload is queue     | not counted          |
 
 What has no revision is not counted either: an unknown host, a stopped service, one without a gRPC port. Nor
 are requests to a preview, whose route names no namespace: they are no evidence of how a revision serves.
 A request belongs to the revision whose cluster was drawn, whether or not a pod of it was reached.
 
-The time of a request runs from the arrival of its headers to the last byte of its response; that of a gRPC
-stream to its end, and it is counted once, then. Late is what took longer than spec.sla.latency.p99, or
-without one than the service's timeout. A slow client makes its requests slow.
+Anybody may send requests, and no client may decide a verdict. So what says nothing about how a revision
+serves is `other`, which counts for nothing: probes, metadata, and calls that the server found wrong. The time
+of a request is the time that the pod had: from the arrival of the request's last byte to the last byte of the
+answer, or to its first one where the answer is longer than LONG_BYTES and a client may hold it up. A body is
+slow if it takes longer than the route's PATIENCE_FIELD: servers give up such requests in their own ways. A
+gRPC stream is counted once, when it ends; one that is answered before its client closed it is in time. Late
+is what took longer than spec.sla.latency.p99, or without one than the service's timeout.
 
 Counters start from zero with Envoy. One that has counted nothing for one to two EVICTION_INTERVALs leaves it,
 which is how those of removed services and revisions go, and starts from zero when it counts again. Readers
@@ -32,13 +42,14 @@ each class that a revision had within two days.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from tailbound.api.names import REQUESTS_METRIC
 from tailbound.api.runtime_contract import LATENCY_BOUND_HEADER, SHED_HEADER
 from tailbound.api.traffic import RequestClasses
+from tailbound.gateway.script import LONG, NOTES, RECEIVED, WAITED
 from tailbound.traffic.model import ServiceKey
 
 STATS_PREFIX: Final = "tailbound"
@@ -50,8 +61,13 @@ SERVICE_FIELD: Final = "service"
 REVISION_FIELD: Final = "revision"
 LATENCY_FIELD: Final = "sla"
 """A field of the route's metadata: an answer that takes longer than this is late."""
+SHEDS_FIELD: Final = "sheds"
+"""A field of the route's metadata: "yes" where the gateway refuses what would be late, else "no"."""
 DEADLINE_FIELD: Final = "deadline"
 """A field of the route's metadata: what cut a stream earlier than this was its client's own deadline."""
+PATIENCE_FIELD: Final = "patience"
+"""A field of the route's metadata: a body that takes longer to arrive is slow."""
+MOST_PATIENCE: Final = timedelta(seconds=2)
 
 Counters: TypeAlias = dict[ServiceKey, dict[str, RequestClasses]]
 """By service and revision."""
@@ -61,35 +77,57 @@ _NOT_COUNTED: Final = "none"
 
 _ROUTE = "xds.route_metadata.filter_metadata['tailbound']"
 _DETAILS = "response.code_details"
-_LATE = f"request.duration > duration({_ROUTE}['{LATENCY_FIELD}'])"
+_NOTES = f"metadata.filter_metadata['{NOTES}']"
+_INFERENCE = f"'{NOTES}' in metadata.filter_metadata"
+_COMPLETE = f"'{RECEIVED}' in {_NOTES}"
+_RECEIVED = f"({_COMPLETE} ? duration({_NOTES}['{RECEIVED}']) : request.duration)"
+_WAITED = (
+    f"('{WAITED}' in {_NOTES} ? duration({_NOTES}['{WAITED}'])"
+    f" : {_COMPLETE} ? request.duration - duration({_NOTES}['{RECEIVED}']) : duration('0s'))"
+)
+_LATE = f"{_WAITED} > duration({_ROUTE}['{LATENCY_FIELD}'])"
+_LONG = f"'{LONG}' in {_NOTES}"
+_REACHED_A_POD = "has(upstream.address)"
+_SLOW_CLIENT = (
+    f"{_REACHED_A_POD} && ({_RECEIVED} > duration({_ROUTE}['{PATIENCE_FIELD}'])"
+    f" || ({_LONG} && request.duration > duration({_ROUTE}['{PATIENCE_FIELD}'])))"
+)
 _GRPC = "'content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc')"
 # Envoy makes up a gRPC status for every response: it means something in answers to gRPC requests only.
 _FAILURE = f"response.code >= 500 || ({_GRPC} && response.grpc_status in [2, 4, 13, 14, 15])"
+_REFUSAL = f"response.code >= 300 || ({_GRPC} && response.grpc_status != 0)"
 # Where no bound was sent along, the pod has no such excuse.
 _SHED = (
     f"response.code == 503 && '{SHED_HEADER}' in response.headers"
     f" && '{LATENCY_BOUND_HEADER}' in request.headers"
 )
+_TOO_MANY = f"{_DETAILS}.startsWith('upstream_reset_before_response_started{{overflow')"
+_SHEDS = f"{_ROUTE}['{SHEDS_FIELD}'] == 'yes'"
 _SERVER_ERROR = "has(response.code) && response.code >= 500"
-_TIMED_OUT = (
+_STOOD_STILL = (
     f"{_DETAILS} == 'response_timeout'"
     # 408: it was the request that stood still.
     f" || ({_DETAILS} == 'stream_idle_timeout' && response.code != 408)"
-    f" || ({_DETAILS} == 'max_duration_timeout'"
-    f" && request.duration >= duration({_ROUTE}['{DEADLINE_FIELD}']))"
+)
+_TIMED_OUT = (
+    f"{_COMPLETE} && !({_LONG}) && ({_STOOD_STILL}"
+    f" || ({_DETAILS} == 'max_duration_timeout' && {_WAITED} >= duration({_ROUTE}['{DEADLINE_FIELD}'])))"
 )
 _BROKE_OFF = f"{_DETAILS}.startsWith('upstream_')"
 _CLIENT_LEFT = (
     f"{_DETAILS}.startsWith('downstream_') || {_DETAILS}.startsWith('http2.')"
-    f" || {_DETAILS} == 'max_duration_timeout'"
+    f" || {_DETAILS} == 'max_duration_timeout' || {_STOOD_STILL}"
 )
-_REACHED_A_POD = "has(upstream.address)"
 
 CLASS_EXPRESSION: Final = (
-    f"{_DETAILS} == 'via_upstream'"
-    f" ? (({_FAILURE}) ? (({_SHED}) ? 'shed' : 'failed') : {_LATE} ? 'slow' : 'good')"
+    f"!({_INFERENCE}) ? ({_DETAILS} == 'via_upstream' ? 'other' : '{_NOT_COUNTED}')"
+    f" : {_DETAILS} == 'via_upstream'"
+    f" ? (({_FAILURE}) ? (({_SLOW_CLIENT}) ? 'abandoned' : ({_SHED}) ? 'shed' : 'failed')"
+    f" : ({_REFUSAL}) ? 'other' : {_LATE} ? 'slow' : 'good')"
+    f" : {_TOO_MANY} ? ({_SHEDS} ? 'shed' : '{_NOT_COUNTED}')"
     f" : ({_TIMED_OUT}) ? 'timed_out'"
-    f" : ({_SERVER_ERROR}) || {_BROKE_OFF} ? 'failed'"
+    f" : ({_SERVER_ERROR}) || {_BROKE_OFF}"
+    f" ? (({_SLOW_CLIENT}) ? 'abandoned' : 'failed')"
     f" : ({_CLIENT_LEFT}) ? ({_REACHED_A_POD} && {_LATE} ? 'slow' : 'abandoned')"
     f" : '{_NOT_COUNTED}'"
 )
@@ -140,8 +178,15 @@ _LINE = re.compile(
 _OF_ENVOY = f"envoy_{STATS_PREFIX}_requests"
 
 
-def counters_pattern(services: Iterable[ServiceKey]) -> str:
-    """A regular expression over the names of Envoy's counters, for those of some services."""
+MOST_NAMED: Final = 50
+"""Services that are named to Envoy: its admin interface refuses a request line of more than 60 KiB, and a
+longer expression costs it more than a longer answer."""
+
+
+def counters_pattern(services: Collection[ServiceKey]) -> str:
+    """A regular expression over the names of Envoy's counters: for these services, or for all of many."""
+    if len(services) > MOST_NAMED:
+        return rf"^{STATS_PREFIX}\.requests\."
     wanted = "|".join(
         rf"{re.escape(service.namespace)}\.service\.{re.escape(service.name)}" for service in sorted(services)
     )
@@ -149,7 +194,7 @@ def counters_pattern(services: Iterable[ServiceKey]) -> str:
 
 
 def read_counters(text: str) -> Counters:
-    """By service and revision, from Envoy's plain list of counters. Passes over what is not one of ours."""
+    """The counters by service and revision, from Envoy's plain list. Counters of other names are ignored."""
     found: dict[ServiceKey, dict[str, dict[str, int]]] = {}
     for namespace, name, revision, class_, count in _LINE.findall(text):
         if class_ in RequestClasses.model_fields:

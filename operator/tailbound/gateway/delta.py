@@ -14,9 +14,9 @@ from envoy.service.discovery.v3.discovery_pb2 import Resource as WireResource
 
 from tailbound.api.traffic import AppliedRoute
 from tailbound.gateway.configuration import Configuration
-from tailbound.gateway.resources import WILDCARD, Bundle, Resource, ResourceId, ResourceType
+from tailbound.gateway.resources import WILDCARD, Bundle, EnvoyResource, ResourceId, ResourceType
 from tailbound.gateway.routes import route_names
-from tailbound.traffic.model import ServiceKey, Unavailable
+from tailbound.traffic.model import NoBackend, ServiceKey
 
 # Stands for the version of a resource that Envoy may or may not have taken. No digest equals it.
 _UNCERTAIN = "?"
@@ -26,7 +26,7 @@ _TYPES = {type_.value: type_ for type_ in ResourceType}
 @dataclass(frozen=True)
 class _Sent:
     nonce: str
-    upserts: dict[str, Resource]
+    upserts: dict[str, EnvoyResource]
     removals: frozenset[str]
 
 
@@ -53,7 +53,7 @@ class Nack:
     """Envoy refused this resource of this service."""
 
     service: ServiceKey | None
-    resource: Resource
+    resource: EnvoyResource
     message: str
 
 
@@ -185,11 +185,11 @@ class DeltaSession:
             removed_resources=removals,
         )
 
-    def _waiting(self, kind: _Kind, upserts: Sequence[Resource], removals: Sequence[str]) -> bool:
+    def _waiting(self, kind: _Kind, upserts: Sequence[EnvoyResource], removals: Sequence[str]) -> bool:
         """Envoy opens its port with the first scopes, so that these are given all together or not at all."""
         return bool(kind.pending - {item.name for item in upserts} - set(removals))
 
-    def _next(self, type_: ResourceType, kind: _Kind) -> tuple[list[Resource], list[str]]:
+    def _next(self, type_: ResourceType, kind: _Kind) -> tuple[list[EnvoyResource], list[str]]:
         """The next part of a refused response that still matters, or else everything that is pending."""
         while kind.suspects:
             upserts, removals = self._due(type_, kind.suspects.popleft())
@@ -197,7 +197,7 @@ class DeltaSession:
                 return upserts, removals
         return self._due(type_, sorted(kind.pending))
 
-    def _due(self, type_: ResourceType, names: Sequence[str]) -> tuple[list[Resource], list[str]]:
+    def _due(self, type_: ResourceType, names: Sequence[str]) -> tuple[list[EnvoyResource], list[str]]:
         """What is to be sent and what removed now of these names; forgets those with nothing to do.
 
         | should have | has            | further                     | do                   |
@@ -212,7 +212,7 @@ class DeltaSession:
         | something   | anything else  | otherwise                   | send                 |
         """
         kind = self._kinds[type_]
-        upserts: list[Resource] = []
+        upserts: list[EnvoyResource] = []
         removals: list[str] = []
         for name in names:
             resource = self._configuration.get(type_, name)
@@ -231,7 +231,7 @@ class DeltaSession:
                 upserts.append(resource)
         return upserts, removals
 
-    def _needs_nothing(self, type_: ResourceType, resource: Resource) -> bool:
+    def _needs_nothing(self, type_: ResourceType, resource: EnvoyResource) -> bool:
         kind = self._kinds[type_]
         if type_ not in WILDCARD and resource.name not in kind.subscribed:
             return True
@@ -283,10 +283,11 @@ class DeltaSession:
             elif self._has(bundle, ResourceType):
                 self._configuration.acknowledged(service)
                 self._arrived(service)
-                if bundle.route.unavailable is not Unavailable.REJECTED:
+                if bundle.route.unavailable is not NoBackend.REJECTED:
                     self.applied[service] = AppliedRoute(
                         generation=bundle.route.generation,
                         traffic_generation=bundle.route.traffic_generation,
+                        denied_hosts=bundle.route.denied_hosts,
                     )
 
     def _arrived(self, service: ServiceKey) -> None:

@@ -22,7 +22,7 @@ _PATTERN = f"^http.{STAT_PREFIX}.downstream_(rq_active|cx_active|cx_total)$"
 
 @dataclass(frozen=True)
 class DrainTimes:
-    """In seconds."""
+    """The times of a drain, in seconds."""
 
     propagation: float = 5.0
     """How long at least other nodes may go on sending new connections."""

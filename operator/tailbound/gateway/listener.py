@@ -1,38 +1,40 @@
-"""Envoy's one listener, which never changes: limits, the host as scope key, local replies, access log.
+"""Envoy's one listener, which never changes: limits, the host as scope key, filters, access log.
 
-Configuration as data, in the JSON form of Envoy's own messages. What follows a service is in `routes`.
+Configuration as data, in the JSON form of Envoy's own messages. What follows a service is in `routes`, what
+Envoy answers by itself in `local_replies`.
+
+What the gateway keeps of a request's body:
+
+| body                                     | a pod gets it            | kept here              |
+|------------------------------------------|--------------------------|------------------------|
+| longer than the limit, and says so       | never: 413 at once       | nothing                |
+| longer than WHOLE_BYTES, and says so     | as it comes              | BUFFER_BYTES           |
+| longer than WHOLE_BYTES, without a length | never: 411              | WHOLE_BYTES            |
+| any other                                | once it is complete      | all of it              |
+| of a gRPC call                           | as it comes              | BUFFER_BYTES           |
+
+So slow clients with small bodies occupy no pod, and one connection can make the gateway, which all services
+share, keep little more than BYTES_PER_CONNECTION (see `overload`).
 """
 
 from typing import Any, Final
 
 from tailbound.api.names import GATEWAY_HTTP_PORT
 from tailbound.gateway.counting import counting_log
+from tailbound.gateway.local_replies import WHOLE_BYTES, local_replies
+from tailbound.gateway.script import HOST_HEADER, LUA_FILTER, STREAM_HEADER, script
 
-# Carries the host from the edge of Envoy to the choice of the scope; never from a client, never to a pod.
-HOST_HEADER: Final = "x-tailbound-host"
 BUFFER_FILTER: Final = "envoy.filters.http.buffer"
 STAT_PREFIX: Final = "ingress"
-# What a client is told to wait after a 503. Endpoints change within a second once a pod is ready.
-RETRY_AFTER_SECONDS: Final = 2
+BUFFER_BYTES: Final = 65_536
+"""Bytes that each connection and HTTP/2 stream may buffer in each direction before its sender has to wait."""
+# Where load balancers ask whether a gateway may get requests, under its address for a host.
+_HEALTH_PATHS: Final = ("/", "/healthz")
 
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
 _MANAGER: Final = f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager"
 _MUTATION: Final = f"{_TYPES}.http.early_header_mutation.header_mutation.v3.HeaderMutation"
 ADS: Final = {"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
-
-# Scope keys are compared byte by byte. Only hosts written with capitals pay for a second look-up.
-_FOLD_CASE: Final = f"""
-function envoy_on_request(handle)
-  local headers = handle:headers()
-  local host = headers:get("{HOST_HEADER}")
-  if host == nil then return end
-  local folded = string.lower(host)
-  if folded ~= host then
-    headers:replace("{HOST_HEADER}", folded)
-    handle:clearRouteCache()
-  end
-end
-"""
 
 
 def listener(address: str, max_request_bytes: int, cluster_domain: str) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def listener(address: str, max_request_bytes: int, cluster_domain: str) -> dict[
     return {
         "name": STAT_PREFIX,
         "address": {"socket_address": socket},
-        "per_connection_buffer_limit_bytes": 1_048_576,
+        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
         "filter_chains": [
             {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
         ],
@@ -93,24 +95,28 @@ def _limits() -> dict[str, Any]:
         "stream_idle_timeout": "60s",
         "common_http_protocol_options": {"idle_timeout": "600s", "max_headers_count": 100},
         "http2_protocol_options": {
-            "max_concurrent_streams": 1024,
-            "initial_stream_window_size": 1_048_576,
-            "initial_connection_window_size": 8_388_608,
+            "max_concurrent_streams": 100,
+            "initial_stream_window_size": 131_072,
+            "initial_connection_window_size": 1_048_576,
             "connection_keepalive": {"interval": "60s", "timeout": "10s"},
         },
     }
 
 
 def _scopes() -> dict[str, Any]:
-    """The host as the client wrote it goes on to the pod; a copy of it, without port, is the scope key."""
+    """The host as the client wrote it goes on to the pod; a copy of it, without port, is the scope key.
+
+    A client's own copy is removed first: an empty host would leave it in place.
+    """
     copied = {
         "header": {"key": HOST_HEADER, "value": "%REQ(:AUTHORITY)%"},
         "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
     }
+    mutations = [{"remove": HOST_HEADER}, {"remove": STREAM_HEADER}, {"append": copied}]
     return {
         "strip_trailing_host_dot": True,
         "early_header_mutation_extensions": [
-            {"name": "host", "typed_config": {"@type": _MUTATION, "mutations": [{"append": copied}]}}
+            {"name": "host", "typed_config": {"@type": _MUTATION, "mutations": mutations}}
         ],
         "scoped_routes": {
             "name": "services",
@@ -126,86 +132,52 @@ def _scopes() -> dict[str, Any]:
 
 
 def _filters(max_request_bytes: int) -> list[dict[str, Any]]:
-    lua = {"@type": f"{_TYPES}.filters.http.lua.v3.Lua", "default_source_code": {"inline_string": _FOLD_CASE}}
-    buffer = {"@type": f"{_TYPES}.filters.http.buffer.v3.Buffer", "max_request_bytes": max_request_bytes}
+    code = {"inline_string": script(max_request_bytes)}
+    lua = {"@type": f"{_TYPES}.filters.http.lua.v3.Lua", "default_source_code": code}
     router = {"@type": f"{_TYPES}.filters.http.router.v3.Router", "suppress_envoy_headers": True}
     return [
-        {"name": "envoy.filters.http.lua", "typed_config": lua},
-        {"name": BUFFER_FILTER, "typed_config": buffer},
+        {"name": "envoy.filters.http.health_check", "typed_config": _health_check()},
+        {"name": LUA_FILTER, "typed_config": lua},
+        {"name": BUFFER_FILTER, "typed_config": _buffer(min(max_request_bytes, WHOLE_BYTES))},
         {"name": "envoy.filters.http.router", "typed_config": router},
     ]
 
 
-def local_replies(max_request_bytes: int, cluster_domain: str) -> dict[str, Any]:
-    """Envoy's own answers, in words: JSON as the Open Inference Protocol has it, or a gRPC status message.
-
-    The first mapper that matches decides, and of each pair the one for gRPC comes first.
-    """
-    unknown_host = (
-        "no InferenceService answers to host '%REQ(:AUTHORITY)%': use NAME.NAMESPACE, NAME.NAMESPACE.svc or "
-        f"NAME.NAMESPACE.svc.{cluster_domain} (a bare NAME carries no namespace), or one of its spec.hosts"
-    )
-    too_large = (
-        f"the request body is larger than {max_request_bytes} bytes, the most that this gateway takes "
-        "(TAILBOUND_MAX_REQUEST_BYTES): send fewer instances per request"
-    )
-    no_pod = (
-        "InferenceService %ROUTE_NAME% has no pod that is ready: "
-        f"try again in {RETRY_AFTER_SECONDS} s, and see its conditions"
-    )
-    unreachable = (
-        f"no pod of InferenceService %ROUTE_NAME% could be reached: try again in {RETRY_AFTER_SECONDS} s"
-    )
-    too_late = (
-        "InferenceService %ROUTE_NAME% did not answer within %METADATA(ROUTE:tailbound:timeout)%, "
-        "the timeout of one request (spec.timeout)"
-    )
+def _health_check() -> dict[str, Any]:
+    """200 to load balancers, which ask an address and no name; 503 from the beginning of a drain on."""
+    address = r"^(\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.]+\])(:\d+)?$"
+    path = "|".join(_HEALTH_PATHS)
     return {
-        "mappers": [
-            *_mappers(_flags("NR"), unknown_host, {"status_code": 421}),
-            *_mappers(_status(413), too_large, {}),
-            *_mappers(_flags("UH", "NC"), no_pod, _retry_after()),
-            *_mappers(_flags("UF", "UO"), unreachable, _retry_after()),
-            *_mappers(_flags("UT", "DT"), too_late, {}),
-            {"filter": _GRPC, "body_format_override": _text("%LOCAL_REPLY_BODY%")},
-        ],
-        "body_format": _json("%LOCAL_REPLY_BODY%"),
+        "@type": f"{_TYPES}.filters.http.health_check.v3.HealthCheck",
+        "pass_through_mode": False,
+        "headers": [_matches(":authority", address), _matches(":path", f"^({path})$")],
     }
 
 
-_GRPC: Final = {
-    "header_filter": {"header": {"name": "content-type", "string_match": {"prefix": "application/grpc"}}}
-}
+def _matches(header: str, pattern: str) -> dict[str, Any]:
+    return {"name": header, "string_match": {"safe_regex": {"regex": pattern}}}
 
 
-def _mappers(which: dict[str, Any], text: str, extra: dict[str, Any]) -> list[dict[str, Any]]:
-    both = {"and_filter": {"filters": [_GRPC, which]}}
-    return [
-        {"filter": both, "body_format_override": _text(text), **extra},
-        {"filter": which, "body_format_override": _json(text), **extra},
-    ]
-
-
-def _flags(*flags: str) -> dict[str, Any]:
-    return {"response_flag_filter": {"flags": list(flags)}}
-
-
-def _status(code: int) -> dict[str, Any]:
-    value = {"default_value": code, "runtime_key": "tailbound.local_reply_status"}
-    return {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}}
-
-
-def _retry_after() -> dict[str, Any]:
-    header = {"key": "retry-after", "value": str(RETRY_AFTER_SECONDS)}
-    return {"headers_to_add": [{"header": header, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}]}
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"text_format_source": {"inline_string": text}}
-
-
-def _json(text: str) -> dict[str, Any]:
-    return {"json_format": {"error": text}, "content_type": "application/json"}
+def _buffer(most_bytes: int) -> dict[str, Any]:
+    """The buffer filter, except for requests that are marked to be let through."""
+    skip = "type.googleapis.com/envoy.extensions.filters.common.matcher.action.v3.SkipFilter"
+    marked = {
+        "@type": "type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput",
+        "header_name": STREAM_HEADER,
+    }
+    buffer = {"@type": f"{_TYPES}.filters.http.buffer.v3.Buffer", "max_request_bytes": most_bytes}
+    return {
+        "@type": f"{_TYPES}.common.matching.v3.ExtensionWithMatcher",
+        "extension_config": {"name": BUFFER_FILTER, "typed_config": buffer},
+        "xds_matcher": {
+            "matcher_tree": {
+                "input": {"name": "marked", "typed_config": marked},
+                "exact_match_map": {
+                    "map": {"yes": {"action": {"name": "skip", "typed_config": {"@type": skip}}}}
+                },
+            }
+        },
+    }
 
 
 def _access_log() -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """What this gateway pod does: the /observed document, readiness, and its own metrics."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tailbound.api.traffic import Observed, RejectedRoute, ServiceObservation
+from tailbound.api.traffic import Observed, ObservedQuestion, RejectedRoute, ServiceObservation
 from tailbound.gateway.configuration import Configuration
 from tailbound.gateway.controller import GatewayController
 from tailbound.gateway.counting import Counters
@@ -30,17 +30,31 @@ class Observer:
         self._controller = controller
         self._envoy = envoy
 
-    async def observed(self, asked: Iterable[str]) -> Observed:
-        """The document, over all services or only those asked for by NAMESPACE/NAME: these with counters."""
-        wanted = frozenset(asked)
-        known = self._configuration.services() | self._controller.rejections.keys()
-        services = sorted(service for service in known if not wanted or str(service) in wanted)
+    async def everything(self) -> Observed:
+        """The document over all services, without counters."""
+        return self._document(self._known(), await self._envoy.start_if_live(), None)
+
+    async def answer(self, question: ObservedQuestion) -> Observed:
+        """The document over the services that are asked for and known here.
+
+        Envoy's counters are read only if they are wanted, and then once for all of these services.
+        """
+        known = self._known()
+        services = {each for name in question.services if (each := _key_of(name)) in known}
         start = await self._envoy.start_if_live()
-        counters = await self._counters(services, start) if wanted else None
+        counters = await self._counters(services, start) if question.counters else None
+        return self._document(services, start, counters)
+
+    def _known(self) -> Set[ServiceKey]:
+        return self._configuration.services() | self._controller.rejections.keys()
+
+    def _document(
+        self, services: Iterable[ServiceKey], start: datetime | None, counters: Counters | None
+    ) -> Observed:
         return Observed(
             envoy_start_time=start,
             synced=self._ads.synced,
-            services={str(service): self._observation(service, counters) for service in services},
+            services={str(service): self._observation(service, counters) for service in sorted(services)},
         )
 
     async def _counters(self, services: Collection[ServiceKey], start: datetime | None) -> Counters | None:
@@ -66,7 +80,6 @@ class Observer:
         return ServiceObservation(
             applied=self._ads.applied.get(service),
             rejected=self._rejected(service),
-            denied_hosts=self._controller.denied_hosts.get(service, ()),
             counters=None if counters is None else counters.get(service, {}),
         )
 
@@ -104,6 +117,11 @@ class Observer:
     def is_synced(self) -> bool:
         """Whether Envoy has its full first configuration."""
         return self._ads.synced
+
+
+def _key_of(name: str) -> ServiceKey:
+    namespace, _, service = name.partition("/")
+    return ServiceKey(namespace, service)
 
 
 class GatewayMetrics(Collector):

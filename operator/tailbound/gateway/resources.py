@@ -31,7 +31,7 @@ ResourceId: TypeAlias = tuple[ResourceType, str]
 
 
 @dataclass(frozen=True)
-class Resource:
+class EnvoyResource:
     """One resource. Equal versions mean equal content, whichever process made them."""
 
     type: ResourceType
@@ -50,7 +50,7 @@ class Bundle:
     """The resources of one service in one state, and the route that they were made from."""
 
     route: Route
-    resources: tuple[Resource, ...]
+    resources: tuple[EnvoyResource, ...]
 
     @property
     def service(self) -> ServiceKey:
@@ -58,13 +58,13 @@ class Bundle:
         return self.route.service
 
     @cached_property
-    def by_id(self) -> Mapping[ResourceId, Resource]:
+    def by_id(self) -> Mapping[ResourceId, EnvoyResource]:
         """The resources by what Envoy knows them by."""
         return {resource.id: resource for resource in self.resources}
 
 
-def resource(type_: ResourceType, name: str, message: Message) -> Resource:
+def resource(type_: ResourceType, name: str, message: Message) -> EnvoyResource:
     """Pack a message. Serialising is deterministic, so that its digest can be the version."""
     value = message.SerializeToString(deterministic=True)
     version = blake2b(value, digest_size=8).hexdigest()
-    return Resource(type_, name, version, Any(type_url=type_, value=value))
+    return EnvoyResource(type_, name, version, Any(type_url=type_, value=value))

@@ -37,27 +37,38 @@ from envoy.extensions.retry.host.previous_hosts.v3.previous_hosts_pb2 import Pre
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
-from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.struct_pb2 import ListValue, Struct, Value
 from google.protobuf.wrappers_pb2 import UInt32Value
 
+from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS
 from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME, LATENCY_BOUND_HEADER
 from tailbound.gateway.clusters import METADATA_NAMESPACE, cluster_name, cluster_resources
-from tailbound.gateway.counting import DEADLINE_FIELD, LATENCY_FIELD, NAMESPACE_FIELD, SERVICE_FIELD
-from tailbound.gateway.listener import BUFFER_FILTER, HOST_HEADER, RETRY_AFTER_SECONDS
-from tailbound.gateway.resources import Bundle, Resource, ResourceType, resource
-from tailbound.traffic.model import Preview, Route, RouteBackend, ServiceKey, Unavailable
+from tailbound.gateway.counting import (
+    DEADLINE_FIELD,
+    LATENCY_FIELD,
+    MOST_PATIENCE,
+    NAMESPACE_FIELD,
+    PATIENCE_FIELD,
+    SERVICE_FIELD,
+    SHEDS_FIELD,
+)
+from tailbound.gateway.listener import BUFFER_FILTER
+from tailbound.gateway.local_replies import RETRY_AFTER_SECONDS
+from tailbound.gateway.resources import Bundle, EnvoyResource, ResourceType, resource
+from tailbound.gateway.script import HOST_HEADER, LUA_FILTER, PATHS_FIELD, STREAM_HEADER, lua_patterns
+from tailbound.traffic.model import NoBackend, Preview, Route, RouteBackend, ServiceKey
 
 CONNECT_RETRIES = 3
 # A stream on which nothing moves is cut this long after the request's own timeout, which has an answer.
 IDLE_GRACE = timedelta(seconds=10)
 
 _WHY = {
-    Unavailable.STOPPED: "InferenceService {service} is stopped: set spec.stopped to false to start it",
-    Unavailable.NOT_STARTED: "InferenceService {service} has no pod that serves yet: see its conditions",
-    Unavailable.REJECTED: "The configuration of InferenceService {service} is refused: see its conditions",
+    NoBackend.STOPPED: "InferenceService {service} is stopped: set spec.stopped to false to start it",
+    NoBackend.NOT_STARTED: "InferenceService {service} has no serving pod yet: see its conditions",
+    NoBackend.REJECTED: "The configuration of InferenceService {service} is refused: see its conditions",
 }
 _NO_CANDIDATE = (
-    "InferenceService {service} has no new revision on its way: one that waits for its promotion answers here"
+    "InferenceService {service} has no new revision now: this host answers while one waits for its promotion"
 )
 _NO_PREVIEW = (
     "The newest configuration of InferenceService {service} is refused, so that its new revision cannot be "
@@ -132,17 +143,17 @@ def _with_present_pods(former: Route, newest: Route) -> Route:
 
 
 def _stand_in(newest: Route) -> Route:
-    """It tells callers that the service's configuration is refused."""
+    """The route that answers that the configuration of the service is refused."""
     return replace(
         newest,
         backends=(),
-        unavailable=Unavailable.REJECTED,
+        unavailable=NoBackend.REJECTED,
         timeout=timedelta(seconds=1),
         latency_target=None,
     )
 
 
-def scope_resources(route: Route) -> list[Resource]:
+def scope_resources(route: Route) -> list[EnvoyResource]:
     """One scope per host, named after it: when a host changes hands, it never has two owners at once."""
     own, preview = route_names(route.service)
     previewed = route.preview.hosts if route.preview is not None else ()
@@ -167,7 +178,7 @@ def route_names(service: ServiceKey | str) -> tuple[str, str]:
     return str(service), f"{service}/preview"
 
 
-def _route_resources(route: Route) -> list[Resource]:
+def _route_resources(route: Route) -> list[EnvoyResource]:
     name, preview = route_names(route.service)
     made = [_route_resource(name, _routes(route))]
     if route.preview is not None:
@@ -175,11 +186,11 @@ def _route_resources(route: Route) -> list[Resource]:
     return made
 
 
-def _route_resource(name: str, routes: list[EnvoyRoute]) -> Resource:
+def _route_resource(name: str, routes: list[EnvoyRoute]) -> EnvoyResource:
     configuration = RouteConfiguration(
         name=name,
         virtual_hosts=[VirtualHost(name=name, domains=["*"], routes=routes)],
-        request_headers_to_remove=[HOST_HEADER, "x-envoy-external-address"],
+        request_headers_to_remove=[HOST_HEADER, STREAM_HEADER, "x-envoy-external-address"],
     )
     return resource(ResourceType.ROUTE, name, configuration)
 
@@ -284,11 +295,20 @@ def _metadata(route: Route) -> Metadata:
         SERVICE_FIELD: route.service.name,
         "timeout": f"{timeout:g}s",
         LATENCY_FIELD: f"{latency:.3f}s",
+        SHEDS_FIELD: "yes" if route.sheds else "no",
         # Timers of a busy Envoy fire somewhat early.
         DEADLINE_FIELD: f"{timeout * 0.9:.3f}s",
+        PATIENCE_FIELD: f"{min(timeout / 4, MOST_PATIENCE.total_seconds()):.3f}s",
     }
-    fields = {name: Value(string_value=value) for name, value in facts.items()}
-    return Metadata(filter_metadata={METADATA_NAMESPACE: Struct(fields=fields)})
+    found = {METADATA_NAMESPACE: Struct(fields={name: _text(value) for name, value in facts.items()})}
+    if route.inference_paths != DEFAULT_INFERENCE_PATHS:
+        patterns = ListValue(values=[_text(each) for each in lua_patterns(route.inference_paths)])
+        found[LUA_FILTER] = Struct(fields={PATHS_FIELD: Value(list_value=patterns)})
+    return Metadata(filter_metadata=found)
+
+
+def _text(value: str) -> Value:
+    return Value(string_value=value)
 
 
 def _retry_policy() -> RetryPolicy:

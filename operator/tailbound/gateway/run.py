@@ -1,22 +1,31 @@
 """The sidecar's parts, put together."""
 
 import asyncio
+import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from tailbound.api.names import GATEWAY_OBSERVED_PORT, SERVICE_LABEL
+from tailbound.api.names import (
+    GATEWAY_HEALTH_PORT,
+    GATEWAY_METRICS_PORT,
+    GATEWAY_OBSERVED_PORT,
+    SERVICE_LABEL,
+)
 from tailbound.gateway.admin import EnvoyAdmin
+from tailbound.gateway.certificate import ServerCertificate
 from tailbound.gateway.configuration import Configuration
-from tailbound.gateway.controller import GatewayController, SnapshotWriter, Stores, slice_index
+from tailbound.gateway.controller import GatewayController, KindStores, SnapshotWriter, slice_index
 from tailbound.gateway.envoy import EnvoyProcess
-from tailbound.gateway.http import build_app
+from tailbound.gateway.http import health_app, metrics_app, observed_app
 from tailbound.gateway.observed import Observer
 from tailbound.gateway.server import AdsServer
 from tailbound.gateway.settings import GatewaySettings
+from tailbound.gateway.shedder import Shedder
 from tailbound.gateway.snapshot import read_snapshot
 from tailbound.gateway.tokens import Gatekeeper
 from tailbound.kube.errors import KubeError
@@ -29,34 +38,53 @@ from tailbound.telemetry.logs import logger
 _log = logger(__name__)
 
 
+class SidecarPorts(NamedTuple):
+    """The address on which the sidecar listens for the operator, Prometheus and the kubelet."""
+
+    observed: int = GATEWAY_OBSERVED_PORT
+    metrics: int = GATEWAY_METRICS_PORT
+    health: int = GATEWAY_HEALTH_PORT
+
+
+STANDARD_PORTS: Final = SidecarPorts()
+
+
 async def run_gateway(
-    settings: GatewaySettings, cluster: KubeClient, port: int = GATEWAY_OBSERVED_PORT
+    settings: GatewaySettings, cluster: KubeClient, ports: SidecarPorts = STANDARD_PORTS
 ) -> None:
     """Serve Envoy and the operator until cancelled. Any part that fails ends all, and the process with it."""
     run = settings.run
     informers = _informers(settings.watch_namespaces, cluster)
     configuration = Configuration()
+    certificate = ServerCertificate(settings.observed_tls)
     snapshot = SnapshotWriter(run.snapshot, configuration.last_good)
     async with EnvoyAdmin(run.admin_socket) as admin:
         envoy = EnvoyProcess(admin, run, lambda: datetime.now(UTC))
         ads = AdsServer(configuration, snapshot.request, envoy.asked)
         controller = GatewayController(
-            Stores([informer.store for informer in informers[0]]),
-            Stores([informer.store for informer in informers[1]]),
+            KindStores([informer.store for informer in informers[0]]),
+            KindStores([informer.store for informer in informers[1]]),
             ads.update,
             settings.cluster_domain,
             read_snapshot(run.snapshot),
         )
         gatekeeper = Gatekeeper(cluster, settings.operator_account, time.monotonic)
         observer = Observer(configuration, ads, controller, envoy)
-        app = build_app(observer, envoy, gatekeeper)
+        apps = {
+            ports.observed: observed_app(observer, gatekeeper),
+            ports.metrics: metrics_app(observer, envoy),
+            ports.health: health_app(observer),
+        }
         await ads.start(run.xds_socket)
         try:
-            async with _listening(app, port), asyncio.TaskGroup() as tasks:
+            secured = {ports.observed: certificate.context}
+            async with _listening(apps, secured), asyncio.TaskGroup() as tasks:
+                tasks.create_task(certificate.run())
                 everything = [informer for kind in informers for informer in kind]
                 for informer in everything:
                     tasks.create_task(informer.run())
                 tasks.create_task(snapshot.run())
+                tasks.create_task(Shedder(admin, configuration.routes, time.monotonic).run())
                 tasks.create_task(controller.run(_all_listed(tasks, everything)))
         finally:
             await ads.stop()
@@ -110,11 +138,14 @@ def _all_listed(tasks: asyncio.TaskGroup, informers: Sequence[Informer]) -> asyn
 
 
 @asynccontextmanager
-async def _listening(app: web.Application, port: int) -> AsyncIterator[None]:
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, port=port).start()
+async def _listening(
+    apps: Mapping[int, web.Application], secured: Mapping[int, ssl.SSLContext]
+) -> AsyncIterator[None]:
+    """Serve each application at its port, over TLS at those that are `secured`."""
+    async with AsyncExitStack() as stack:
+        for port, app in apps.items():
+            runner = web.AppRunner(app, access_log=None)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.TCPSite(runner, port=port, ssl_context=secured.get(port)).start()
         yield
-    finally:
-        await runner.cleanup()

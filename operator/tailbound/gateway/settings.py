@@ -1,14 +1,11 @@
-"""What the chart tells a gateway, by its environment."""
+"""The settings of a gateway, from the environment that the chart sets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tailbound.environment import Environment
 from tailbound.gateway.bootstrap import RunDirectory
-
-
-class SettingError(ValueError):
-    """An environment variable is missing or wrong; the message names it, its value and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -22,42 +19,30 @@ class GatewaySettings:
     operator_account: str
     """User name of the only ServiceAccount that may read /observed."""
     max_request_bytes: int
+    memory_bytes: int
+    """Limit of the container in which Envoy runs."""
     run: RunDirectory
+    observed_tls: Path
+    """Folder with the certificate and the key with which /observed is answered."""
 
 
 def read_settings(environ: Mapping[str, str]) -> GatewaySettings:
     """The settings of this pod. Raises SettingError."""
-    namespaces = _required(environ, "TAILBOUND_WATCH_NAMESPACES", may_be_empty=True)
+    source = Environment(environ, "the chart sets it on every gateway container")
+    account = source.text("TAILBOUND_OPERATOR_SERVICE_ACCOUNT", _account)
     return GatewaySettings(
-        pod_name=_required(environ, "POD_NAME"),
-        watch_namespaces=tuple(name.strip() for name in namespaces.split(",") if name.strip()),
-        cluster_domain=_required(environ, "TAILBOUND_CLUSTER_DOMAIN"),
-        operator_account=_account(environ),
-        max_request_bytes=_max_request_bytes(environ),
-        run=RunDirectory(Path(_required(environ, "TAILBOUND_RUN_DIR"))),
+        pod_name=source.text("POD_NAME"),
+        watch_namespaces=source.required_texts("TAILBOUND_WATCH_NAMESPACES"),
+        cluster_domain=source.text("TAILBOUND_CLUSTER_DOMAIN"),
+        operator_account=f"system:serviceaccount:{account}",
+        # Envoy holds this limit in 32 bits.
+        max_request_bytes=source.number("TAILBOUND_MAX_REQUEST_BYTES", "bytes", 2**32 - 1),
+        memory_bytes=source.number("TAILBOUND_MEMORY_BYTES", "bytes", 2**63 - 1),
+        run=RunDirectory(Path(source.text("TAILBOUND_RUN_DIR"))),
+        observed_tls=Path(source.text("TAILBOUND_OBSERVED_TLS_DIR")),
     )
 
 
-def _required(environ: Mapping[str, str], name: str, *, may_be_empty: bool = False) -> str:
-    value = environ.get(name)
-    if value is None or not (value or may_be_empty):
-        raise SettingError(f"{name} is not set: the chart sets it on every gateway container")
-    return value
-
-
-def _account(environ: Mapping[str, str]) -> str:
-    name = "TAILBOUND_OPERATOR_SERVICE_ACCOUNT"
-    value = _required(environ, name)
-    namespace, colon, account = value.partition(":")
-    if not (namespace and colon and account):
-        raise SettingError(f"{name}={value!r} is not NAMESPACE:NAME of a ServiceAccount")
-    return f"system:serviceaccount:{namespace}:{account}"
-
-
-def _max_request_bytes(environ: Mapping[str, str]) -> int:
-    name = "TAILBOUND_MAX_REQUEST_BYTES"
-    value = _required(environ, name)
-    # Envoy holds the limit in 32 bits.
-    if not value.isdecimal() or not 0 < int(value) < 2**32:
-        raise SettingError(f"{name}={value!r} is not a number of bytes from 1 to {2**32 - 1}")
-    return int(value)
+def _account(value: str) -> str | None:
+    namespace, _, account = value.partition(":")
+    return None if namespace and account else "NAMESPACE:NAME of a ServiceAccount"

@@ -7,6 +7,7 @@ from tailbound.judge.betting import BoundTest, that_above, that_polls_are_above
 from tailbound.judge.evidence import AT_LEAST_BAD, Tally, passing
 from tailbound.judge.overdispersion import Bursts, Factor
 from tailbound.judge.verdict import (
+    MOST_ALONE,
     RELATIVE_RATIO,
     EValues,
     Evidence,
@@ -17,6 +18,7 @@ from tailbound.judge.verdict import (
     Thresholds,
     decide,
     thresholds,
+    without_promise,
 )
 from tailbound.judge.warmup import Warmup
 from tailbound.judge.windows import Sides, Span
@@ -86,7 +88,7 @@ class Account:
         )
 
     def next_step(self) -> "Account":
-        """As a step begins: the proof for passing starts again, what speaks against the candidate stays."""
+        """The account when a step begins: only evidence against the candidate is kept."""
         return replace(
             self,
             evidence=self.evidence.next_step(),
@@ -134,6 +136,17 @@ class Account:
         """The thresholds that the numbers are to reach, as one of so many tests."""
         return thresholds(self.polls.bets.null, tests, policy, independent=self.factor.independent)
 
+    @property
+    def fails_more(self) -> bool:
+        """Whether more requests of this step were bad than are allowed, and than of stable's last minutes."""
+        evidence, stable = self.evidence, self.recent.total
+        step = evidence.canary - evidence.step_starts[-1]
+        seen = step if step.judged > 0 else evidence.canary
+        bound = MOST_ALONE
+        if stable.judged > 0:
+            bound = max(self.polls.bets.null, RELATIVE_RATIO * stable.bad / stable.judged)
+        return seen.bad > bound * seen.judged
+
     def comparable(self, *, stable_serves: bool) -> bool:
         """Whether a breach could be stable's as well."""
         return stable_serves or self.alone is not None
@@ -156,7 +169,11 @@ def judge(
     objective: Objective, account: Account, policy: Policy, tests: int, *, stable_serves: bool
 ) -> Finding:
     """One objective at one poll, of so many `tests` that share alpha, as `decide` says."""
+    policy = policy if objective.stated else Policy.BOTH
     numbers = account.numbers(objective.unacceptable, policy)
     limits = account.limits(tests, policy)
     comparable = account.comparable(stable_serves=stable_serves)
-    return Finding(objective, decide(numbers, policy, limits, comparable=comparable), numbers, limits)
+    outcome = decide(numbers, policy, limits, comparable=comparable)
+    if not objective.stated:
+        outcome = without_promise(outcome, fails_more=account.fails_more)
+    return Finding(objective, outcome, numbers, limits)

@@ -1,4 +1,4 @@
-"""From one round of readings to a verdict: what is counted, what is remembered, what it says. Pure."""
+"""Derives the verdict from one round of readings: counts, the stored evidence, the outcome. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from tailbound.judge.evidence import Tally
 from tailbound.judge.metric_evidence import begun, same_question, taken_in
 from tailbound.judge.metric_evidence import judge as judge_metric
 from tailbound.judge.metrics import Metric, MetricFinding
-from tailbound.judge.polls import Counted, NoData, PollResults, Readings, Round, baseline, poll
+from tailbound.judge.polls import Counted, PollResults, Readings, Round, baseline, poll
 from tailbound.judge.record import EvidenceState, Record
 from tailbound.judge.verdict import (
     Finding,
@@ -19,6 +19,7 @@ from tailbound.judge.verdict import (
     Policy,
     combine,
 )
+from tailbound.objects.unknown import Unknown
 
 
 @dataclass(frozen=True)
@@ -117,23 +118,23 @@ def take_in(
     if not terms.objectives:
         return memory
     before = memory.record
-    record: Record | NoData
+    record: Record | Unknown
     of = Round(pair.candidate, pair.stable, now)
     if answers.unread:
-        record = NoData(answers.unread)
+        record = Unknown(answers.unread)
     elif before is None:
         first = baseline(answers.by_pod, answers.existing, of)
-        record = first if isinstance(first, NoData) else _begun(first, terms, pair)
+        record = first if isinstance(first, Unknown) else _begun(first, terms, pair)
     else:
         new = poll(before.readings, answers.by_pod, answers.existing, of)
-        record = new if isinstance(new, NoData) else _with(before, new, terms, pair)
-    if isinstance(record, NoData):
+        record = new if isinstance(new, Unknown) else _with(before, new, terms, pair)
+    if isinstance(record, Unknown):
         return replace(memory, unread_since=memory.unread_since or now, unread_why=record.reason)
     return replace(memory, record=record, unread_since=None, unread_why="")
 
 
 def _with_pods(memory: EvidenceState, terms: Terms, pair: Pair) -> EvidenceState:
-    """With the warm-up of the candidate's pods that were not there before."""
+    """The state with the warm-up of new pods of the candidate."""
     new, ready = len(pair.pods.difference(memory.pods)), len(pair.pods)
     pods = tuple(sorted(pair.pods.union(pair.existing.intersection(memory.pods))))
     watches = {name: watch.with_pods(new, ready, terms.warmup) for name, watch in memory.watches.items()}

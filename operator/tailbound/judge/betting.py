@@ -138,7 +138,7 @@ class BoundTest:
         return known._cut(window) if window.limited(sides, failures=self.failures) else known
 
     def _cut(self, window: Window) -> "BoundTest":
-        """With no more than what a window may add."""
+        """The fortunes, limited to what one window may add."""
         first, *later = window.levels
         return replace(
             self,
@@ -150,7 +150,7 @@ class BoundTest:
         )
 
     def divided(self, factor: float) -> "BoundTest":
-        """With only one of `factor` parts of what is known, in which requests were bad together."""
+        """The evidence divided by `factor`, because requests were bad together."""
         window = self.window
         if window is not None:
             window = replace(window, levels=tuple(_parts(logs, factor) for logs in window.levels))
@@ -162,7 +162,7 @@ class BoundTest:
         )
 
     def next_step(self) -> "BoundTest":
-        """As a step begins, perhaps within a window."""
+        """The evidence when a step begins, possibly within a window."""
         fresh, window = (0.0,) * len(self.bets.logs), self.window
         if window is not None:
             window = replace(window, levels=(*window.levels, fresh))

@@ -1,4 +1,4 @@
-"""From raw counters of many gateway processes to what happened since the last poll.
+"""Derives the requests since the last poll from the raw counters of many gateway processes.
 
 A counter starts again from zero with its process, which then has another start time, or after Envoy dropped
 it because it was idle for long. Another decrease is a stale or foreign answer: it is no data, and taking it
@@ -8,13 +8,12 @@ which: no answer is as old as a reading that is settled, so what is lower than t
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
-from enum import Enum
+from typing import Final
 
+from tailbound.objects.unknown import Unknown
 
-class Unknown(Enum):
-    """There is no knowing. Not zero, and not a number that could be added."""
-
-    UNKNOWN = "unknown"
+FELL: Final = Unknown("a counter went down though its process did not restart")
+"""The increment of a counter that fell, until it is settled that the process has begun again."""
 
 
 @dataclass(frozen=True)
@@ -105,5 +104,5 @@ def increment(before: Reading | None, now: Reading, revision: str, *, settled: b
     counted = before.classes.get(revision, Classes())
     difference = current - counted
     if difference.falls_anywhere:
-        return current.since_reset(counted) if settled else Unknown.UNKNOWN
+        return current.since_reset(counted) if settled else FELL
     return difference

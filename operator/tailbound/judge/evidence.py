@@ -114,7 +114,7 @@ class Relative:
 
     ratio: float
     logs: tuple[float, ...] = (0.0,) * len(GRID)
-    """Of all requests that were compared."""
+    """Logarithms of the e-values of all requests that were compared."""
     settled: tuple[float, ...] = (0.0,) * len(GRID)
     """The part of `logs` that is divided for bursts already."""
     canary: Tally = Tally()

@@ -12,9 +12,10 @@ from tailbound.judge.means import Means, means_about
 from tailbound.judge.metrics import PART, STABLE, Metric, MetricFinding
 from tailbound.judge.verdict import Policy, decide, thresholds
 from tailbound.judge.windows import Span
-from tailbound.telemetry.prometheus import Series, Unavailable, Value
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import Series, Value
 
-Answer = tuple[Series, ...] | Unavailable
+Answer = tuple[Series, ...] | Unknown
 
 STABLE_BAD: Final = f"{STABLE}bad"
 
@@ -32,18 +33,16 @@ class Counter:
     doubted_since: float | None = None
     """Unix time since which no answer fits the numbers."""
 
-    def after(
-        self, now: Mapping[str, float], at: float, *, new: bool
-    ) -> tuple["Counter", Tally | Unavailable]:
+    def after(self, now: Mapping[str, float], at: float, *, new: bool) -> tuple["Counter", Tally | Unknown]:
         """The counters after an answer, and the events since then. `new`: the revision came with the rollout.
 
         | the answer | the events |
         |---|---|
         | the first one, of a new revision | none: counting starts here, at zero for what is not there yet |
         | the first one with a number, of another | none: counting starts here |
-        | a number fell, or one that had counted is missing | Unavailable: a restart or a stale replica |
+        | a number fell, or one that had counted is missing | Unknown: a restart or a stale replica |
         | so it has been for as long as Prometheus looks back | none: counting starts again, as for another |
-        | more bad events than events | Unavailable |
+        | more bad events than events | Unknown |
         | any other | what came since; a number that was not there has counted from zero |
         """
         if self.numbers is None:
@@ -54,11 +53,11 @@ class Counter:
             since = self.doubted_since if self.doubted_since is not None else at
             if at >= since + LOOKBACK_SECONDS:
                 return Counter(now or None), Tally()
-            return replace(self, doubted_since=since), Unavailable("a counter fell, or is missing")
+            return replace(self, doubted_since=since), Unknown("a counter fell, or is missing")
         bad = sum(rise for identity, rise in rises.items() if identity.startswith("bad"))
         total = sum(rise for identity, rise in rises.items() if identity.startswith("total"))
         if bad > total:
-            return self, Unavailable("the query for bad counts more than the one for total")
+            return self, Unknown("the query for bad counts more than the one for total")
         return Counter(now), Tally(total, bad)
 
 
@@ -93,7 +92,7 @@ class Events:
         return replace(known, account=known.account.next_step())
 
     def taken(self, now: float, *, stable_serves: bool) -> "Events":
-        """With all that was gathered as evidence."""
+        """The state in which all collected events have become evidence."""
         candidate, stable = self.gathered
         span = Span(now if self.since is None else self.since, now)
         return replace(
@@ -160,8 +159,8 @@ def taken_in(
     known = same_question(metric, watch) or begun(metric)
     if metric.refusal:
         return Taken(known, metric.refusal)
-    answer = answers.get(metric.expression, Unavailable("it has not been asked for yet"))
-    if isinstance(answer, Unavailable):
+    answer = answers.get(metric.expression, Unknown("it has not been asked for yet"))
+    if isinstance(answer, Unknown):
         return Taken(known, answer.reason)
     if isinstance(known, Events):
         return _counted(metric, known, answer, now, stable_serves=stable_serves)
@@ -194,13 +193,13 @@ def _counted(
 ) -> Taken:
     candidate, events = _after(known.candidate, _numbers(metric, answer, stable=False), now, new=True)
     stable, beside = _after(known.stable, _numbers(metric, answer, stable=True), now, new=False)
-    beside = Tally() if isinstance(beside, Unavailable) else beside
+    beside = Tally() if isinstance(beside, Unknown) else beside
     since = known.since if known.since is not None else now
     seen = tuple(sorted({*known.seen, *(each.labels.get(PART, "") for each in answer if each.values)}))
     zeros = (each for each in answer if each.labels.get(PART) == STABLE_BAD and each.values)
     early = known.early or any(each.values[-1].number == 0 for each in zeros)
     known = replace(known, candidate=candidate, stable=stable, since=since, seen=seen, early=early)
-    if isinstance(events, Unavailable):
+    if isinstance(events, Unknown):
         return Taken(_gathered(known, Tally(), beside), events.reason)
     known, blind = _gathered(known, events, beside), _never_seen(metric, known)
     if metric.compared and now < since + metric.interval_seconds:
@@ -253,22 +252,20 @@ def _gathered(known: Events, candidate: Tally, stable: Tally) -> Events:
 
 
 def _after(
-    counter: Counter, numbers: Mapping[str, float] | Unavailable, now: float, *, new: bool
-) -> tuple[Counter, Tally | Unavailable]:
-    if isinstance(numbers, Unavailable):
+    counter: Counter, numbers: Mapping[str, float] | Unknown, now: float, *, new: bool
+) -> tuple[Counter, Tally | Unknown]:
+    if isinstance(numbers, Unknown):
         return counter, numbers
     return counter.after(numbers, now, new=new)
 
 
-def _numbers(
-    metric: Metric, answer: tuple[Series, ...], *, stable: bool
-) -> Mapping[str, float] | Unavailable:
+def _numbers(metric: Metric, answer: tuple[Series, ...], *, stable: bool) -> Mapping[str, float] | Unknown:
     """One revision's counters, by part and labels."""
     of = [each for each in answer if each.labels.get(PART, "").startswith(STABLE) == stable]
     odd = next((each for each in of if each.no_number), None)
     if odd is not None:
         field = metric.parts.get(_part(odd), _part(odd))
-        return Unavailable(f"the query for {field} gives {odd.no_number}, which is no number")
+        return Unknown(f"the query for {field} gives {odd.no_number}, which is no number")
     if metric.edge is not None:
         return split(of, metric.edge)
     return {_identity(series): series.values[-1].number for series in of if series.values}
@@ -286,21 +283,21 @@ def _part(series: Series) -> str:
 def _sampled(metric: Metric, known: Values, answer: tuple[Series, ...], stable: Answer, now: float) -> Taken:
     value = _value(metric, answer)
     due = -inf if known.at is None else known.at + metric.interval_seconds
-    if isinstance(value, Unavailable):
+    if isinstance(value, Unknown):
         none = not any(each.values for each in answer)
         return Taken(known, "" if none and now < due else value.reason)
     if value.at < due:
         return Taken(known)
     beside = _value(metric, stable)
-    of_stable = None if isinstance(beside, Unavailable) else metric.badness(beside.number)
+    of_stable = None if isinstance(beside, Unknown) else metric.badness(beside.number)
     span = Span(value.at - metric.interval_seconds, value.at)
     means = known.means.after(metric.badness(value.number), of_stable, span)
     return Taken(replace(known, at=value.at, means=means))
 
 
-def _value(metric: Metric, answer: Answer) -> Value | Unavailable:
+def _value(metric: Metric, answer: Answer) -> Value | Unknown:
     """The one value of one revision."""
-    if isinstance(answer, Unavailable):
+    if isinstance(answer, Unknown):
         return answer
     odd = next((each.no_number for each in answer if each.no_number), "")
     values = [series.values[-1] for series in answer if series.values]
@@ -315,7 +312,7 @@ def _value(metric: Metric, answer: Answer) -> Value | Unavailable:
         ),
     )
     wrong = next((why for holds, why in rules if holds), None)
-    return values[0] if wrong is None else Unavailable(wrong)
+    return values[0] if wrong is None else Unknown(wrong)
 
 
 def judge(

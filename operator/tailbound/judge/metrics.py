@@ -13,7 +13,7 @@ from typing import Final
 from tailbound.api.analysis_metric import AnalysisMetric
 from tailbound.judge.promql import looks_back, rates
 from tailbound.judge.verdict import EValues, Outcome, Thresholds
-from tailbound.telemetry.prometheus import Unavailable
+from tailbound.objects.unknown import Unknown
 
 PART: Final = "tailbound_part"
 """Label of the parts of one answer."""
@@ -55,7 +55,7 @@ class Metric:
 
     @property
     def digest(self) -> str:
-        """What tells this question and bound from others."""
+        """The digest that identifies this query and bound."""
         asked = repr((self.queries, self.edge, self.good_end, self.bad_end, self.bound))
         return sha256(asked.encode()).hexdigest()[:8]
 
@@ -74,17 +74,19 @@ class Metric:
         return (value - self.good_end) / (self.bad_end - self.good_end)
 
 
-def metric_of(spec: AnalysisMetric, names: Mapping[str, str]) -> Metric:
+def metric_of(spec: AnalysisMetric, names: Mapping[str, str], *, comparable: bool = True) -> Metric:
     """The metric, with `names` for $namespace, $service, $revision and $stable.
 
     What names the revision and not stable can be asked of stable as well, by its name for the revision.
+    It is not asked of stable unless the two are `comparable`.
     Values of a query that looks back count no more often than it looks back, whatever `interval` is.
     """
     parts = {"bad": spec.bad, "total": spec.total, "buckets": spec.histogram}
     counters = {part: query for part, query in parts.items() if query is not None}
     queries = counters.values() if spec.query is None else (spec.query,)
     asked = [{match[1] for match in _NAME.finditer(query)} for query in queries]
-    compared = bool(names["stable"]) and all("revision" in each and "stable" not in each for each in asked)
+    of_one = all("revision" in each and "stable" not in each for each in asked)
+    compared = comparable and bool(names["stable"]) and of_one
     stable = {**names, "revision": names["stable"]}
     low, high = spec.range.low, spec.range.high
     good_end, bad_end = (low, high) if spec.max is not None else (high, low)
@@ -105,7 +107,7 @@ def metric_of(spec: AnalysisMetric, names: Mapping[str, str]) -> Metric:
         bound=spec.bound,
         interval_seconds=max(float(spec.interval.seconds), back if isinstance(back, float) else 0.0),
         parts={part: _FIELDS.get(part, part) for part in sorted(counters, reverse=True)},
-        refusal=back.reason if isinstance(back, Unavailable) else _no_counters(counters),
+        refusal=back.reason if isinstance(back, Unknown) else _no_counters(counters),
     )
 
 
@@ -147,7 +149,7 @@ class MetricFinding:
 
     @property
     def mean(self) -> float | None:
-        """In the metric's own unit; None while there are no samples."""
+        """The mean in the unit of the metric; None while there are no samples."""
         if not self.judged:
             return None
         span = self.metric.bad_end - self.metric.good_end

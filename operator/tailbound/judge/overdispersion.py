@@ -57,7 +57,7 @@ class Blocks:
     """Running sums over pairs of neighbouring blocks of polls of one revision."""
 
     polls: int = 0
-    """Of the block that is not complete."""
+    """Polls in the block that is not complete."""
     block: Tally = field(default_factory=Tally)
     before: Tally = field(default_factory=Tally)
     """The last complete block; nothing before the first one."""
@@ -145,7 +145,7 @@ class Bursts:
 
     @property
     def factor(self) -> Factor:
-        """That of both; the first row that matches decides.
+        """The factor for both revisions; the first row that matches decides.
 
         | candidate | stable | factor |
         |---|---|---|
@@ -174,5 +174,5 @@ class Bursts:
         return pairs >= STRETCH and self.factor.bursts
 
     def again(self) -> "Bursts":
-        """As the measuring begins again."""
+        """The state when the measurement begins again."""
         return Bursts(before=self.factor.value)

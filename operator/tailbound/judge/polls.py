@@ -1,13 +1,14 @@
-"""From many gateways' readings to one poll's counts of both arms."""
+"""Derives the counts of both revisions in one poll from the readings of many gateways."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from tailbound.judge.counters import Classes, Reading, Unknown, increment
+from tailbound.judge.counters import Classes, Reading, increment
 from tailbound.judge.windows import Span
-from tailbound.telemetry.prometheus import Series, Unavailable
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import Series
 
 SETTLED: Final = timedelta(minutes=2)
 """No answer is as old as this: a gateway counts when it is asked, and a scrape that is read is fresh."""
@@ -29,7 +30,7 @@ class PollResults:
     existing: Set[str]
     unread: str = ""
     """Why nothing is known, where the readers know it better than that a gateway was not read."""
-    metrics: Mapping[str, tuple[Series, ...] | Unavailable] = field(default_factory=dict)
+    metrics: Mapping[str, tuple[Series, ...] | Unknown] = field(default_factory=dict)
     """What Prometheus answers to the queries of analysis.metrics, by the query."""
 
 
@@ -49,13 +50,6 @@ class Readings:
     """UIDs of pods that were there when the counting began and were not asked, and have not been since."""
     behind: Mapping[str, float] = field(default_factory=dict)
     """By UID of each pod that was there and was not asked, Unix time since which it is unknown."""
-
-
-@dataclass(frozen=True)
-class NoData:
-    """A poll that says nothing. The readings stay as they were: the next complete poll makes up for it."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -82,8 +76,8 @@ class Round:
         return {self.canary, self.stable}
 
 
-def baseline(answers: Mapping[str, Reading | Unknown], existing: Set[str], of: Round) -> Readings | NoData:
-    """Where a rollout's counting starts: nothing that was counted before it is judged.
+def baseline(answers: Mapping[str, Reading | Unknown], existing: Set[str], of: Round) -> Readings | Unknown:
+    """The start of a rollout's counting: requests that were counted before are not judged.
 
     Otherwise the whole history of stable, and of a revision that served once before, would be this rollout's.
     A pod that was not Ready for a moment has such a history too: its own first answer is where it starts.
@@ -96,7 +90,7 @@ def baseline(answers: Mapping[str, Reading | Unknown], existing: Set[str], of: R
 
 def poll(
     before: Readings, answers: Mapping[str, Reading | Unknown], existing: Set[str], of: Round
-) -> Counted | NoData:
+) -> Counted | Unknown:
     """The requests of both revisions since `before`; the first row that matches decides.
 
     | the answers                                                      | the poll                            |
@@ -124,7 +118,7 @@ def poll(
         of_stable = increment(last, reading, of.stable, settled=settled)
         if isinstance(of_canary, Unknown) or isinstance(of_stable, Unknown):
             minutes = int(SETTLED.total_seconds() / 60)
-            return NoData(
+            return Unknown(
                 f"a counter of gateway pod {pod} went down though its process did not restart;"
                 f" if it stays down for {minutes} minutes, it is counted from zero"
             )
@@ -141,13 +135,13 @@ def poll(
     return Counted(arms, readings, Span(began, at))
 
 
-def _unread(answers: Mapping[str, Reading | Unknown]) -> NoData | None:
+def _unread(answers: Mapping[str, Reading | Unknown]) -> Unknown | None:
     if not answers:
-        return NoData("there is no gateway to read")
+        return Unknown("there is no gateway to read")
     missing = sorted(pod for pod, answer in answers.items() if isinstance(answer, Unknown))
-    return NoData(f"gateway pod {missing[0]} could not be read") if missing else None
+    return Unknown(f"gateway pod {missing[0]} could not be read") if missing else None
 
 
 def _known(answers: Mapping[str, Reading | Unknown], of: Round) -> dict[str, Reading]:
-    """Without the counters of other revisions: a status is no archive."""
+    """The counters of the two revisions alone, so that the status stays small."""
     return {pod: answer.only(of.revisions) for pod, answer in answers.items() if isinstance(answer, Reading)}

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tailbound.telemetry.prometheus import Unavailable
+from tailbound.objects.unknown import Unknown
 
 _QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|`[^`]*`|#[^\n]*')
 _RANGE: Final = re.compile(r"\[([^\]]*)\]")
@@ -22,7 +22,7 @@ _RATES: Final = re.compile(
 )
 
 
-def looks_back(expression: str) -> float | Unavailable:
+def looks_back(expression: str) -> float | Unknown:
     """Seconds of the past that one value of the expression tells of; 0 for newest samples alone.
 
     A subquery reaches further back than what it encloses, so that their ranges add up. Of other ranges the
@@ -33,7 +33,7 @@ def looks_back(expression: str) -> float | Unavailable:
     for text in _RANGE.findall(bare):
         length, _, step = text.partition(":")
         if not all(_is_duration(each) for each in (length, step or length)):
-            return Unavailable(f"the range [{text}] of the query is not a duration: write one such as [5m]")
+            return Unknown(f"the range [{text}] of the query is not a duration: write one such as [5m]")
         if ":" in text:
             enclosing += _seconds(length.strip())
         else:

@@ -1,9 +1,13 @@
 """What is known during a rollout, as a plain JSON document for status."""
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Final
+from zlib import compress, decompress
+from zlib import error as zlib_error
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -13,6 +17,7 @@ from tailbound.judge.metric_evidence import Watch
 from tailbound.judge.polls import Readings
 from tailbound.judge.verdict import Measure
 
+_PACKED: Final = "zlib"
 _CONFIG: Final = ConfigDict(alias_generator=to_camel, extra="forbid")
 
 
@@ -69,3 +74,20 @@ def memory_of(document: Mapping[str, Any]) -> EvidenceState:
             f"{field} is {first['input']!r}: {first['msg']}; "
             "remove the evidence: the rollout is then judged from the beginning"
         ) from error
+
+
+def packed(memory: EvidenceState) -> dict[str, Any]:
+    """The document as status holds it: exact, and one short line where people look at the status."""
+    text = json.dumps(to_document(memory), sort_keys=True, separators=(",", ":"))
+    return {_PACKED: b64encode(compress(text.encode())).decode()}
+
+
+def unpacked(stored: Mapping[str, Any]) -> EvidenceState:
+    """What the last decision left. Raises ValueError where that is not what this operator writes."""
+    try:
+        document = json.loads(decompress(b64decode(stored[_PACKED], validate=True)))
+    except (KeyError, TypeError, ValueError, zlib_error) as problem:
+        raise ValueError(
+            f"evidence cannot be read ({problem!r}): the rollout is then judged from the beginning"
+        ) from problem
+    return memory_of(document)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tailbound.api.names import ENVOY_START_METRIC, REQUESTS_METRIC
-from tailbound.judge.counters import Classes, Reading, Unknown
+from tailbound.api.names import ENVOY_START_METRIC, GATEWAYS_JOB, REQUESTS_METRIC
+from tailbound.judge.counters import Classes, Reading
+from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.prometheus import Series
 
 FRESH: Final = timedelta(seconds=30)
@@ -26,7 +27,8 @@ def expression(services: Iterable[tuple[str, str]]) -> str:
     names = "|".join(sorted({name for _, name in services}))
     window = int(FRESH.total_seconds())
     # A start time has no label `service`: it matches the empty alternative.
-    return f'{{__name__=~"{REQUESTS_METRIC}|{ENVOY_START_METRIC}",service=~"|{names}"}}[{window}s]'
+    wanted = f'__name__=~"{REQUESTS_METRIC}|{ENVOY_START_METRIC}",job="{GATEWAYS_JOB}",service=~"|{names}"'
+    return f"{{{wanted}}}[{window}s]"
 
 
 def readings(
@@ -53,8 +55,10 @@ def readings(
 def _reading(scraped: Iterable[Series], service: tuple[str, str]) -> Reading | Unknown:
     scraped = tuple(scraped)
     starts = [series for series in scraped if series.labels.get("__name__") == ENVOY_START_METRIC]
-    if len(starts) != 1 or not starts[0].values:
-        return Unknown.UNKNOWN
+    if not starts or not starts[0].values:
+        return Unknown("it was not scraped lately")
+    if len(starts) > 1:
+        return Unknown("two scrapers have read it")
     at, start = starts[0].values[-1]
     counted: dict[str, dict[str, int]] = {}
     for series in scraped:
@@ -66,7 +70,7 @@ def _reading(scraped: Iterable[Series], service: tuple[str, str]) -> Reading | U
         values = [number for time, number in series.values if time == at]
         of_revision = counted.setdefault(labels.get("revision", ""), {})
         if values and labels["class"] in of_revision:
-            return Unknown.UNKNOWN
+            return Unknown("two series have the same revision and class")
         if values:
             of_revision[labels["class"]] = int(values[0])
     # As the gateway itself writes it: to read from elsewhere is no restart.

@@ -29,6 +29,11 @@ LATE_SHARE: Final = 0.25
 LEAST_ERROR_RATE: Final = 0.01
 """Canaries are proven to fail less than this, not twice the SLA's rate: 0.2 % takes small services days."""
 
+UNSTATED_ERROR_RATE: Final = 0.01
+"""Where the SLA states no error rate, a canary may fail so often, whatever stable does."""
+MOST_ALONE: Final = 0.5
+"""The same where stable has served no request to compare with."""
+
 
 class Policy(StrEnum):
     """Which comparison condemns a canary: with the SLA, with stable, or only both together."""
@@ -72,6 +77,9 @@ class Objective:
     """The fraction that the SLA allows: 0.01 for a P99 target."""
     unacceptable: float
     """The fraction that a passing step must prove the canary to be below."""
+    stated: bool = True
+    """The SLA states it. One that it does not state rejects a canary that is worse than stable, and asks for
+    no proof (`without_promise`)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.allowed <= 0.5:
@@ -91,6 +99,11 @@ def latency_objective(quantile: float) -> Objective:
 def error_objective(rate: float, least: float = LEAST_ERROR_RATE) -> Objective:
     """An error rate; `least` is the smallest rate that a pass needs to exclude (`analysis.minErrorRate`)."""
     return Objective(Measure.ERRORS, rate, max(min(2 * rate, (1 + rate) / 2), least))
+
+
+def unstated_errors() -> Objective:
+    """Failures where the SLA states no error rate: a canary may fail as often as stable does."""
+    return replace(error_objective(UNSTATED_ERROR_RATE), stated=False)
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,7 @@ class Evidence:
         )
 
     def deflated(self, factor: float) -> "Evidence":
-        """As if only one of every `factor` requests had been counted, of both arms, of what is not settled.
+        """The evidence with the unsettled counts of both revisions divided by `factor`.
 
         All evidence is linear in the counts, so that bursts may be measured after the counting has begun.
         """
@@ -245,6 +258,22 @@ def decide(numbers: EValues, policy: Policy, limits: Thresholds, *, comparable: 
     return next((outcome for holds, outcome in rules if holds), Outcome.WAIT)
 
 
+def without_promise(outcome: Outcome, *, fails_more: bool) -> Outcome:
+    """The outcome for an objective that the SLA does not state: nothing is held, and no proof is asked for.
+
+    `fails_more`: of the canary's requests more are bad than may be, and than of stable's.
+
+    | `decide` says | fails more | outcome |
+    |---|---|---|
+    | roll back | yes | roll back |
+    | anything else | yes | wait |
+    | any | no | pass |
+    """
+    if not fails_more:
+        return Outcome.PASS
+    return outcome if outcome is Outcome.ROLL_BACK else Outcome.WAIT
+
+
 @dataclass(frozen=True)
 class Finding:
     """The outcome for one objective, with the numbers behind it."""
@@ -257,7 +286,8 @@ class Finding:
     @property
     def improves_breach(self) -> bool:
         """Passed only because it is proven better than a stable that breaches the SLA."""
-        return self.outcome is Outcome.PASS and self.numbers.beyond(self.limits)
+        passed = self.outcome is Outcome.PASS and self.objective.stated
+        return passed and self.numbers.beyond(self.limits)
 
 
 class Judged(Protocol):

@@ -15,7 +15,7 @@ _SPREAD: Final = 2.0
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCounts:
     """What is to be judged of a poll."""
 
     poll: Tally
@@ -39,7 +39,7 @@ class Warmup:
         spread = _SPREAD if ready > 1 else 1.0
         return Warmup(spread * each * ready, min(self.excused + each * new, each * ready))
 
-    def after(self, poll: Tally) -> tuple["Warmup", Judged]:
+    def after(self, poll: Tally) -> tuple["Warmup", JudgedCounts]:
         """The warm-up after a poll, and what is to be judged of the poll.
 
         A poll does not tell the order of its requests. So as many bad ones as can have been the warm-up's are
@@ -52,9 +52,9 @@ class Warmup:
         | goes on | more bad requests, or it ends | what exceeds it, against the candidate; it is over |
         """
         if self.left <= 0:
-            return self, Judged(poll)
+            return self, JudgedCounts(poll)
         if poll.judged <= self.left and poll.bad <= self.excused:
             left = self.left - poll.judged
-            return Warmup(left, min(self.excused - poll.bad, left)), Judged(Tally(), against_only=True)
+            return Warmup(left, min(self.excused - poll.bad, left)), JudgedCounts(Tally(), against_only=True)
         bad = max(0.0, poll.bad - self.excused)
-        return Warmup(), Judged(Tally(max(poll.judged - self.excused, bad), bad), against_only=True)
+        return Warmup(), JudgedCounts(Tally(max(poll.judged - self.excused, bad), bad), against_only=True)

@@ -38,7 +38,7 @@ WINDOW_NATS_LATER: Final = _LOWEST_LATER / _WINDOWS
 
 @dataclass(frozen=True)
 class Span:
-    """The time that a poll tells of, in Unix time. Polls come in the order of their ends."""
+    """The time span of a poll, in Unix time. Polls come in the order of their ends."""
 
     began: float
     at: float
@@ -60,7 +60,7 @@ class Sides:
 
     @property
     def outright(self) -> float:
-        """The share of the first window that is more than a bad moment of a pod; one pod is not told."""
+        """The fraction of the first window that more than one pod must have caused, if there are several."""
         return max(EPISODE_SHARE, _MORE_THAN_A_POD / self.pods if self.pods > 1 else 0.0)
 
 

@@ -11,9 +11,11 @@ from kubernetes.aio.client.rest import RESTClientObject, RESTResponse
 
 from tailbound.api.names import FIELD_MANAGER
 from tailbound.kube.errors import Conflict, KubeError, NameConflict, Transient, error_for, refusal
-from tailbound.kube.objects import controller_of, holder_of, key_of, metadata
-from tailbound.kube.protocol import Listing, Object, Propagation, WatchEvent
+from tailbound.kube.objects import holder_of, key_of, slim
+from tailbound.kube.protocol import Listing, Propagation, WatchEvent
 from tailbound.kube.resources import EVENTS, TOKEN_REVIEWS, Resource
+from tailbound.objects.fields import Object, child, text
+from tailbound.objects.metadata import KubernetesObject
 
 PAGE_SIZE = 500
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -21,6 +23,8 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 SILENCE_SECONDS = 90.0
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
+# No object has this version, the first of an empty etcd: an apply with it changes nothing that is there.
+_NO_VERSION = "1"
 
 
 class AioCluster:
@@ -60,8 +64,8 @@ class AioCluster:
                     f"{resource.plural} cannot be listed, is its CRD installed? {error}"
                 ) from error
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-            items += [{**item, **kind} for item in page.get("items") or ()]
-            meta = metadata(page)
+            items += [slim({**item, **kind}) for item in page.get("items") or ()]
+            meta = child(page, "metadata")
             if not meta.get("continue"):
                 return Listing(tuple(items), str(meta["resourceVersion"]))
             query["continue"] = str(meta["continue"])
@@ -89,26 +93,26 @@ class AioCluster:
         try:
             response = await self._send("GET", resource.path(namespace), query, timeout=timeout)
             async with response.response:
-                async for line in response.response.content:
+                async for line in _lines(response.response.content):
                     yield _watch_event(json.loads(line))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Transient(f"watch of {resource.plural} broke: {str(error) or type(error)}") from error
 
     async def create(self, resource: Resource, body: Object) -> Object:
         namespace, name = key_of(body)
-        existing = await self.get(resource, namespace, name)
-        if existing is not None:
-            raise _taken(resource, body, existing)
-        status, created = await self._apply(resource.path(namespace, name), body, force=False)
-        if status != 201:
-            # It appeared between the two requests and took in our fields: the next look tells whose it is.
-            raise Conflict(f"{resource.kind} {name} was created by another client meanwhile")
-        return created
+        absent = {**body, "metadata": {**child(body, "metadata"), "resourceVersion": _NO_VERSION}}
+        try:
+            return await self._apply(resource.path(namespace, name), absent)
+        except Conflict:
+            existing = await self.get(resource, namespace, name)
+            if existing is None:
+                raise
+            raise _taken(resource, body, existing) from None
 
     async def apply(self, resource: Resource, body: Object, *, dry_run: bool = False) -> Object:
         namespace, name = key_of(body)
         _require_guards(body)
-        return (await self._apply(resource.path(namespace, name), body, force=True, dry_run=dry_run))[1]
+        return await self._apply(resource.path(namespace, name), body, dry_run=dry_run)
 
     async def replace_status(self, resource: Resource, body: Object) -> Object:
         namespace, name = key_of(body)
@@ -135,7 +139,7 @@ class AioCluster:
             answer = await self._json("DELETE", resource.path(namespace, name), body=options)
         except _NotFound:
             return None
-        return answer if metadata(answer).get("deletionTimestamp") else None
+        return answer if KubernetesObject(answer).terminating else None
 
     async def insert(self, resource: Resource, body: Object) -> Object:
         namespace, _ = key_of(body)
@@ -155,35 +159,34 @@ class AioCluster:
             "spec": {"token": token, "audiences": list(audiences)},
         }
         answer = await self._json("POST", TOKEN_REVIEWS.path(), body=review)
-        return dict(answer.get("status") or {})
+        return dict(child(answer, "status"))
 
     async def close(self) -> None:
         await self._rest.close()
 
-    async def _apply(
-        self, path: str, body: Object, *, force: bool, dry_run: bool = False
-    ) -> tuple[int, Object]:
+    async def _apply(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
         # managedFields may not be sent with an apply; everything else goes as it is.
-        meta = {key: value for key, value in metadata(body).items() if key != "managedFields"}
-        query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        meta = {key: value for key, value in child(body, "metadata").items() if key != "managedFields"}
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         query |= {"dryRun": "All"} if dry_run else {}
-        return await self._exchange("PATCH", path, query, {**body, "metadata": meta}, APPLY)
+        return await self._json("PATCH", path, query, {**body, "metadata": meta}, APPLY)
 
     async def _json(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
     ) -> Object:
-        return (await self._exchange(method, path, query, body))[1]
-
-    async def _exchange(
-        self, method: str, path: str, query: Mapping[str, str] | None, body: Any, content_type: str = JSON
-    ) -> tuple[int, Object]:
         timeout = aiohttp.ClientTimeout(
             total=self._timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, self._timeout_seconds)
         )
         try:
             response = await self._send(method, path, query, body, content_type, timeout=timeout)
             async with response.response:
-                return response.status, json.loads(await response.response.read())
+                answer: Object = json.loads(await response.response.read())
+                return answer
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Transient(f"{method} {path}: {str(error) or type(error).__name__}") from error
 
@@ -230,19 +233,33 @@ def _error(status: int, text: bytes, retry_after: str | None) -> KubeError:
 def _watch_event(line: Any) -> WatchEvent:
     if line["type"] == "ERROR":
         raise error_for(refusal(int(line["object"].get("code") or 500), line["object"], None))
-    return WatchEvent(line["type"], line["object"])
+    return WatchEvent(line["type"], slim(line["object"]))
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a stream, however long one is: aiohttp's own reader refuses those beyond 128 KiB."""
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        *ended, rest = chunk.split(b"\n")
+        for end in ended:
+            yield b"".join((*parts, end))
+            parts.clear()
+        if rest:
+            parts.append(rest)
+    if parts:
+        yield b"".join(parts)
 
 
 def _taken(resource: Resource, body: Object, existing: Object) -> KubeError:
     name = key_of(body)[1]
-    wanted, present = controller_of(body), controller_of(existing)
-    if wanted is not None and (present is None or present.get("uid") != wanted.get("uid")):
+    wanted, present = KubernetesObject(body).controller, KubernetesObject(existing).controller
+    if wanted is not None and (present is None or present.uid != wanted.uid):
         return NameConflict(resource.kind, name, holder_of(existing))
     return Conflict(f"{resource.kind} {name} exists already")
 
 
 def _require_guards(body: Object) -> None:
-    missing = [field for field in ("uid", "resourceVersion") if not metadata(body).get(field)]
+    missing = [field for field in ("uid", "resourceVersion") if not text(child(body, "metadata"), field)]
     if missing:
         raise ValueError(
             f"a write of {body.get('kind')} {key_of(body)[1]} needs metadata.{' and '.join(missing)}"

@@ -21,6 +21,10 @@ class Transient(KubeError):  # noqa: N818 - what to do about it is the better na
         self.retry_after_seconds = retry_after_seconds
 
 
+class NamespaceEnds(Transient):
+    """The namespace is being deleted: nothing can be created in it, and what is there goes with it."""
+
+
 class Expired(Transient):
     """The resourceVersion to list or watch from is too old (410): list again."""
 
@@ -37,7 +41,7 @@ class Terminal(KubeError):  # noqa: N818
         self.status = status
 
 
-class QuotaExceeded(Terminal):
+class NotAdmitted(Terminal):
     """A ResourceQuota or an admission rule of the namespace refuses the object."""
 
 
@@ -92,20 +96,20 @@ def _seconds(value: Any) -> float | None:
 # 409                                                         | Conflict
 # 404                                                         | Conflict: what the request spoke of is gone
 # 422 about metadata.uid                                      | Conflict: another object has the name now
-# 403 exceeded quota                                          | QuotaExceeded
-# 403 in a namespace that is being deleted                    | Transient: the service goes with it
+# 403 exceeded quota                                          | NotAdmitted
+# 403 in a namespace that is being deleted                    | NamespaceEnds: the service goes with it
 # 403 by RBAC ("User … cannot …")                             | Transient: mended outside the object
-# 403 else                                                    | QuotaExceeded: an admission rule refuses it
+# 403 else                                                    | NotAdmitted: an admission rule refuses it
 # 400, 405, 406, 413, 415, 422                                | Terminal
 # everything else: 401, 408, 429, 5xx                         | Transient
 _RULES: tuple[tuple[Callable[[RefusedRequest], bool], Callable[[RefusedRequest], KubeError]], ...] = (
     (lambda r: r.status == 410 or r.reason == "Expired", lambda r: Expired(r.message)),
     (lambda r: r.status in (404, 409), lambda r: Conflict(r.message)),
     (lambda r: r.status == 422 and "metadata.uid" in r.message, lambda r: Conflict(r.message)),
-    (lambda r: r.status == 403 and "exceeded quota" in r.message, lambda r: QuotaExceeded(r.message, 403)),
-    (lambda r: r.status == 403 and "NamespaceTerminating" in r.causes, lambda r: Transient(r.message)),
+    (lambda r: r.status == 403 and "exceeded quota" in r.message, lambda r: NotAdmitted(r.message, 403)),
+    (lambda r: r.status == 403 and "NamespaceTerminating" in r.causes, lambda r: NamespaceEnds(r.message)),
     (lambda r: r.status == 403 and " cannot " in r.message, lambda r: Transient(r.message)),
-    (lambda r: r.status == 403, lambda r: QuotaExceeded(r.message, 403)),
+    (lambda r: r.status == 403, lambda r: NotAdmitted(r.message, 403)),
     (lambda r: r.status in (400, 405, 406, 413, 415, 422), lambda r: Terminal(r.message, r.status)),
 )
 

@@ -9,17 +9,24 @@ import time
 from collections.abc import Callable
 
 from tailbound.kube.errors import Expired, KubeError, Transient
-from tailbound.kube.objects import metadata
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import Resource
 from tailbound.kube.store import ObjectStore
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
 
 FIRST_BACKOFF_SECONDS = 0.2
 LAST_BACKOFF_SECONDS = 30.0
+AT_ONCE = 500
+"""Objects of a list that enter the store in one turn of the event loop."""
 
 
 class Informer:
-    """Runs until cancelled. `synced` is set after the first full list;"""
+    """Runs until cancelled. `synced` is set after the first full list.
+
+    `on_heard` is called after each list and each event, with the number of differences that only a list has
+    found; 0 after an event. Objects that do not `belong`, or do no more, are as if they were not there.
+    """
 
     def __init__(  # noqa: PLR0913 - time and chance are parameters
         self,
@@ -29,10 +36,12 @@ class Informer:
         *,
         namespace: str | None = None,
         label_selector: str = "",
+        belongs: Callable[[Object], bool] = lambda _: True,
         relist_seconds: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         on_error: Callable[[KubeError], None] | None = None,
+        on_heard: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.resource = resource
         self.store = store
@@ -40,10 +49,12 @@ class Informer:
         self._cluster = cluster
         self._namespace = namespace
         self._selector = label_selector
+        self._belongs = belongs
         self._relist_seconds = relist_seconds
         self._clock = clock
         self._jitter = jitter
         self._on_error = on_error
+        self._on_heard = on_heard
 
     async def run(self) -> None:
         """List and watch for ever. Errors of the API server are waited out with a jittered backoff."""
@@ -63,7 +74,14 @@ class Informer:
 
     async def _list(self) -> str:
         listing = await self._cluster.list(self.resource, self._namespace, self._selector)
-        self.store.replace(listing.items, listing.resource_version)
+        items = [item for item in listing.items if self._belongs(item)]
+        differences = 0
+        for start in range(0, len(items), AT_ONCE):
+            differences += self.store.take(items[start : start + AT_ONCE])
+            # Others have their turn: a fleet has thousands of each kind.
+            await asyncio.sleep(0)
+        differences += self.store.replace(items, listing.resource_version, self._namespace)
+        self._on_heard(differences if self.synced.is_set() else 0)
         self.synced.set()
         return listing.resource_version
 
@@ -93,9 +111,12 @@ class Informer:
         )
         async for event in events:
             heard = True
-            version = str(metadata(event.object).get("resourceVersion") or version)
-            if event.type == "DELETED":
+            self._on_heard(0)
+            version = KubernetesObject(event.object).resource_version or version
+            if event.type == "BOOKMARK":
+                continue
+            if event.type == "DELETED" or not self._belongs(event.object):
                 self.store.remove(event.object)
-            elif event.type != "BOOKMARK":
+            else:
                 self.store.upsert(event.object)
         return version, heard

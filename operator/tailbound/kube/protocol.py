@@ -3,14 +3,12 @@
 Every call has a timeout, and fails only with an error of `tailbound.kube.errors`.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from tailbound.kube.resources import Resource
-
-Object: TypeAlias = Mapping[str, Any]
-"""A Kubernetes object as JSON. Never mutated: stores share it."""
+from tailbound.objects.fields import Object
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
@@ -46,7 +44,7 @@ class KubeClient(Protocol):
         label_selector: str = "",
         field_selector: str = "",
     ) -> Listing:
-        """Every object of the kind (of one namespace), with `apiVersion` and `kind` filled in."""
+        """Every object (of one namespace), with `apiVersion` and `kind`, without managedFields."""
         ...
 
     def watch(
@@ -59,16 +57,17 @@ class KubeClient(Protocol):
         timeout_seconds: float = 300.0,
     ) -> AsyncIterator[WatchEvent]:
         """Changes after `resource_version`, with bookmarks, until the server ends it after `timeout_seconds`.
+        Objects come without managedFields.
 
         Raises Expired if that version is too old, Transient if the stream breaks or falls silent.
         """
         ...
 
     async def create(self, resource: Resource, body: Object) -> Object:
-        """Create by unforced server-side apply.
+        """Create by server-side apply, in one request.
 
         Raises NameConflict if an object of that name is not controlled by the controller that `body`
-        names, and Conflict if it is, or if one appeared meanwhile.
+        names, and Conflict if it is.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Where each kind that Tailbound touches lives in the API."""
+"""The API group, version and plural of each kind that Tailbound reads or writes."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -34,12 +34,15 @@ CLUSTER_SERVING_RUNTIMES: Final = Resource(
     API_VERSION, "ClusterServingRuntime", "clusterservingruntimes", namespaced=False
 )
 HARDWARE_CLASSES: Final = Resource(API_VERSION, "HardwareClass", "hardwareclasses", namespaced=False)
+HOST_GRANTS: Final = Resource(API_VERSION, "HostGrant", "hostgrants", namespaced=False)
 CONTROLLER_REVISIONS: Final = Resource("apps/v1", "ControllerRevision", "controllerrevisions")
 DEPLOYMENTS: Final = Resource("apps/v1", "Deployment", "deployments")
 SERVICES: Final = Resource("v1", "Service", "services")
+NODES: Final = Resource("v1", "Node", "nodes", namespaced=False)
 PODS: Final = Resource("v1", "Pod", "pods")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
 DISRUPTION_BUDGETS: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+JOBS: Final = Resource("batch/v1", "Job", "jobs")
 EVENTS: Final = Resource("v1", "Event", "events")
 LEASES: Final = Resource("coordination.k8s.io/v1", "Lease", "leases")
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io/v1", "TokenReview", "tokenreviews", namespaced=False)
@@ -49,12 +52,14 @@ _ALL: Final = (
     SERVING_RUNTIMES,
     CLUSTER_SERVING_RUNTIMES,
     HARDWARE_CLASSES,
+    HOST_GRANTS,
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
     SERVICES,
     PODS,
     ENDPOINT_SLICES,
     DISRUPTION_BUDGETS,
+    JOBS,
     EVENTS,
     LEASES,
     TOKEN_REVIEWS,

@@ -7,19 +7,12 @@ selector is reported as deleted with the version that it still has, and reading 
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-from tailbound.kube.objects import Key, key_of, metadata, uid_of, version_of
-from tailbound.kube.protocol import Object
+from tailbound.kube.objects import Key, key_of, slim, uid_of, version_of
+from tailbound.objects.fields import Object
 
 # Deletions are remembered this many deletions long: a list or a response that was under way when the object
 # went is answered within seconds.
 REMEMBERED_DELETIONS = 10_000
-
-
-def _slim(obj: Object) -> Object:
-    meta = metadata(obj)
-    if "managedFields" not in meta:
-        return obj
-    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
 
 
 def _no_index(_: Object) -> Iterable[Hashable]:
@@ -65,17 +58,18 @@ class ObjectStore:
         return tuple(bucket[key] for key in sorted(bucket))
 
     def upsert(self, obj: Object) -> bool:
-        """Take in a state of an object; False if a newer one, or its deletion, is known already.
-
-        managedFields are dropped: often half of an object, and no decision needs them.
-        """
+        """Take in a state of an object; False if a newer one, or its deletion, is known already."""
         key = key_of(obj)
         old = self._objects.get(key)
         version = version_of(obj)
         if version < self._deleted.get(uid_of(obj), -1) or (old is not None and version <= version_of(old)):
             return False
-        self._put(key, old, _slim(obj))
+        self._put(key, old, slim(obj))
         return True
+
+    def take(self, objects: Iterable[Object]) -> int:
+        """Take in the state of several objects; returns the number of differences."""
+        return sum([self.upsert(obj) for obj in objects])
 
     def remove(self, obj: Object, version: int | None = None) -> bool:
         """Take in a deletion, which happened at `version` (default: the object's own, as watches tell it).
@@ -97,14 +91,17 @@ class ObjectStore:
         known = self.get(namespace, name)
         return known is not None and uid_of(known) == uid and self.remove(known, version_of(known) + 1)
 
-    def replace(self, objects: Sequence[Object], resource_version: str) -> int:
-        """Take in a full list: what it lacks is gone, unless newer than the list. Returns the differences."""
+    def replace(self, objects: Sequence[Object], resource_version: str, namespace: str | None = None) -> int:
+        """Take in a full list (of one namespace): what it lacks is gone, unless newer than the list.
+
+        Returns the number of differences.
+        """
         listed = {key_of(obj) for obj in objects}
         version = int(resource_version)
-        missing = [obj for key, obj in self._objects.items() if key not in listed]
-        return sum([self.remove(obj, version) for obj in missing]) + sum(
-            [self.upsert(obj) for obj in objects]
-        )
+        missing = [
+            obj for key, obj in self._objects.items() if key not in listed and namespace in (None, key[0])
+        ]
+        return sum([self.remove(obj, version) for obj in missing]) + self.take(objects)
 
     def _put(self, key: Key, old: Object | None, new: Object | None) -> None:
         if old is not None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tailbound.objects.fields import Object, child, children, flag, number, text, texts
+from tailbound.objects.metadata import KubernetesObject
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,13 @@ class SliceEntry:
 
 
 @dataclass(frozen=True)
-class EndpointSlice:
+class EndpointSlice(KubernetesObject):
     """Some of the endpoints of one Service."""
-
-    raw: Object
 
     @property
     def family(self) -> str:
         """IPv4, IPv6 or FQDN; empty where it is absent."""
         return text(self.raw, "addressType")
-
-    def label(self, name: str) -> str:
-        """The value of one label; empty without it."""
-        return text(child(self.raw, "metadata", "labels"), name)
 
     def ports(self, name: str) -> tuple[int, ...]:
         """The numbers of the ports of this name; a port without a number is passed over."""

@@ -1,4 +1,4 @@
-"""The pure heart: what an InferenceService's world should become, given what it is.
+"""The pure heart: what an InferenceService should become, given what exists.
 
 Nothing here performs I/O or reads a clock, and nothing here imports kopf or a Kubernetes client.
 """

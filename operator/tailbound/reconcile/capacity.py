@@ -12,9 +12,10 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from tailbound.api.traffic import utc_seconds
-from tailbound.autoscale.model import CapacityKey, LearnedCapacity, Unknown
+from tailbound.autoscale.model import CapacityKey, LearnedCapacity
 from tailbound.autoscale.state import worth_saving
-from tailbound.reconcile.model import Object
+from tailbound.objects.fields import Object
+from tailbound.objects.unknown import Unknown
 from tailbound.revisions.record import CorruptRevisionError, Marks, from_object, marks_of
 
 _DIGITS: Final = 4
@@ -56,7 +57,8 @@ def key_of(stored: Object) -> CapacityKey | None:
     """Model and class of a stored ControllerRevision; None if it is corrupt."""
     try:
         revision = from_object(stored)
-        digest = json.loads(revision.spec_json)["model"]["sha256"]
+        spec_digest = json.loads(revision.spec_json)["model"].get("sha256")
+        digest = spec_digest if revision.model is None else revision.model.sha256
     except (CorruptRevisionError, ValueError, KeyError, TypeError):
         return None
     return CapacityKey(str(digest), revision.hardware_class)

@@ -6,22 +6,25 @@ from typing import Any
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.names import HANDLED_ANNOTATIONS, preview_name
 from tailbound.api.rollout import previews
-from tailbound.reconcile import children
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.reconcile import children, dead_pods
 from tailbound.reconcile.decided import Decided
+from tailbound.reconcile.desired import fetcher
 from tailbound.reconcile.marks import record_of_desired
-from tailbound.reconcile.model import Object
-from tailbound.reconcile.owned_state import revision_of
+from tailbound.reconcile.owned_state import Ownership, owner_reference, ownership, revision_of
 from tailbound.reconcile.writes import Ask, Ensure, Remove, WriteRequest, refuses
 from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import NAME_LIMIT
 from tailbound.revisions.record import Revision
+from tailbound.revisions.resolve_job import resolve_job
 from tailbound.rollout.actions import named
 
 
 def trials(decided: Decided) -> Iterator[WriteRequest]:
     """Dry runs of what weights are moved for: what may be refused comes before what is given up for it."""
     for name, replicas in decided.step.tries.items():
-        revision = decided.desired.revision if name == decided.name else decided.stored(name)
+        revision = decided.desired.revision if name == decided.name else decided.owned.revision(name)
         if revision is not None:
             service = decided.owned.service
             yield Ask(children.deployment(service, revision, revision.template, replicas))
@@ -30,7 +33,7 @@ def trials(decided: Decided) -> Iterator[WriteRequest]:
 def serving_revisions(decided: Decided) -> Iterator[WriteRequest]:
     """Children of every other revision that serves: kept whole, or stopped with the service."""
     for name, replicas in decided.step.fleet.items():
-        revision = decided.stored(name) if name != decided.name else None
+        revision = decided.owned.revision(name) if name != decided.name else None
         if revision is not None:
             yield from _children(decided, revision, replicas, come_what_may=True)
 
@@ -45,6 +48,32 @@ def desired_revision(decided: Decided) -> Iterator[WriteRequest]:
     replicas = decided.step.fleet.get(revision.name)
     if replicas is not None:
         yield from _children(decided, revision, replicas)
+
+
+def resolution(decided: Decided) -> Iterator[WriteRequest]:
+    """The Job that finds the digest of a model without one, and the end of Jobs that nothing needs.
+
+    A Job is never changed. It stays until the revision is stored that holds its result.
+    """
+    owned, intended, unresolved = decided.owned, decided.intended, decided.desired.unresolved
+    stopped = owned.service.spec.stopped
+    over = intended.stored or stopped or (unresolved is not None and unresolved.over)
+    needed = None if over else intended.name
+    jobs = tuple(job for job in owned.ours(owned.observation.jobs) if KubernetesObject(job).name != needed)
+    yield Remove("batch/v1", "Job", jobs)
+    live = owned.find("Job", intended.name)
+    kept = live is not None and ownership(live, owned.service) is Ownership.OURS
+    if unresolved is not None and not kept and not stopped:
+        settings = owned.observation.settings
+        yield Ensure(
+            resolve_job(
+                intended.name,
+                owned.service,
+                fetcher(settings),
+                settings.serving_user_id,
+                owner_reference(owned.service),
+            )
+        )
 
 
 def preview_service(decided: Decided) -> Iterator[WriteRequest]:
@@ -75,6 +104,14 @@ def unneeded_children(decided: Decided) -> Iterator[WriteRequest]:
         former = owned.find("Service", preview_name(owned.service.metadata.name))
         own = owned.ours([former] if former is not None else [])
         yield Remove("v1", "Service", tuple(each for each in own if revision_of(each) is None))
+
+
+def dead_pods_left_behind(decided: Decided) -> Iterator[WriteRequest]:
+    """Remove pods that have ended for good, but for the newest ones of the last minutes."""
+    owned, spec = decided.owned, decided.owned.service.spec
+    most = max(spec.rollout.restart_limit, 2, *decided.step.fleet.values())
+    gone = dead_pods.left_behind(owned.pods, most, decided.now)
+    yield Remove("v1", "Pod", tuple(pod.raw for pod in gone))
 
 
 def old_history(decided: Decided) -> Iterator[WriteRequest]:

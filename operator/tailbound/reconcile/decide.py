@@ -9,6 +9,8 @@ from datetime import datetime
 
 from tailbound.api.inferenceservice import InferenceServiceStatus
 from tailbound.api.parsing import InvalidObject, parse
+from tailbound.objects.fields import child
+from tailbound.objects.metadata import KubernetesObject
 from tailbound.reconcile import conditions, status
 from tailbound.reconcile.decision import decide_on
 from tailbound.reconcile.desired import Draft, DraftVersion, draft_of
@@ -47,10 +49,10 @@ def decide(reading: Reading, drafted: Draft, now: datetime) -> Plan:
 
 def _refuse(invalid: InvalidService, now: datetime) -> Plan:
     """A stored object that does not validate: children are untouched, the status says what to correct."""
-    stored = parse(InferenceServiceStatus, invalid.service.get("status") or {})
+    stored = parse(InferenceServiceStatus, child(invalid.service, "status"))
     if isinstance(stored, InvalidObject):
         stored = InferenceServiceStatus()
-    generation = int(invalid.service["metadata"].get("generation", 0))
+    generation = KubernetesObject(invalid.service).generation
     merged = conditions.merge(stored.conditions, conditions.invalid(invalid.message), generation, now)
     wanted = stored.model_copy(update={"observed_generation": generation, "conditions": merged})
     document = status.to_write(stored, wanted)

@@ -1,12 +1,15 @@
 """What the writes and the status of one decision are derived from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
+from tailbound.reconcile import placements
 from tailbound.reconcile.desired import Desired, Intended
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.snapshot import Snapshot
-from tailbound.revisions.record import CorruptRevisionError, Revision, from_object
+from tailbound.rollout.fallback import FallbackDecision
 from tailbound.rollout.model import RolloutStep
 
 
@@ -29,15 +32,12 @@ class Decided:
         """What the spec asks for."""
         return self.snapshot.intended
 
+    @cached_property
+    def fallbacks(self) -> Mapping[str, FallbackDecision]:
+        """What follows for each revision that has pods and a choice of hardware classes."""
+        return placements.decisions(self.owned, self.now)
+
     @property
     def name(self) -> str | None:
         """The name of the desired revision; None while there is none."""
         return self.desired.revision.name if self.desired.revision is not None else None
-
-    def stored(self, name: str | None) -> Revision | None:
-        """A stored revision; None if it is gone or cannot be read: then it is left alone."""
-        stored = self.owned.stored_revisions.get(name) if name is not None else None
-        try:
-            return from_object(stored) if stored is not None else None
-        except CorruptRevisionError:
-            return None

@@ -20,8 +20,18 @@ from itertools import chain
 from typing import Final
 
 from tailbound.api.conditions import ConditionType, Reason
-from tailbound.api.meta import Condition
-from tailbound.reconcile import child_writes, conditions, ending, marks, scaling, status
+from tailbound.api.inferenceservice import InferenceServiceStatus
+from tailbound.reconcile import (
+    child_writes,
+    conditions,
+    dead_pods,
+    ending,
+    marks,
+    placements,
+    scaling,
+    signatures,
+    status,
+)
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.desired import Desired, Draft, find_or_make
 from tailbound.reconcile.events import given_up, rollout_transition, transitions
@@ -31,8 +41,8 @@ from tailbound.reconcile.model import Event, Plan
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.rollouts import TrafficFacts, roll
 from tailbound.reconcile.snapshot import Snapshot
-from tailbound.reconcile.writes import Probe, Resolved, WriteRequest, resolve
-from tailbound.rollout.model import PodProblem
+from tailbound.reconcile.writes import ObstacleProbe, Resolved, WriteRequest, resolve
+from tailbound.rollout.problem import PodProblem
 
 RETRY_REFUSED: Final = timedelta(seconds=30)
 AWAIT_RENDERING: Final = timedelta(seconds=1)
@@ -43,8 +53,10 @@ WRITES: Final[tuple[Callable[[Decided], Iterator[WriteRequest]], ...]] = (
     child_writes.serving_revisions,
     marks.mark_of_older_stable,
     child_writes.desired_revision,
+    child_writes.resolution,
     child_writes.preview_service,
     child_writes.unneeded_children,
+    child_writes.dead_pods_left_behind,
     child_writes.old_history,
 )
 """The passes of the writes, in the order in which the writes must happen: the operator may die after any."""
@@ -54,21 +66,20 @@ def decide_on(snapshot: Snapshot, draft: Draft, now: datetime) -> Plan:
     """Run the passes."""
     owned = snapshot.owned
     desired = find_or_make(snapshot.owned, snapshot.intended, draft)
-    probes = tuple(_probes(owned, desired))
-    found = resolve(owned, probes, now)
-    step = roll(owned, _traffic_facts(snapshot, desired, found), now)
+    probed = resolve(owned, _probes(owned, desired), now)
+    step = roll(owned, _traffic_facts(snapshot, desired, probed), now)
     decided = Decided(snapshot, desired, step, now)
-    requests = chain(probes, chain.from_iterable(write_pass(decided) for write_pass in WRITES))
-    resolved = resolve(owned, requests, now)
+    requests = chain.from_iterable(write_pass(decided) for write_pass in WRITES)
+    resolved = resolve(owned, requests, now, probed)
     return _plan(decided, resolved, facts_of(decided, resolved))
 
 
-def _probes(owned: OwnedState, desired: Desired) -> Iterator[Probe]:
+def _probes(owned: OwnedState, desired: Desired) -> Iterator[ObstacleProbe]:
     """What must be free, or ours, before anything is decided about traffic."""
-    yield Probe("Service", owned.service.metadata.name)
+    yield ObstacleProbe("Service", owned.service.metadata.name)
     if desired.revision is not None:
         for kind in ("ControllerRevision", "Service", "Deployment"):
-            yield Probe(kind, desired.revision.name)
+            yield ObstacleProbe(kind, desired.revision.name)
 
 
 def _traffic_facts(snapshot: Snapshot, desired: Desired, found: Resolved) -> TrafficFacts:
@@ -106,28 +117,30 @@ def _plan(decided: Decided, resolved: Resolved, facts: Facts) -> Plan:
     verdicts = conditions.verdicts(facts) | scaling.verdicts(owned)
     generation = owned.service.metadata.generation
     merged = conditions.merge(scaling.still_true(owned.service), verdicts, generation, decided.now)
-    document = status.to_write(owned.service.status, status.document(decided, merged))
+    wanted = status.document(decided, merged)
+    document = status.to_write(owned.service.status, wanted)
     ready = verdicts[ConditionType.READY]
     changes = resolved.writes or document is not None
     return Plan(
         writes=resolved.writes,
         status=document,
-        events=_events(decided, merged),
+        events=_events(decided, wanted),
         requeue_after=_requeue_after(decided),
         summary=f"{decided.intended.name}: Ready={ready.status}/{ready.reason}" if changes else "",
         watch_gateways=facts.applied is not None and facts.applied.reason is not Reason.ACKNOWLEDGED,
         poll_counters=step.poll,
         queries=step.queries,
+        unread=tuple(signatures.unread(owned, step.rollout)),
         scalable=scaling.scalable(owned, step),
     )
 
 
-def _events(decided: Decided, merged: tuple[Condition, ...]) -> tuple[Event, ...]:
+def _events(decided: Decided, wanted: InferenceServiceStatus) -> tuple[Event, ...]:
     stored = decided.owned.service.status
-    told = transitions(stored.conditions, merged, stored.rollout)
+    told = transitions(stored.conditions, wanted.conditions, stored.rollout)
     return (
         *told,
-        *rollout_transition(stored.rollout, decided.step.rollout, told),
+        *rollout_transition(stored.rollout, wanted.rollout, told),
         *given_up(decided.step.marking.superseded),
     )
 
@@ -135,11 +148,15 @@ def _events(decided: Decided, merged: tuple[Condition, ...]) -> tuple[Event, ...
 def _requeue_after(decided: Decided) -> timedelta | None:
     """The first time at which something may be different though nothing that is observed has changed."""
     desired, observation = decided.desired, decided.owned.observation
-    awaited = desired.revision is None and desired.problem is None
-    late = ending.next_overdue(observation.pods, decided.now)
+    awaited = desired.revision is None and desired.problem is None and desired.unresolved is None
+    late = ending.next_overdue(decided.owned.pods, decided.now)
+    dead = dead_pods.next_left_behind(decided.owned.pods, decided.now)
+    fallback = placements.next_wake(decided.fallbacks.values())
     wakes = (
+        fallback - decided.now if fallback is not None else None,
+        dead - decided.now if dead is not None else None,
         late - decided.now if late is not None else None,
-        RETRY_REFUSED if observation.obstacles else None,
+        RETRY_REFUSED if observation.refused_writes else None,
         AWAIT_RENDERING if awaited else decided.step.wake,
     )
     return min((wake for wake in wakes if wake is not None), default=None)

@@ -4,7 +4,8 @@
 |---|---|---|---|
 | readable | any | any | that revision; a difference to a fresh rendering is only reported |
 | corrupt | any | any | problem RevisionCorrupt |
-| none | not found, denied | none | that problem |
+| none | not found, denied, too small for the model | none | that problem |
+| none | found, and the digest of the model is not known yet | any | nothing yet, or what is in the way |
 | none | found | awaited | nothing yet |
 | none | found | failed, or refused as a pod | problem RuntimeInvalid |
 | none | found | too large to store | problem InvalidSpec |
@@ -13,18 +14,22 @@
 
 import json
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tailbound.api.conditions import Reason
+from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.parsing import InvalidObject, parse
-from tailbound.api.servingruntime import ServerContainer
+from tailbound.api.servingruntime import RuntimeTemplate
 from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderRequest, Settings
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.selection import Choice, Problem, choose
+from tailbound.reconcile.sources import ModelPin, Unresolved, model_pin
 from tailbound.revisions.identity import canonical_json, revision_name
-from tailbound.revisions.pod import Fetcher, Ingredients, context, pod_template
-from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision, from_object
+from tailbound.revisions.model_mounts import Fetcher
+from tailbound.revisions.pod import Ingredients, context, pod_template
+from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision
 from tailbound.revisions.relevant import digest, relevant
+from tailbound.revisions.resolved import ResolvedModel
 from tailbound.revisions.restricted import violations
 
 
@@ -38,9 +43,10 @@ class DraftVersion:
     """uid and generation."""
     runtime: tuple[str, str]
     """uid and resourceVersion."""
-    hardware_class: tuple[str, str]
-    """uid and resourceVersion."""
+    hardware_classes: tuple[tuple[str, int], ...]
+    """uid and generation of each: its status makes no difference."""
     settings: Settings
+    pin: ModelPin
 
 
 @dataclass(frozen=True)
@@ -53,35 +59,45 @@ class Intended:
     number: int
     stored: bool
     choice: Choice | Problem
+    pin: ModelPin = None
 
-    def version(self, world: OwnedState) -> DraftVersion | None:
+    def version(self, owned: OwnedState) -> DraftVersion | None:
         """What a draft would be made from, or None if there is nothing to render from."""
         if isinstance(self.choice, Problem):
             return None
-        service = world.service.metadata
-        runtime, hardware_class = self.choice.runtime.metadata, self.choice.hardware_class.metadata
+        service = owned.service.metadata
+        runtime, classes = self.choice.runtime.metadata, self.choice.hardware_classes
         return DraftVersion(
             revision=self.name,
             spec_hash=self.spec_hash,
             service=(service.uid, service.generation),
             runtime=(runtime.uid, runtime.resource_version),
-            hardware_class=(hardware_class.uid, hardware_class.resource_version),
-            settings=world.observation.settings,
+            hardware_classes=tuple((each.metadata.uid, each.metadata.generation) for each in classes),
+            settings=owned.observation.settings,
+            pin=self.pin,
         )
 
-    def request(self, world: OwnedState) -> RenderRequest | None:
+    def request(self, owned: OwnedState) -> RenderRequest | None:
         """What to render, or None if there is nothing to render from."""
         if isinstance(self.choice, Problem):
             return None
-        server = self.choice.runtime.spec.server.model_dump(mode="json", by_alias=True, exclude_none=True)
+        spec = self.choice.runtime.spec
+        parts = spec.model_dump(
+            mode="json", by_alias=True, exclude_none=True, include=set(RuntimeTemplate.model_fields)
+        )
+        contexts = [
+            canonical_json(context(owned.service, each, self.name)) for each in self.choice.hardware_classes
+        ]
         return RenderRequest(
             runtime=self.choice.runtime_title,
-            template_json=canonical_json(server),
-            context_json=canonical_json(context(world.service, self.choice.hardware_class, self.name)),
+            template_json=canonical_json(parts),
+            context_json=contexts[0],
+            namespace=owned.service.metadata.namespace,
+            further_contexts=tuple(contexts[1:]),
         )
 
 
-Draft: TypeAlias = Revision | Problem | None
+Draft: TypeAlias = Revision | Problem | Unresolved | None
 """The revision that the spec would be made into now, or why it cannot be; None: a rendering is awaited."""
 
 
@@ -96,87 +112,134 @@ class Desired:
     """How a fresh rendering differs from the stored template, in words."""
     rendering_known: bool = True
     """False while it is not known whether a fresh rendering differs."""
+    unresolved: Unresolved | None = None
+    """The digest of the model has to be found first."""
 
 
-def intend(world: OwnedState) -> Intended:
+def intend(owned: OwnedState) -> Intended:
     """What the spec asks for."""
-    spec_hash = digest(world.service.spec, world.refresh)
-    stored = world.made_from(digest(world.service.spec, ""), world.refresh)
+    plain = digest(owned.service.spec, "")
+    spec_hash = digest(owned.service.spec, owned.refresh) if owned.refresh else plain
+    stored = owned.made_from(plain, owned.refresh)
     if stored is not None:
-        return Intended(spec_hash, stored, world.numbers[stored], stored=True, choice=choose(world))
-    number = world.next_number
-    name = revision_name(world.service.metadata.name, number, spec_hash)
-    return Intended(spec_hash, name, number, stored=False, choice=choose(world))
+        known = owned.revision(stored)
+        pin = known.model if known is not None else None
+        return Intended(spec_hash, stored, owned.numbers[stored], stored=True, choice=choose(owned), pin=pin)
+    number = owned.next_number
+    name = revision_name(owned.service.metadata.name, number, spec_hash)
+    return Intended(spec_hash, name, number, stored=False, choice=choose(owned), pin=model_pin(owned, name))
 
 
-def find_or_make(world: OwnedState, intent: Intended, draft: Draft) -> Desired:
+def find_or_make(owned: OwnedState, intent: Intended, draft: Draft) -> Desired:
     """The revision that the intent comes to."""
     if not intent.stored:
         if isinstance(draft, Revision):
             return Desired(revision=draft, is_new=True)
+        if isinstance(draft, Unresolved):
+            return Desired(problem=draft.problem, unresolved=draft)
         return Desired(problem=draft)
-    try:
-        revision = from_object(world.stored_revisions[intent.name])
-    except CorruptRevisionError as corrupt:
-        remedy = f"delete it (kubectl delete controllerrevision {intent.name}) and a new revision is made"
-        return Desired(problem=Problem(Reason.REVISION_CORRUPT, f"{corrupt}; {remedy}"))
+    revision = owned.revisions[intent.name]
+    if isinstance(revision, CorruptRevisionError):
+        remedy = (
+            f"delete it (kubectl delete controllerrevision {intent.name}), so that a new revision is created"
+        )
+        return Desired(problem=Problem(Reason.REVISION_CORRUPT, f"{revision}; {remedy}"))
     return Desired(revision=revision, outdated=_outdated(revision, draft), rendering_known=draft is not None)
 
 
 def _outdated(stored: Revision, fresh: Draft) -> Problem | None:
-    untouched = f"the pods of {stored.name} are untouched"
+    untouched = f"the pods of {stored.name} keep running"
     if isinstance(fresh, Problem):
         return Problem(fresh.reason, f"{untouched}, but could not be made again: {fresh.message}")
-    if fresh is None or fresh.template_json == stored.template_json:
+    if not isinstance(fresh, Revision) or _templates(fresh) == _templates(stored):
         return None
     return Problem(
         Reason.RUNTIME_CHANGED,
-        f"{fresh.runtime}, HardwareClass {fresh.hardware_class} or Tailbound has changed since "
-        f"{stored.name} was made; {untouched}: kubectl tailbound refresh takes the change up, as does the "
+        f"{fresh.runtime}, HardwareClass {', '.join(fresh.classes)} or Tailbound has changed since "
+        f"{stored.name} was made; {untouched}: kubectl tailbound refresh applies the change, as does the "
         "next edit of the spec",
     )
 
 
-def draft_of(world: OwnedState, intent: Intended, rendering: Rendering) -> Draft:
+def draft_of(owned: OwnedState, intent: Intended, rendering: Rendering) -> Draft:
     """A revision from a rendering."""
     choice = intent.choice
     if isinstance(choice, Problem):
         return choice
     if isinstance(rendering, RenderFailed):
         return Problem(Reason.RUNTIME_INVALID, rendering.message)
-    if rendering is None:
-        return None
-    server = _server(rendering)
-    if isinstance(server, InvalidObject):
-        return Problem(
-            Reason.RUNTIME_INVALID, f"{choice.runtime_title}, rendered: spec.server.{server.message}"
-        )
-    template = pod_template(
-        Ingredients(
-            revision=intent.name,
-            service=world.service,
-            server=server,
-            drain=choice.runtime.spec.drain,
-            hardware_class=choice.hardware_class,
-            fetcher=_fetcher(world.observation.settings),
-        )
-    )
-    refused = violations(template["spec"], world.service.spec.service_account_name)
-    if refused:
-        return Problem(
-            Reason.RUNTIME_INVALID,
-            f"{choice.runtime_title} renders a pod that is refused: {'; '.join(refused)}",
-        )
+    if isinstance(intent.pin, Unresolved):
+        return intent.pin
+    return None if rendering is None else _rendered(owned, intent, choice, rendering, intent.pin)
+
+
+def _rendered(
+    owned: OwnedState, intent: Intended, choice: Choice, rendering: Rendered, model: ResolvedModel | None
+) -> Revision | Problem:
+    """A revision from a rendering that did not fail."""
+    templates = []
+    for hardware_class, text in zip(choice.hardware_classes, rendering.all, strict=True):
+        made = _template(owned, intent, choice, hardware_class, text, model)
+        if isinstance(made, Problem):
+            return made
+        templates.append((hardware_class.metadata.name, canonical_json(made)))
+    name, template = templates[0]
     revision = Revision(
         name=intent.name,
         number=intent.number,
         spec_hash=intent.spec_hash,
-        spec_json=canonical_json(relevant(world.service.spec, world.refresh)),
+        spec_json=canonical_json(relevant(owned.service.spec, owned.refresh)),
         runtime=choice.runtime_title,
-        hardware_class=choice.hardware_class.metadata.name,
-        template_json=canonical_json(template),
+        hardware_class=name,
+        template_json=template,
+        choices=tuple(templates) if len(templates) > 1 else (),
+        model=model,
     )
     return revision if revision.size_bytes <= DATA_LIMIT_BYTES else _oversized(revision)
+
+
+def _template(
+    owned: OwnedState,
+    intent: Intended,
+    choice: Choice,
+    hardware_class: HardwareClass,
+    rendered: str,
+    model: ResolvedModel | None,
+) -> dict[str, Any] | Problem:
+    """The pod template for one class, from the rendered parts of the runtime."""
+    parts = _parts(rendered)
+    if isinstance(parts, InvalidObject):
+        return Problem(Reason.RUNTIME_INVALID, f"{choice.runtime_title}, rendered: spec.{parts.message}")
+    template = pod_template(
+        Ingredients(
+            revision=intent.name,
+            service=owned.service,
+            server=parts.server,
+            files=parts.files,
+            init_containers=parts.init_containers,
+            security=choice.runtime.spec.security_context,
+            volumes=choice.runtime.spec.volumes,
+            drain=choice.runtime.spec.drain,
+            hardware_class=hardware_class,
+            fetcher=fetcher(owned.observation.settings),
+            user_id=owned.observation.settings.serving_user_id,
+            tells_class=len(choice.hardware_classes) > 1,
+            inference_paths=choice.runtime.spec.inference_calls,
+            resolved=model,
+        )
+    )
+    refused = violations(template, owned.service.spec.service_account_name)
+    if not refused:
+        return template
+    return Problem(
+        Reason.RUNTIME_INVALID,
+        f"{choice.runtime_title} renders a pod that is refused: {'; '.join(refused)}",
+    )
+
+
+def _templates(revision: Revision) -> tuple[tuple[str, str], ...] | str:
+    """What its pods are made from: the template, or those of all classes."""
+    return revision.choices or revision.template_json
 
 
 def _oversized(revision: Revision) -> Problem:
@@ -187,16 +250,21 @@ def _oversized(revision: Revision) -> Problem:
     )
 
 
-def _server(rendering: Rendered) -> ServerContainer | InvalidObject:
-    """The rendered container: expansion may have made a value that its field does not allow."""
-    return parse(ServerContainer, json.loads(rendering.template_json))
+def _parts(rendered: str) -> RuntimeTemplate | InvalidObject:
+    """The rendered parts: expansion may have made a value that its field does not allow."""
+    return parse(RuntimeTemplate, json.loads(rendered))
 
 
-def _fetcher(settings: Settings) -> Fetcher:
+def fetcher(settings: Settings) -> Fetcher:
+    """What the installation fixes of the containers that fetch."""
     return Fetcher(
         image=settings.fetch_image,
         image_pull_policy=settings.image_pull_policy,
         image_pull_secrets=settings.image_pull_secrets,
         allowed_hosts=settings.fetch_allowed_hosts,
         denied_cidrs=settings.fetch_denied_cidrs,
+        allowed_cidrs=settings.fetch_allowed_cidrs,
+        timeout_seconds=settings.fetch_timeout_seconds,
+        proxy=settings.fetch_proxy,
+        ca_certificates=settings.fetch_ca_certificates,
     )

@@ -1,65 +1,69 @@
-"""Pods that are to end and do not: their node is mostly gone, and nobody confirms that they have ended. Pure.
+"""Deleted pods that do not end, mostly because their node is gone and cannot confirm it. Pure.
 
-Kubernetes keeps such a pod until its node is back or somebody deletes it by force. metadata.deletionTimestamp
-is when its grace period is over, and what is there for `MARGIN` after that counts as gone: it holds up no
-other revision. So does at once what was deleted later than now, as after the clock was set back: no outage
-lasts longer for that. Where its place is missing all the same, the scheduler says so of the pod that waits.
+Kubernetes keeps such a pod until its node is back or a user deletes it by force. Its grace period ends at
+metadata.deletionTimestamp. A pod that is still there `MARGIN` later counts as gone, so that no revision waits
+for it. A pod whose deletion lies in the future, as after a clock was set back, counts as gone at once, so
+that no outage lasts longer for that. If its capacity is in use after all, the scheduler says so of the
+waiting pod.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
-from tailbound.reconcile.model import Object
-from tailbound.reconcile.owned_state import FINISHED, revision_of, terminating
+from tailbound.api.names import REVISION_LABEL
+from tailbound.api.traffic import utc_seconds
+from tailbound.objects.pod import Pod
 
 MARGIN: Final = timedelta(seconds=30)
-"""A kubelet that lives needs far less to report the end of a pod; clocks of one cluster differ by less."""
-_GRACE: Final = 30
-"""Seconds that Kubernetes grants a pod if nothing else is said."""
+"""A running kubelet reports the end of a pod far sooner, and clocks of one cluster differ by less."""
 
 
-def overdue(pods: Iterable[Object], now: datetime) -> list[Object]:
-    """Those that should have ended, in order of their names."""
-    found = [pod for pod in _ending(pods) if _gone_at(pod, now) <= now]
-    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+class _Ending(NamedTuple):
+    """A pod that is being deleted and has not ended."""
+
+    pod: Pod
+    by: datetime
+    """When its grace period is over."""
+    gone_at: datetime
+    """When it counts as gone."""
 
 
-def next_overdue(pods: Iterable[Object], now: datetime) -> datetime | None:
-    """When the next of them counts as gone, unless it ends; None if none is to end."""
-    return min((at for pod in _ending(pods) if (at := _gone_at(pod, now)) > now), default=None)
+def next_overdue(pods: Iterable[Pod], now: datetime) -> datetime | None:
+    """When the next ending pod counts as gone; None if no pod is ending."""
+    return min((each.gone_at for each in _ending(pods, now) if each.gone_at > now), default=None)
 
 
-def holding(pods: Iterable[Object], now: datetime) -> dict[str, int]:
-    """By revision, the pods that may hold a device: those that are ending in time included."""
-    counts: dict[str, int] = {}
-    for pod in pods:
-        revision, finished = revision_of(pod), pod.get("status", {}).get("phase") in FINISHED
-        if revision is not None and not finished and not (terminating(pod) and _gone_at(pod, now) <= now):
-            counts[revision] = counts.get(revision, 0) + 1
-    return counts
+def holding(pods: Sequence[Pod], now: datetime) -> dict[str, int]:
+    """The number of pods by revision that may hold a device, those that are ending in time included."""
+    gone = {each.pod.name for each in _overdue(pods, now)}
+    held = (pod.label(REVISION_LABEL) for pod in pods if not pod.finished and pod.name not in gone)
+    return Counter(revision for revision in held if revision is not None)
 
 
-def told(pods: Iterable[Object], now: datetime) -> str:
-    """What to do about those that should have ended, as the end of a message; empty if there are none."""
-    return "".join(f"; {_remedy(pod)}" for pod in overdue(pods, now))
+def remedies(pods: Iterable[Pod], now: datetime) -> str:
+    """The end of a message: what to do about pods that should have ended; empty if there are none."""
+    late = sorted(_overdue(pods, now), key=lambda each: each.pod.name)
+    return "".join(f"; {_remedy(each)}" for each in late)
 
 
-def _remedy(pod: Object) -> str:
-    name, by = pod["metadata"]["name"], pod["metadata"]["deletionTimestamp"]
-    node = pod.get("spec", {}).get("nodeName", "unknown")
+def _remedy(late: _Ending) -> str:
+    name, node = late.pod.name, late.pod.node_name or "unknown"
     return (
-        f"pod {name} should have ended by {by} on node {node}: if that node is gone, "
+        f"pod {name} should have ended by {utc_seconds(late.by)} on node {node}: if that node is gone, "
         f"kubectl delete pod {name} --force"
     )
 
 
-def _ending(pods: Iterable[Object]) -> Iterable[Object]:
-    return (pod for pod in pods if terminating(pod) and pod.get("status", {}).get("phase") not in FINISHED)
+def _overdue(pods: Iterable[Pod], now: datetime) -> Iterator[_Ending]:
+    """The pods that should have ended."""
+    return (each for each in _ending(pods, now) if each.gone_at <= now)
 
 
-def _gone_at(pod: Object, now: datetime) -> datetime:
-    metadata = pod["metadata"]
-    end = datetime.fromisoformat(metadata["deletionTimestamp"])
-    begin = end - timedelta(seconds=metadata.get("deletionGracePeriodSeconds", _GRACE))
-    return now if begin > now + MARGIN else end + MARGIN
+def _ending(pods: Iterable[Pod], now: datetime) -> Iterator[_Ending]:
+    for pod in pods:
+        by = pod.deletion_timestamp
+        if by is not None and not pod.finished:
+            deleted_later_than_now = by - pod.deletion_grace_period > now + MARGIN
+            yield _Ending(pod, by, now if deleted_later_than_now else by + MARGIN)

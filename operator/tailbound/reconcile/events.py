@@ -1,14 +1,14 @@
-"""One Event per transition of a condition's reason or of a rollout, from the status before and after."""
+"""The Events of a change of status: one per new reason of a condition or of the rollout."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from tailbound.api.conditions import ConditionType, Reason
 from tailbound.api.meta import Condition
+from tailbound.api.rejection import Superseded
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.reconcile.model import Event
 from tailbound.rollout import messages
-from tailbound.rollout.model import Superseded
 
 # Reconciling and Stalled repeat what the others say.
 _TOLD: Final = (
@@ -19,8 +19,10 @@ _TOLD: Final = (
     ConditionType.RUNTIME_OUTDATED,
     ConditionType.ACTION_REFUSED,
     ConditionType.CONFLICT,
+    ConditionType.JUDGED,
+    ConditionType.SIGNATURE_CHANGED,
 )
-# Good news, and steps on the way that everybody expects.
+# Reasons of type Normal: success, and the expected steps of a rollout.
 _NORMAL: Final = frozenset(
     {
         Reason.SERVING,
@@ -34,9 +36,10 @@ _NORMAL: Final = frozenset(
         Reason.PROMOTED_MANUALLY,
         Reason.AWAITING_PROMOTION,
         Reason.PAUSED,
+        Reason.NOT_JUDGED,
     }
 )
-# Said by the condition alone: an Event of each would bury the others.
+# Reasons without an Event: with one for each, the others would be hard to find.
 _QUIET: Final = frozenset(
     {
         Reason.PENDING,
@@ -48,6 +51,9 @@ _QUIET: Final = frozenset(
         Reason.NO_ACTION_REFUSED,
         Reason.NO_CONFLICT,
         Reason.WAITING_FOR_GATEWAY,
+        Reason.SIGNATURE_UNCHANGED,
+        Reason.SIGNATURE_UNKNOWN,
+        Reason.SIGNATURE_ACCEPTED,
     }
 )
 
@@ -57,7 +63,7 @@ def transitions(
 ) -> tuple[Event, ...]:
     """The Events between two statuses: at most one per reason, however many conditions carry it.
 
-    What is said of `rollout`, that of the status before, had its Event when that came to say it.
+    `rollout` is that of the status before: a condition that repeats its message gets no second Event.
     """
     old = {condition.type: condition.reason for condition in before}
     known = {reason for kind, reason in old.items() if kind in _TOLD}
@@ -72,7 +78,7 @@ def transitions(
             continue
         reason: str = condition.reason
         if (old.get(kind), reason) == (Reason.NOT_READY, Reason.ROLLED_BACK):
-            # The rollback had its Event when it happened: what is new is that requests are answered again.
+            # The rollback had its Event when it happened. The news is that requests are answered again.
             reason = Reason.SERVING
         severity = "Normal" if reason in _NORMAL else "Warning"
         told.setdefault(reason, Event(severity, reason, condition.message))
@@ -82,10 +88,10 @@ def transitions(
 def rollout_transition(
     before: RolloutStatus | None, after: RolloutStatus | None, told: Sequence[Event]
 ) -> tuple[Event, ...]:
-    """The Event of a rollout's step, unless the conditions tell it. A first deployment is no rollout.
+    """The Event of a rollout's step, unless a condition reports it. A first deployment is no rollout.
 
-    A rollback has one Warning under one name, whatever was its cause: `RolledBack`. A return to an older
-    revision begins as any rollout does, and ends with that Warning.
+    A rollback has one Event of type Warning and reason `RolledBack`, whatever its cause. A rollback that a
+    user asked for begins like any rollout, and ends with that Event.
     """
     if after is None or not after.from_revision or _place(before) == _place(after):
         return ()
@@ -100,7 +106,7 @@ def rollout_transition(
 
 
 def given_up(superseded: Superseded | None) -> tuple[Event, ...]:
-    """The Event of a revision that a later spec came before."""
+    """The Event of a rollout that a newer spec ended before its verdict."""
     if superseded is None:
         return ()
     return (Event("Normal", Reason.SUPERSEDED, messages.superseded(superseded)),)

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Strategy
-from tailbound.reconcile import ending
+from tailbound.reconcile import ending, signatures
+from tailbound.reconcile.condition import ConditionVerdict
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.desired import Desired
 from tailbound.reconcile.gateways import Applied, acknowledgement
+from tailbound.reconcile.judging import unjudged
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pods import PodsReport, report
 from tailbound.reconcile.selection import Problem
@@ -41,10 +43,16 @@ class Facts:
     """The old pods go before the new ones come."""
     pods: PodsReport
     """The pods of the desired revision."""
+    fallback: str
+    """To which class the desired revision fell back, and why, in words; empty if it did not."""
     target_pods: PodsReport
     """The pods of the revision that has all requests but a candidate's share."""
     pods_left: bool
     """Whether any revision still has pods."""
+    unjudged: str
+    """What no target of the spec judges, in words; empty if there is nothing, or no rollout yet."""
+    signature: ConditionVerdict | None
+    """Whether the models of a rollout have the same inputs and outputs; None where that stays as it was."""
     late: str
     """What to do about pods that should have ended, as the end of a message."""
 
@@ -136,11 +144,28 @@ def facts_of(decided: Decided, resolved: Resolved) -> Facts:
         serving=target if serves else None,
         recreates=owned.service.spec.rollout.strategy is Strategy.RECREATE,
         pods=_pods(owned, name),
+        fallback=_fallback(owned, name),
         target_pods=_pods(owned, target or ""),
-        pods_left=bool(owned.observation.pods),
-        late=ending.told(owned.observation.pods, decided.now),
+        pods_left=bool(owned.pods),
+        unjudged=unjudged(owned.service.spec.sla) if _is_rollout(step) else "",
+        signature=signatures.verdict(owned, step.rollout),
+        late=ending.remedies(owned.pods, decided.now),
     )
 
 
+def _is_rollout(step: RolloutStep) -> bool:
+    """One revision takes over, or took over, from another."""
+    return step.rollout is not None and bool(step.rollout.from_revision)
+
+
+def _fallback(owned: OwnedState, name: str) -> str:
+    revision, marks = owned.revision(name), owned.marks.get(name)
+    if revision is None or marks is None or marks.fallback is None:
+        return ""
+    if revision.hardware_class == revision.classes[0]:
+        return ""
+    return f"HardwareClass {revision.hardware_class} instead of {revision.classes[0]}: {marks.fallback.why}"
+
+
 def _pods(owned: OwnedState, name: str) -> PodsReport:
-    return report(owned.live_pods.get(name, ()), owned.deployments.get(name))
+    return owned.reports.get(name) or report((), None)

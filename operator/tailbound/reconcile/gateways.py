@@ -4,8 +4,9 @@
 |---|---|
 | none | NoGateway |
 | one refused the newest state | RouteRejected |
-| one unread, or behind | WaitingForGateway |
-| all applied it, one denies a host | HostConflict |
+| one unread, or behind, also with the decisions on hosts | WaitingForGateway |
+| all applied it, another service has one of spec.hosts | HostConflict |
+| all applied it, one of spec.hosts is not granted | HostNotGranted |
 | all applied it | Acknowledged |
 """
 
@@ -13,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
+from tailbound.api.hosts import HostState, HostStatus
 from tailbound.api.inferenceservice import InferenceService, RoutingStatus
 from tailbound.api.rollout import previews
 from tailbound.api.traffic import Observed, ServiceObservation, TrafficStatus
-from tailbound.reconcile.model import Unread
+from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.identity import canonical_json, text_hash
 
@@ -30,6 +32,12 @@ class Wanted:
     generation: int
     """The generation of the spec; a later one will do."""
     traffic_generation: int
+    hosts: tuple[HostStatus, ...] = ()
+
+    @property
+    def denied(self) -> tuple[HostStatus, ...]:
+        """The entries of spec.hosts that the service is not to answer to."""
+        return tuple(each for each in self.hosts if each.state is not HostState.ACCEPTED)
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Applied:
     """Every Ready gateway applied this traffic generation, and there is at least one."""
 
 
-def applied(gateways: Mapping[str, Observed | Unread], wanted: Wanted, *, kept: bool = False) -> Applied:
+def applied(gateways: Mapping[str, Observed | Unknown], wanted: Wanted, *, kept: bool = False) -> Applied:
     """Judge what every gateway reports. One that could not be read counts as behind.
 
     `kept`: every gateway was seen to have applied it before, which stands for those that say nothing now.
@@ -50,8 +58,8 @@ def applied(gateways: Mapping[str, Observed | Unread], wanted: Wanted, *, kept: 
     if not gateways:
         return Applied(
             Reason.NO_GATEWAY,
-            "no gateway pod is Ready, so that nothing is routed; look at the pods labelled "
-            "app.kubernetes.io/component=gateway in Tailbound's own namespace",
+            "no gateway pod is Ready, so that no request reaches the service; check the pods with the "
+            "label app.kubernetes.io/component=gateway in the namespace of Tailbound",
             acknowledged=False,
         )
     telling = {pod: each for pod, each in gateways.items() if not kept or _speaks(each, wanted)}
@@ -60,6 +68,8 @@ def applied(gateways: Mapping[str, Observed | Unread], wanted: Wanted, *, kept: 
     if findings:
         reason, message = findings[0]
         return Applied(reason, message, acknowledged)
+    if wanted.denied:
+        return Applied(*_denial(wanted), acknowledged)
     return Applied(Reason.ACKNOWLEDGED, "every gateway pod has applied the routes", acknowledged)
 
 
@@ -82,41 +92,65 @@ def acknowledgement(
         and stored.status is ConditionStatus.TRUE
         and stored.observed_generation >= routing.generation
     )
-    wanted = Wanted(owned.key, routing.generation, traffic.generation)
+    wanted = Wanted(owned.key, routing.generation, traffic.generation, owned.observation.hosts)
     return applied(owned.observation.gateways, wanted, kept=kept)
 
 
-def latest(gateways: Mapping[str, Observed | Unread], service: str) -> int:
+def latest(gateways: Mapping[str, Observed | Unknown], service: str) -> int:
     """The highest generation of status.traffic that a gateway has applied; 0 if none has one."""
     reports = (each.services.get(service) for each in gateways.values() if isinstance(each, Observed))
     states = (report.applied for report in reports if report is not None)
     return max((state.traffic_generation for state in states if state is not None), default=0)
 
 
-def _speaks(observed: Observed | Unread, wanted: Wanted) -> bool:
+def _speaks(observed: Observed | Unknown, wanted: Wanted) -> bool:
     """It could be read, and knows of the service."""
     state = _of(observed, wanted)
     return state.applied is not None or state.rejected is not None
 
 
-_ORDER = (Reason.ROUTE_REJECTED, Reason.WAITING_FOR_GATEWAY, Reason.HOST_CONFLICT)
+_ORDER = (Reason.ROUTE_REJECTED, Reason.WAITING_FOR_GATEWAY)
 
 
-def _of(observed: Observed | Unread, wanted: Wanted) -> ServiceObservation:
+def _denial(wanted: Wanted) -> tuple[Reason, str]:
+    """The hosts that the service is not to answer to, who has them, and what to do."""
+    namespace, _, _ = wanted.service.partition("/")
+    granted = any(each.state is not HostState.NOT_GRANTED for each in wanted.denied)
+    message = "; ".join(_why_denied(each, namespace) for each in wanted.denied)
+    return Reason.HOST_CONFLICT if granted else Reason.HOST_NOT_GRANTED, f"spec.hosts: {message}"
+
+
+def _why_denied(entry: HostStatus, namespace: str) -> str:
+    match entry.state:
+        case HostState.NOT_GRANTED:
+            return (
+                f"no HostGrant gives {entry.host} to namespace {namespace}: ask a cluster administrator for "
+                "one, or remove the host"
+            )
+        case HostState.RESERVED:
+            return f"{entry.host} is a name of {entry.owner or 'a Service'} inside the cluster: remove it"
+        case _:
+            return (
+                f"{entry.host} belongs to InferenceService {entry.owner}: remove it here; to claim a host "
+                "that is free again, remove it and then add it, because none is inherited"
+            )
+
+
+def _of(observed: Observed | Unknown, wanted: Wanted) -> ServiceObservation:
     nothing = ServiceObservation()
-    return nothing if isinstance(observed, Unread) else observed.services.get(wanted.service, nothing)
+    return nothing if isinstance(observed, Unknown) else observed.services.get(wanted.service, nothing)
 
 
-def _routed(observed: Observed | Unread, wanted: Wanted) -> bool:
+def _routed(observed: Observed | Unknown, wanted: Wanted) -> bool:
     state = _of(observed, wanted).applied
     return state is not None and state.traffic_generation == wanted.traffic_generation
 
 
-def _findings(gateways: Mapping[str, Observed | Unread], wanted: Wanted) -> Iterator[tuple[Reason, str]]:
-    """In order of the pods' names, so that the first of a kind is the same each time."""
+def _findings(gateways: Mapping[str, Observed | Unknown], wanted: Wanted) -> Iterator[tuple[Reason, str]]:
+    """The findings in the order of the pod names, so that the first of a kind is always the same."""
     for pod, observed in sorted(gateways.items()):
-        if isinstance(observed, Unread):
-            yield Reason.WAITING_FOR_GATEWAY, f"gateway pod {pod} could not be read: {observed.why}"
+        if isinstance(observed, Unknown):
+            yield Reason.WAITING_FOR_GATEWAY, f"gateway pod {pod} could not be read: {observed.reason}"
             continue
         state = _of(observed, wanted)
         rejected = state.rejected
@@ -126,12 +160,8 @@ def _findings(gateways: Mapping[str, Observed | Unread], wanted: Wanted) -> Iter
             state.applied.generation, state.applied.traffic_generation, wanted
         ):
             yield Reason.WAITING_FOR_GATEWAY, f"gateway pod {pod} has not applied the newest routes yet"
-        elif state.denied_hosts:
-            hosts = ", ".join(sorted(state.denied_hosts))
-            yield (
-                Reason.HOST_CONFLICT,
-                f"spec.hosts: {hosts} belongs to another service; remove it here or there",
-            )
+        elif {*state.applied.denied_hosts} != {each.host for each in wanted.denied}:
+            yield Reason.WAITING_FOR_GATEWAY, f"gateway pod {pod} has not applied the newest hosts yet"
 
 
 def _is(generation: int, traffic_generation: int, wanted: Wanted) -> bool:

@@ -10,11 +10,14 @@ from typing import Any
 
 from tailbound.api.names import RETRY_ANNOTATION
 from tailbound.api.traffic import utc_seconds
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.reconcile import signatures
 from tailbound.reconcile.decided import Decided
-from tailbound.reconcile.owned_state import controller_of, owner_reference
+from tailbound.reconcile.owned_state import owner_reference
 from tailbound.reconcile.writes import Change, Ensure, WriteRequest
-from tailbound.revisions.record import Marks, Rejected, Revision, Superseded, to_object
+from tailbound.revisions.record import Fallback, Marks, Revision, to_object
 from tailbound.rollout.actions import named
+from tailbound.rollout.fallback import Move
 
 
 def marks_of_others(decided: Decided) -> Iterator[WriteRequest]:
@@ -53,31 +56,38 @@ def record_of_desired(decided: Decided, revision: Revision) -> Iterator[WriteReq
 def _change(decided: Decided, name: str, changed: Marks) -> Iterator[WriteRequest]:
     """The record of the desired revision is made whole with its children, not here."""
     live = decided.owned.stored_revisions[name]
-    adopted = name != decided.name and controller_of(live) is None
-    revision = decided.stored(name) if changed != decided.owned.marks[name] or adopted else None
+    adopted = name != decided.name and KubernetesObject(live).controller is None
+    revision = decided.owned.revision(name) if changed != decided.owned.marks[name] or adopted else None
     if revision is not None:
         yield Change(_record(decided, revision, changed), live)
 
 
 def _learned(decided: Decided, name: str, marks: Marks) -> Marks:
-    """The marks with the measured capacity, the annotations acted on, and what this step decides on it."""
+    """The marks with what was measured and read, annotations acted on, and what this step decides on it."""
     sizes = decided.owned.observation.sizes
     sized = sizes.revisions.get(name) if sizes is not None else None
-    if sized is not None and sized.capacity is not None:
+    placed = marks.fallback.since if marks.fallback is not None else ""
+    if sized is not None and sized.capacity is not None and sized.placed == placed:
         marks = replace(marks, capacity=sized.capacity)
+    move = decided.fallbacks.get(name)
+    if isinstance(move, Move):
+        moved = Fallback(move.to, utc_seconds(decided.now), move.why)
+        marks = replace(marks, fallback=moved, capacity=None)
+    if marks.signature is None:
+        marks = replace(marks, signature=signatures.answered(decided.owned, name))
     marks, done = _annotations_acted_on(decided, name, marks)
     marking, at = decided.step.marking, utc_seconds(decided.now)
-    if RETRY_ANNOTATION in done or name == marking.forgiven:
-        marks = marks.forgiven()
+    if RETRY_ANNOTATION in done or name == marking.cleared:
+        marks = marks.cleared()
     superseded, rejection = marking.superseded, marking.rejection
     if (vain := marking.not_returned) is not None and vain.revision == name:
-        marks = replace(marks, not_returned=Rejected(at, vain.reason, vain.message, vain.by))
+        marks = replace(marks, not_returned=replace(vain, at=at))
     known_by = marks.superseded.by if marks.superseded is not None else None
     if superseded is not None and superseded.revision == name and superseded.by != known_by:
-        marks = marks.given_up(Superseded(at, superseded.by))
+        marks = marks.given_up(replace(superseded, at=at))
     if rejection is None or rejection.revision != name:
         return marks
-    return marks.condemned(Rejected(at, rejection.reason, rejection.message, rejection.by))
+    return marks.with_rejection(replace(rejection, at=at))
 
 
 def _annotations_acted_on(decided: Decided, name: str, marks: Marks) -> tuple[Marks, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Inputs and outputs of `decide`: the seam between the pure core and the controller around it.
+"""Inputs and outputs of `decide`: the boundary between the pure core and the controller around it.
 
 The controller fills an `Observation` from its stores (never from the API server), has it parsed (`read`) and
 a revision drafted (`draft`), hands both to `decide`, executes `Plan.writes` in order, and writes
@@ -9,23 +9,26 @@ observation, so that the status explains it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Final, TypeAlias
 
 from tailbound.api.conditions import Reason
+from tailbound.api.hosts import HostStatus
 from tailbound.api.traffic import Observed
-from tailbound.autoscale.decision import Decision
-from tailbound.autoscale.model import Objective
+from tailbound.autoscale.decision import ReplicaDecision
+from tailbound.autoscale.model import LatencyTarget
 from tailbound.judge.polls import PollResults
+from tailbound.objects.fields import Object
+from tailbound.objects.signature import ModelSignature
+from tailbound.objects.unknown import Unknown
+from tailbound.revisions.pod import USER_ID
 from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
 
 __all__ = [
     "Apply",
-    "Carrier",
     "Create",
     "Delete",
     "DryRun",
     "Event",
-    "Object",
     "Observation",
     "Plan",
     "RefusedWrite",
@@ -33,23 +36,14 @@ __all__ = [
     "RenderRequest",
     "Rendered",
     "Rendering",
+    "RevisionLoad",
     "ScalingDecision",
     "ScalingDecisions",
     "ScalingRequest",
     "Settings",
-    "Unread",
+    "SignatureRequest",
     "Write",
 ]
-
-Object: TypeAlias = Mapping[str, Any]
-"""A Kubernetes object as JSON. Never mutated: stores share it."""
-
-
-@dataclass(frozen=True)
-class Unread:
-    """A gateway pod that is Ready but whose /observed could not be read."""
-
-    why: str
 
 
 @dataclass(frozen=True)
@@ -74,14 +68,20 @@ class Settings:
     image_pull_secrets: tuple[str, ...] = ()
     fetch_allowed_hosts: tuple[str, ...] = ()
     fetch_denied_cidrs: tuple[str, ...] = ()
+    fetch_allowed_cidrs: tuple[str, ...] = ()
+    fetch_timeout_seconds: int = 3600
+    fetch_proxy: str | None = None
+    fetch_ca_certificates: str | None = None
+    serving_user_id: int | None = USER_ID
+    """User and group of serving pods; None: the platform assigns them."""
 
 
 @dataclass(frozen=True)
-class Carrier:
+class RevisionLoad:
     """A revision that must be able to carry `share` percent of the requests."""
 
     share: int
-    objective: Objective
+    objective: LatencyTarget
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,14 @@ class ScalingRequest:
     """Pods of a revision, whatever the traffic."""
     p99_seconds: float
     """The target."""
-    revisions: Mapping[str, Carrier]
+    revisions: Mapping[str, RevisionLoad]
     only_watched: bool = False
     """Whether the number of pods is fixed, so that only the late requests are counted."""
+    settled: Mapping[str, tuple[int, int, str]] | None = None
+    """Share, pods and limit of each sized revision as the status has them, if it says that all is well.
+
+    A first look that finds the same is no news. None: every first look is.
+    """
 
 
 @dataclass(frozen=True)
@@ -105,9 +110,11 @@ class ScalingDecision:
 
     share: int
     """Percent of the requests that it is about."""
-    decision: Decision
+    decision: ReplicaDecision
     capacity: str | None = None
     """What is to be remembered of its speed; None if that is remembered already, or nothing is known."""
+    placed: str = ""
+    """Since when its pods are for another hardware class than its first one; empty for that one."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,17 @@ class ScalingDecisions:
 
 
 @dataclass(frozen=True)
+class SignatureRequest:
+    """A revision whose model's inputs and outputs are wanted, and where ready pods of it state them."""
+
+    revision: str
+    urls: tuple[str, ...]
+
+
+NO_READER: Final = Unknown("pods are not asked for the metadata of their model")
+
+
+@dataclass(frozen=True)
 class Observation:
     """Everything `decide` may look at: one service and what surrounds it in the stores.
 
@@ -144,13 +162,18 @@ class Observation:
     disruption_budgets: tuple[Object, ...]
     pods: tuple[Object, ...]
     endpoint_slices: tuple[Object, ...]
-    gateways: Mapping[str, Observed | Unread]
+    gateways: Mapping[str, Observed | Unknown]
     settings: Settings
-    obstacles: tuple[RefusedWrite, ...] = ()
+    refused_writes: tuple[RefusedWrite, ...] = ()
     readings: PollResults | None = None
     """The newest round of counters from every Ready gateway pod; None while none was asked for."""
+    hosts: tuple[HostStatus, ...] = ()
+    """The decision on each entry of spec.hosts."""
+    signatures: Mapping[str, ModelSignature | Unknown] | Unknown = NO_READER
+    """By revision, what its pods answered about their model; nothing while they are asked."""
     sizes: ScalingDecisions | None = None
     """None until the autoscaler has decided for the first time, and where it does not decide."""
+    jobs: tuple[Object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -221,5 +244,8 @@ class Plan:
     """Read the counters of every Ready gateway pod regularly, and reconcile with each round."""
     queries: tuple[str, ...] = ()
     """Ask Prometheus these with each round of counters."""
+    unread: tuple[SignatureRequest, ...] = ()
+    """Ask pods of these revisions for the inputs and outputs of their model, and reconcile with each answer.
+    Answers about others may be forgotten."""
     scalable: ScalingRequest | None = None
     """Follow the traffic, and reconcile with each changed decision; None: the pods are as the spec says."""

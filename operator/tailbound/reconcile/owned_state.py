@@ -1,7 +1,7 @@
-"""What exists around one service, told apart by owner and by revision."""
+"""The existing objects of one service, by owner and by revision."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final
@@ -17,14 +17,18 @@ from tailbound.api.names import (
     SERVICE_LABEL,
 )
 from tailbound.api.traffic import TrafficStatus
-from tailbound.reconcile.model import Object, Observation
+from tailbound.objects.deployment import Deployment
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.pod import Pod
+from tailbound.reconcile.model import Observation
+from tailbound.reconcile.pod_classes import of_present_class
+from tailbound.reconcile.pods import PodsReport, report
 from tailbound.revisions.identity import number_in
-from tailbound.revisions.record import Marks, marks_of, origin_of
+from tailbound.revisions.record import CorruptRevisionError, Marks, Revision, from_object, marks_of, origin_of
 from tailbound.traffic.endpoints import endpoints_by_revision
 
 SERVICE_KIND: Final = "InferenceService"
-FINISHED: Final = frozenset({"Failed", "Succeeded"})
-"""Phases of pods that hold nothing any more."""
 
 
 class Ownership(Enum):
@@ -33,12 +37,6 @@ class Ownership(Enum):
     OURS = "ours"
     PREVIOUS = "previous"  # of a deleted InferenceService of this name: garbage collection will remove it
     FOREIGN = "foreign"
-
-
-def controller_of(stored: Object) -> Mapping[str, Any] | None:
-    """The owner reference that has `controller` set, if any."""
-    references = stored["metadata"].get("ownerReferences") or ()
-    return next((reference for reference in references if reference.get("controller")), None)
 
 
 def ownership(stored: Object, service: InferenceService) -> Ownership:
@@ -52,20 +50,20 @@ def ownership(stored: Object, service: InferenceService) -> Ownership:
     | none: stripped, or left behind by kubectl delete --cascade=orphan | as Tailbound sets them | ours |
     | none | others | theirs |
     """
-    controller = controller_of(stored)
+    view = KubernetesObject(stored)
+    controller = view.controller
     if controller is None:
-        return Ownership.OURS if _has_our_labels(stored, service) else Ownership.FOREIGN
-    if controller.get("uid") == service.metadata.uid:
+        return Ownership.OURS if _has_our_labels(view, service) else Ownership.FOREIGN
+    if controller.uid == service.metadata.uid:
         return Ownership.OURS
-    named_like_us = controller.get("kind") == SERVICE_KIND and controller.get("name") == service.metadata.name
-    if named_like_us and str(controller.get("apiVersion", "")).startswith(f"{GROUP}/"):
+    named_like_us = controller.kind == SERVICE_KIND and controller.name == service.metadata.name
+    if named_like_us and controller.api_version.startswith(f"{GROUP}/"):
         return Ownership.PREVIOUS
     return Ownership.FOREIGN
 
 
-def _has_our_labels(stored: Object, service: InferenceService) -> bool:
-    labels = stored["metadata"].get("labels") or {}
-    return (labels.get(MANAGED_BY_LABEL), labels.get(SERVICE_LABEL)) == (
+def _has_our_labels(stored: KubernetesObject, service: InferenceService) -> bool:
+    return (stored.label(MANAGED_BY_LABEL), stored.label(SERVICE_LABEL)) == (
         MANAGED_BY_VALUE,
         service.metadata.name,
     )
@@ -85,13 +83,23 @@ def owner_reference(service: InferenceService) -> dict[str, Any]:
 
 def terminating(stored: Object) -> bool:
     """Deleted, but not gone yet."""
-    return "deletionTimestamp" in stored["metadata"]
+    return KubernetesObject(stored).terminating
 
 
 def revision_of(stored: Object) -> str | None:
     """The revision that a child belongs to; None for a child of the whole service."""
-    name = stored["metadata"].get("labels", {}).get(REVISION_LABEL)
-    return name if isinstance(name, str) else None
+    return KubernetesObject(stored).label(REVISION_LABEL)
+
+
+def _is_of_a_job(pod: Pod) -> bool:
+    return pod.controller is not None and pod.controller.kind == "Job"
+
+
+def _read(stored: Object) -> Revision | CorruptRevisionError:
+    try:
+        return from_object(stored)
+    except CorruptRevisionError as corrupt:
+        return corrupt
 
 
 @dataclass(frozen=True)
@@ -100,43 +108,50 @@ class OwnedState:
 
     observation: Observation
     service: InferenceService
-    _by_name: dict[tuple[str, str], Object] = field(init=False, repr=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for kind, stored in self._children():
-            self._by_name[kind, stored["metadata"]["name"]] = stored
-
-    def _children(self) -> Iterator[tuple[str, Object]]:
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str], Object]:
         seen = self.observation
         groups: tuple[tuple[str, tuple[Object, ...]], ...] = (
             ("ControllerRevision", seen.revisions),
             ("Deployment", seen.deployments),
             ("Service", seen.services),
             ("PodDisruptionBudget", seen.disruption_budgets),
+            ("Job", seen.jobs),
         )
-        for kind, members in groups:
-            for member in members:
-                yield kind, member
+        return {
+            (kind, KubernetesObject(member).name): member for kind, members in groups for member in members
+        }
 
     def find(self, kind: str, name: str) -> Object | None:
         """The labelled child of this kind and name, also of another owner."""
         return self._by_name.get((kind, name))
 
     def ours(self, members: Iterable[Object]) -> Iterator[Object]:
-        """Those that this InferenceService controls, terminating ones included."""
+        """The objects that this InferenceService controls, terminating ones included."""
         return (member for member in members if ownership(member, self.service) is Ownership.OURS)
+
+    @cached_property
+    def revisions(self) -> dict[str, Revision | CorruptRevisionError]:
+        """What `stored_revisions` hold, or what is wrong with one of them, by name."""
+        return {name: _read(stored) for name, stored in self.stored_revisions.items()}
+
+    def revision(self, name: str | None) -> Revision | None:
+        """A stored revision; None if it is gone or cannot be read: then it is left alone."""
+        found = self.revisions.get(name) if name is not None else None
+        return found if isinstance(found, Revision) else None
 
     @cached_property
     def stored_revisions(self) -> dict[str, Object]:
         """Our ControllerRevisions by name, those being deleted left out."""
         own = self.ours(self.observation.revisions)
-        return {stored["metadata"]["name"]: stored for stored in own if not terminating(stored)}
+        return {KubernetesObject(stored).name: stored for stored in own if not terminating(stored)}
 
     @cached_property
-    def deployments(self) -> dict[str, Object]:
+    def deployments(self) -> dict[str, Deployment]:
         """Our Deployments by revision, those being deleted left out."""
-        own = self.ours(self.observation.deployments)
-        return {name: stored for stored in own if not terminating(stored) and (name := revision_of(stored))}
+        own = (Deployment(stored) for stored in self.ours(self.observation.deployments))
+        return {name: each for each in own if not each.terminating and (name := each.label(REVISION_LABEL))}
 
     @cached_property
     def marks(self) -> dict[str, Marks]:
@@ -204,14 +219,39 @@ class OwnedState:
         return {revision: endpoints.http.ready_pods for revision, endpoints in found.items()}
 
     @cached_property
-    def live_pods(self) -> dict[str, list[Object]]:
+    def pods(self) -> tuple[Pod, ...]:
+        """The pods of all revisions in order of their names, those being deleted included."""
+        return tuple(pod for pod in self._all_pods if not _is_of_a_job(pod))
+
+    def pods_of_job(self, uid: str) -> tuple[Pod, ...]:
+        """The pods of the Job of this uid in order of their names."""
+        found = (pod for pod in self._all_pods if pod.controller is not None and pod.controller.uid == uid)
+        return tuple(found)
+
+    @cached_property
+    def _all_pods(self) -> tuple[Pod, ...]:
+        return tuple(sorted(map(Pod, self.observation.pods), key=lambda pod: pod.name))
+
+    @cached_property
+    def live_pods(self) -> dict[str, list[Pod]]:
         """Pods by revision in order of their names, those being deleted left out."""
-        pods: dict[str, list[Object]] = {}
-        for pod in sorted(self.observation.pods, key=lambda pod: str(pod["metadata"]["name"])):
-            revision = revision_of(pod)
-            if revision is not None and not terminating(pod):
+        pods: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            revision = pod.label(REVISION_LABEL)
+            if revision is not None and not pod.terminating:
                 pods.setdefault(revision, []).append(pod)
         return pods
+
+    @cached_property
+    def reports(self) -> dict[str, PodsReport]:
+        """What the pods of each revision are at, of those that have a pod or a Deployment."""
+        return {
+            name: report(
+                of_present_class(self.live_pods.get(name, ()), self.revision(name)),
+                self.deployments.get(name),
+            )
+            for name in {*self.live_pods, *self.deployments}
+        }
 
     @property
     def key(self) -> str:

@@ -7,17 +7,19 @@ not flap with every attempt.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
-from tailbound.api.conditions import Reason
+from tailbound.api.conditions import PLACELESS, Reason
 from tailbound.api.runtime_contract import FETCH_CONTAINER, Termination, TerminationReason
-from tailbound.reconcile.model import Object
-from tailbound.reconcile.owned_state import FINISHED
+from tailbound.objects.deployment import Deployment
+from tailbound.objects.pod import ContainerProbe, ContainerStatus, Pod, Terminated
+from tailbound.reconcile import dead_pods, unschedulable
+from tailbound.reconcile.refused_pods import refusal_in
 
 _LONGEST_QUOTE: Final = 600
 _IMAGE_REASONS: Final = frozenset(
@@ -32,6 +34,7 @@ _MOST_TELLING: Final = (
     Reason.OUT_OF_MEMORY,
     Reason.IMAGE_PULL_FAILED,
     Reason.CRASH_LOOP,
+    *sorted(PLACELESS),
     Reason.QUOTA_EXCEEDED,
     Reason.UNSCHEDULABLE,
 )
@@ -61,17 +64,33 @@ class PodsReport:
     """Pods that do not exist, as the API server does not admit them."""
     fetched: bool
     """At least one pod has verified the model."""
-    fetching: bool
-    """At least one pod is downloading, and no attempt of it has failed."""
+    downloading: int
+    """Pods that are downloading, and of which no attempt has failed."""
     findings: tuple[PodFinding, ...]
     """The most telling first."""
+    dead: tuple[PodFinding, ...] = ()
+    """Pods that have ended for good within the last minutes, the newest first."""
+    over_limit: int = 0
+    """Those of them that were evicted for what they used themselves."""
+    wanted: int = 0
+    """The number that the Deployment asks for."""
     unready: str = ""
     """Which probe of a container that runs does not succeed, in words; empty if there is none."""
 
     @property
+    def fetching(self) -> bool:
+        """At least one pod is downloading, and no attempt of it has failed."""
+        return self.downloading > 0
+
+    @property
     def obstacle(self) -> PodFinding | None:
-        """The most telling finding, if there is any."""
-        return next(iter(self.findings), None)
+        """The most telling finding, if there is any; of dead pods while none is ready."""
+        return next(iter(self.findings if self.ready else (*self.findings, *self.dead)), None)
+
+    @property
+    def dies(self) -> PodFinding | None:
+        """The newest finding of a dead pod, if each pod has ended once within minutes, and some pod twice."""
+        return self.dead[0] if self.wanted and len(self.dead) >= max(2, self.wanted) else None
 
     @property
     def fetch_failure(self) -> PodFinding | None:
@@ -88,185 +107,170 @@ class PodsReport:
         return next((finding for finding in self.findings if finding.reason in reasons), None)
 
 
-def most_restarts(pods: Sequence[Object]) -> int:
+def most_restarts(pods: Sequence[Pod]) -> int:
     """Restarts of the container that was restarted most. Fetching again is no restart."""
-    return max(
-        (
-            int(container.get("restartCount", 0))
-            for pod in pods
-            for container in pod.get("status", {}).get("containerStatuses") or ()
-        ),
-        default=0,
-    )
+    return max((container.restart_count for pod in pods for container in pod.container_statuses), default=0)
 
 
-def unready_since(pods: Sequence[Object]) -> tuple[datetime, ...]:
+def unready_since(pods: Sequence[Pod]) -> tuple[datetime, ...]:
     """Since when each pod is not Ready, of those that run and are stuck at nothing that they say."""
-    ready = (_condition(pod, "Ready") for pod in pods if next(_findings(pod), None) is None)
-    times = (each.get("lastTransitionTime") for each in ready if each.get("status") == "False")
-    return tuple(datetime.fromisoformat(time) for time in times if time is not None)
+    ready = (pod.condition("Ready") for pod in pods if next(_findings(pod), None) is None)
+    times = (each.last_transition_time for each in ready if each.status == "False")
+    return tuple(time for time in times if time is not None)
 
 
-def starting_since(pods: Sequence[Object]) -> tuple[datetime, ...]:
+def starting_since(pods: Sequence[Pod]) -> tuple[datetime, ...]:
     """When each pod was made, of those that are not Ready yet and stuck at nothing that they say."""
-    unready = (each for each in pods if _active(each) and _condition(each, "Ready").get("status") != "True")
-    starting = (pod["metadata"] for pod in unready if next(_findings(pod), None) is None)
-    times = (each.get("creationTimestamp") for each in starting)
-    return tuple(datetime.fromisoformat(time) for time in times if time is not None)
+    unready = (pod for pod in pods if not pod.finished and not pod.ready)
+    times = (pod.creation_timestamp for pod in unready if next(_findings(pod), None) is None)
+    return tuple(time for time in times if time is not None)
 
 
-def report(pods: Sequence[Object], deployment: Object | None) -> PodsReport:
+def report(pods: Sequence[Pod], deployment: Deployment | None) -> PodsReport:
     """Read the pods of one revision, in order of their names, and the conditions of its Deployment."""
-    active = [pod for pod in pods if _active(pod)]
-    unready = [pod for pod in active if _condition(pod, "Ready").get("status") != "True"]
+    active = [pod for pod in pods if not pod.finished]
+    unready = [pod for pod in active if not pod.ready]
     refusals = tuple(_refused_pods(deployment))
     findings = [*(finding for pod in active for finding in _findings(pod)), *refusals]
-    wanted = int(deployment["spec"].get("replicas", 0)) if deployment is not None and refusals else 0
+    wanted = deployment.replicas if deployment is not None else 0
+    dead = dead_pods.newest_first(pods)
+    fetches = [status for pod in active for status in pod.init_container_statuses if _fetches(status)]
     return PodsReport(
         count=len(active),
-        scheduled=sum(_condition(pod, "PodScheduled").get("status") == "True" for pod in active),
+        scheduled=sum(pod.condition("PodScheduled").status == "True" for pod in active),
         ready=len(active) - len(unready),
         stuck=sum(next(_findings(pod), None) is not None for pod in unready),
-        refused=max(wanted - len(active), 0),
-        fetched=any(_succeeded(_fetch_status(pod)) for pod in active),
-        fetching=any(_is_fetching(_fetch_status(pod)) for pod in active),
+        refused=max(wanted - len(active), 0) if refusals else 0,
+        fetched=any(_succeeded(status) for status in fetches),
+        downloading=sum(status.running and _failed(status) is None for status in fetches),
+        dead=tuple(PodFinding(dead_pods.reason_of(pod), dead_pods.message_of(pod)) for pod in dead),
+        over_limit=sum(map(dead_pods.exceeds_its_limit, dead)),
+        wanted=wanted,
         findings=tuple(sorted(findings, key=lambda finding: _MOST_TELLING.index(finding.reason))),
         unready=next((probe for pod in unready if (probe := _failing_probe(pod))), ""),
     )
 
 
-def _active(pod: Object) -> bool:
-    return pod.get("status", {}).get("phase") not in FINISHED
-
-
-def _failing_probe(pod: Object) -> str:
-    """The probe that keeps the first container that runs from being ready; what it answers no pod says."""
-    specs = {each["name"]: each for each in pod.get("spec", {}).get("containers") or ()}
-    for container in pod.get("status", {}).get("containerStatuses") or ():
-        if container.get("ready") or "running" not in (container.get("state") or {}):
+def _failing_probe(pod: Pod) -> str:
+    """The failing probe of the first running container that is not ready; its answers are not in the pod."""
+    for status in pod.container_statuses:
+        if status.ready or not status.running:
             continue
-        spec = specs.get(container["name"], {})
-        kind = "startup" if spec.get("startupProbe") and not container.get("started") else "readiness"
-        probe = spec.get(f"{kind}Probe")
+        kind, probe = _awaited_probe(pod, status)
         if probe is not None:
-            name = pod["metadata"]["name"]
             return (
-                f"container {container['name']} of pod {name} runs, and its {kind} probe "
-                f"({_probe_words(probe)}) does not succeed; kubectl describe pod {name} shows the answers"
+                f"container {status.name} of pod {pod.name} runs, and its {kind} probe ({probe.request}) "
+                f"fails; kubectl describe pod {pod.name} shows its answers"
             )
     return ""
 
 
-def _probe_words(probe: Mapping[str, Any]) -> str:
-    """What a probe asks."""
-    if "httpGet" in probe:
-        get = probe["httpGet"]
-        return f"GET {get.get('path', '/')} on port {get.get('port')}"
-    if "exec" in probe:
-        return " ".join(probe["exec"].get("command") or ())
-    handler = "grpc" if "grpc" in probe else "tcpSocket"
-    return f"{handler} on port {probe.get(handler, {}).get('port')}"
+def _awaited_probe(pod: Pod, status: ContainerStatus) -> tuple[str, ContainerProbe | None]:
+    """The probe that must succeed next; None if the container has no such probe."""
+    container = next((each for each in pod.containers if each.name == status.name), None)
+    startup = container.startup_probe if container is not None else None
+    if startup is not None and not status.started:
+        return "startup", startup
+    return "readiness", container.readiness_probe if container is not None else None
 
 
-def _findings(pod: Object) -> Iterator[PodFinding]:
-    status, name = pod.get("status", {}), pod["metadata"]["name"]
-    for group in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(group) or ():
-            if container.get("ready") or _succeeded(container):
-                continue
-            finding = next((f for rule in _CONTAINER_RULES if (f := rule(name, container))), None)
-            if finding is not None:
-                yield finding
-                return
-    scheduled = _condition(pod, "PodScheduled")
-    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        why = scheduled.get("message", "the scheduler gives no reason")
-        yield PodFinding(Reason.UNSCHEDULABLE, f"pod {name} has no node: {why}")
+def _findings(pod: Pod) -> Iterator[PodFinding]:
+    for container in (*pod.init_container_statuses, *pod.container_statuses):
+        if container.ready or _succeeded(container):
+            continue
+        finding = next((f for rule in _CONTAINER_RULES if (f := rule(pod.name, container))), None)
+        if finding is not None:
+            yield finding
+            return
+    scheduled = pod.condition("PodScheduled")
+    if scheduled.status == "False" and scheduled.reason == "Unschedulable":
+        yield _without_node(pod.name, scheduled.message)
 
 
-def _refused_pods(deployment: Object | None) -> Iterator[PodFinding]:
-    """Pods that the API server does not admit never exist: only the Deployment tells of them."""
+def _without_node(pod: str, why: str) -> PodFinding:
+    """The finding of a pod for which the scheduler has found no node."""
+    reason = unschedulable.reason_in(why)
+    remedy = f". What to do: {unschedulable.REMEDY}" if reason in PLACELESS else ""
+    said = f"{why.rstrip('.')}{remedy}" if remedy else why or "the scheduler gave no reason"
+    return PodFinding(reason, f"pod {pod} has no node: {said}")
+
+
+def _refused_pods(deployment: Deployment | None) -> Iterator[PodFinding]:
+    """The pods that the API server does not admit: they never exist, and only the Deployment reports them."""
     if deployment is None:
         return
-    for condition in deployment.get("status", {}).get("conditions") or ():
-        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            yield PodFinding(
-                Reason.QUOTA_EXCEEDED, f"the API server refuses pods: {condition.get('message', '')}"
-            )
+    failure = deployment.condition("ReplicaFailure")
+    if failure.status == "True":
+        refusal = refusal_in(failure.message)
+        remedy = f". What to do: {refusal.remedy}" if refusal.remedy else ""
+        yield PodFinding(refusal.reason, f"the API server refuses to create pods: {failure.message}{remedy}")
 
 
-def _failed(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """How the container last ended, if it is not through: now, or before the attempt that runs."""
-    for field in ("state", "lastState"):
-        terminated = (container.get(field) or {}).get("terminated")
-        if terminated is not None:
-            return terminated if isinstance(terminated, Mapping) else None
-    return None
+def _failed(container: ContainerStatus) -> Terminated | None:
+    """The last termination of a container that has not succeeded: now, or before its present attempt."""
+    return container.terminated or container.last_terminated
 
 
-def _own_words(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
-    """The container left a Termination: it knows best."""
+def _own_words(pod: str, container: ContainerStatus) -> PodFinding | None:
+    """The finding of a container that wrote a Termination, which says more than its exit code."""
     failed = _failed(container)
     if failed is None:
         return None
     try:
-        said = Termination.model_validate_json(failed.get("message") or "")
+        said = Termination.model_validate_json(failed.message)
     except ValidationError:
         return None
     if said.reason is TerminationReason.FETCHED:
         return None
-    return PodFinding(Reason(said.reason.value), f"pod {pod}: {said.message}", container["name"])
+    return PodFinding(Reason(said.reason.value), f"pod {pod}: {said.message}", container.name)
 
 
-def _out_of_memory(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
+def _out_of_memory(pod: str, container: ContainerStatus) -> PodFinding | None:
     failed = _failed(container)
-    if failed is None or failed.get("reason") != "OOMKilled":
+    if failed is None or failed.reason != "OOMKilled":
         return None
     return PodFinding(
         Reason.OUT_OF_MEMORY,
-        f"container {container['name']} of pod {pod} took too much memory: raise spec.resources.memory",
-        container["name"],
+        f"container {container.name} of pod {pod} exceeded its memory limit: raise spec.resources.memory",
+        container.name,
     )
 
 
-def _image(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
-    waiting = (container.get("state") or {}).get("waiting") or {}
-    if waiting.get("reason") not in _IMAGE_REASONS:
+def _image(pod: str, container: ContainerStatus) -> PodFinding | None:
+    if container.waiting_reason not in _IMAGE_REASONS:
         return None
-    why = _BACK_OFF.sub("", waiting.get("message") or "") or "the node does not say why"
+    why = _BACK_OFF.sub("", container.waiting_message) or "the node gives no reason"
     return PodFinding(
         Reason.IMAGE_PULL_FAILED,
-        f"image {container.get('image', '')} of container {container['name']} in pod {pod} cannot be had: "
-        f"{_quote(why)}",
-        container["name"],
+        f"image {container.image} of container {container.name} in pod {pod} cannot be pulled: {_quote(why)}",
+        container.name,
     )
 
 
-def _not_started(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
-    waiting = (container.get("state") or {}).get("waiting") or {}
-    if waiting.get("reason") not in _START_REASONS:
+def _not_started(pod: str, container: ContainerStatus) -> PodFinding | None:
+    if container.waiting_reason not in _START_REASONS:
         return None
-    why = _quote(waiting.get("message") or "")
+    why = _quote(container.waiting_message)
     return PodFinding(
         Reason.CRASH_LOOP,
-        f"container {container['name']} of pod {pod} cannot be started: {why}",
-        container["name"],
+        f"container {container.name} of pod {pod} cannot be started: {why}",
+        container.name,
     )
 
 
-def _crashed(pod: str, container: Mapping[str, Any]) -> PodFinding | None:
+def _crashed(pod: str, container: ContainerStatus) -> PodFinding | None:
     failed = _failed(container)
     if failed is None:
         return None
-    said = _quote(failed.get("message") or "") or "it left no message, look at its log"
+    said = _quote(failed.message) or "it wrote no termination message; see its log"
     return PodFinding(
         Reason.CRASH_LOOP,
-        f"container {container['name']} of pod {pod} ended with exit code {failed.get('exitCode')}: {said}",
-        container["name"],
+        f"container {container.name} of pod {pod} ended with exit code {failed.exit_code}: {said}",
+        container.name,
     )
 
 
-_CONTAINER_RULES: Final[tuple[Callable[[str, Mapping[str, Any]], PodFinding | None], ...]] = (
+_CONTAINER_RULES: Final[tuple[Callable[[str, ContainerStatus], PodFinding | None], ...]] = (
     _own_words,
     _out_of_memory,
     _image,
@@ -276,30 +280,19 @@ _CONTAINER_RULES: Final[tuple[Callable[[str, Mapping[str, Any]], PodFinding | No
 
 
 def _quote(text: str) -> str:
-    """The end of a message, where a traceback says what happened."""
+    """The last part of a message, which holds the cause in a traceback."""
     text = text.strip()
     return text if len(text) <= _LONGEST_QUOTE else "…" + text[-_LONGEST_QUOTE:]
 
 
-def _condition(pod: Object, kind: str) -> Mapping[str, Any]:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition.get("type") == kind), {})
+def _fetches(container: ContainerStatus) -> bool:
+    return container.name == FETCH_CONTAINER
 
 
-def _fetch_status(pod: Object) -> Mapping[str, Any]:
-    statuses = pod.get("status", {}).get("initContainerStatuses") or ()
-    return next((status for status in statuses if status.get("name") == FETCH_CONTAINER), {})
+def _succeeded(container: ContainerStatus) -> bool:
+    """Whether an init container has succeeded.
 
-
-def _succeeded(container: Mapping[str, Any]) -> bool:
-    """An init container that is through. A server that ends with 0 has not succeeded: it is to run on."""
-    terminated = (container.get("state") or {}).get("terminated")
-    return (
-        terminated is not None
-        and terminated.get("exitCode") == 0
-        and container.get("name") == FETCH_CONTAINER
-    )
-
-
-def _is_fetching(container: Mapping[str, Any]) -> bool:
-    return "running" in (container.get("state") or {}) and _failed(container) is None
+    A server has not, even with exit code 0: it must keep running.
+    """
+    ended = container.terminated
+    return ended is not None and ended.exit_code == 0 and _fetches(container)

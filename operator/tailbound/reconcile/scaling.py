@@ -19,16 +19,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tailbound.api.batching import Batching
-from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
-from tailbound.api.inferenceservice import InferenceService
+from tailbound.api.conditions import ConditionType, Reason
+from tailbound.api.inferenceservice import InferenceService, Latency
 from tailbound.api.meta import Condition
 from tailbound.api.scaling import RevisionScaling, Scaling, ScalingMode, ScalingStatus
-from tailbound.autoscale.decision import Decision
-from tailbound.autoscale.model import Known, Limit, Objective, Unknown
-from tailbound.reconcile.conditions import ConditionVerdict
-from tailbound.reconcile.model import Carrier, ScalingDecision, ScalingDecisions, ScalingRequest
+from tailbound.autoscale.decision import ReplicaDecision
+from tailbound.autoscale.model import Known, LatencyTarget, Limit
+from tailbound.objects.unknown import Unknown
+from tailbound.reconcile.condition import FALSE, TRUE, UNKNOWN, ConditionVerdict
+from tailbound.reconcile.model import RevisionLoad, ScalingDecision, ScalingDecisions, ScalingRequest
 from tailbound.reconcile.owned_state import OwnedState
-from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout.model import RolloutStep
 from tailbound.rollout.sizing import ALL, Size, Sizing, fixed
 
@@ -36,18 +36,24 @@ ALLOWED_LATE: Final = 0.01
 """Share of the requests that may be slower than a P99 target."""
 _DIGITS: Final = 3
 _MOST_WAITING: Final = 0.9
-"""Of the target: longer than this no request waits for its batch, as far as sizing goes."""
-_TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
+"""Fraction of the latency target for which sizing lets a request wait for its batch at most."""
+_NOT_LIMITED: Final = ConditionVerdict(
+    FALSE, Reason.NOT_LIMITED, "no limit keeps the number of pods from following the traffic"
+)
+_METRICS_FRESH: Final = ConditionVerdict(
+    FALSE, Reason.METRICS_FRESH, "all metrics for the number of pods are known"
+)
 
 
-def sizing_of(world: OwnedState) -> Sizing:
+def sizing_of(owned: OwnedState) -> Sizing:
     """The pods of every revision."""
-    scaling = world.service.spec.scaling
+    scaling = owned.service.spec.scaling
     if not scaling.automatic:
         return fixed(scaling.asked)
-    sizes = {name: _size_told(world, name, pods) for name, pods in _deployed(world).items()}
-    sizes |= {name: _size(each) for name, each in _sized(world).items()}
-    usual = sizes.get(world.stable or "", Size(scaling.asked))
+    stored = _stored(owned)
+    sizes = {name: _size_before(pods, stored.get(name)) for name, pods in _deployed(owned).items()}
+    sizes |= {name: _size(each) for name, each in _sized(owned).items()}
+    usual = sizes.get(owned.stable or "", Size(scaling.asked))
     return Sizing(least=scaling.asked, most=scaling.most, usual=usual, sizes=sizes)
 
 
@@ -58,46 +64,84 @@ def _size(sized: ScalingDecision) -> Size:
     return Size(max(1, decision.replicas), sized.share, known)
 
 
-def scalable(world: OwnedState, step: RolloutStep) -> ScalingRequest | None:
+def scalable(owned: OwnedState, step: RolloutStep) -> ScalingRequest | None:
     """What the autoscaler is to decide on or to watch; None without a P99 target, or where it is stopped."""
-    spec = world.service.spec
+    spec = owned.service.spec
     latency = spec.sla.latency
     if latency is None or spec.stopped:
         return None
     target = latency.p99.timedelta.total_seconds()
     carriers = {
-        name: Carrier(step.carries.get(name, ALL), _objective(world, name, target))
+        name: RevisionLoad(step.carries.get(name, ALL), _objective(owned, name, target))
         for name, pods in step.fleet.items()
         if pods > 0
     }
     return ScalingRequest(
-        spec.scaling.asked, spec.scaling.most, target, carriers, only_watched=not spec.scaling.automatic
+        least=spec.scaling.asked,
+        most=spec.scaling.most,
+        p99_seconds=target,
+        revisions=carriers,
+        only_watched=not spec.scaling.automatic,
+        settled=_settled_sizes(owned, step, latency),
     )
 
 
-def _objective(world: OwnedState, name: str, target: float) -> Objective:
+def _settled_sizes(
+    owned: OwnedState, step: RolloutStep, latency: Latency
+) -> Mapping[str, tuple[int, int, str]] | None:
+    """
+    | conditions on the SLA and on scaling | pods | sizes |
+    |---|---|---|
+    | one is not the best, or of another generation | any | None |
+    | all are the best | are fixed | nothing of any revision |
+    | all are the best | differ from the stored decisions | None |
+    | all are the best | are as in the stored decisions | these decisions |
+    """
+    service, automatic = owned.service, owned.service.spec.scaling.automatic
+    best = {ConditionType.SLA_MET: _within(latency)}
+    if automatic:
+        best |= {ConditionType.SCALING_LIMITED: _NOT_LIMITED, ConditionType.METRICS_STALE: _METRICS_FRESH}
+    generation = service.metadata.generation
+    if not all(_says(service.status.condition(kind), verdict, generation) for kind, verdict in best.items()):
+        return None
+    if not automatic:
+        return {}
+    stored = _stored(owned)
+    if step.carries or step.fleet != {name: each.replicas for name, each in stored.items()}:
+        return None
+    return {name: (each.share, each.replicas, each.limited_by or Limit.NONE) for name, each in stored.items()}
+
+
+def _says(stored: Condition | None, verdict: ConditionVerdict, generation: int) -> bool:
+    """Whether a stored condition is this verdict on this generation."""
+    if stored is None:
+        return False
+    found = (stored.status, stored.reason, stored.message, stored.observed_generation)
+    return found == (verdict.status, verdict.reason, verdict.message, generation)
+
+
+def _objective(owned: OwnedState, name: str, target: float) -> LatencyTarget:
     """The target, and how this revision batches: by its own record, as an edit makes another revision."""
-    stored = world.stored_revisions.get(name)
+    revision = owned.revision(name)
     try:
-        recorded = json.loads(from_object(stored).spec_json) if stored is not None else {}
+        recorded = json.loads(revision.spec_json) if revision is not None else {}
         batching = Batching.model_validate(recorded.get("batching", {}))
-    except (CorruptRevisionError, ValueError):
+    except ValueError:
         batching = Batching()
     delay = batching.max_queue_delay
     seconds = 0.0 if delay is None else delay.timedelta.total_seconds()
     # A request that waits as long as it may take in all is late anyway.
-    return Objective(target, batching.effective_max_batch_size(), min(seconds, _MOST_WAITING * target))
+    return LatencyTarget(target, batching.effective_max_batch_size(), min(seconds, _MOST_WAITING * target))
 
 
-def status(world: OwnedState, step: RolloutStep) -> ScalingStatus | None:
+def status(owned: OwnedState, step: RolloutStep) -> ScalingStatus | None:
     """What the pods were sized by; the figures change only with a decision."""
-    if not world.service.spec.scaling.automatic:
+    if not owned.service.spec.scaling.automatic:
         return None
-    told = world.service.status.scaling or ScalingStatus()
-    before = {each.revision: each for each in told.revisions if each.revision in step.fleet}
+    before = {name: each for name, each in _stored(owned).items() if name in step.fleet}
     now = {
-        name: _told(name, each, before.get(name))
-        for name, each in _sized(world).items()
+        name: _status_of(name, each, before.get(name))
+        for name, each in _sized(owned).items()
         if name in step.fleet
     }
     revisions = before | now
@@ -105,24 +149,26 @@ def status(world: OwnedState, step: RolloutStep) -> ScalingStatus | None:
 
 
 def still_true(service: InferenceService) -> tuple[Condition, ...]:
-    """The stored conditions, without those on scaling that no longer apply.
+    """The stored conditions, without those on the SLA and on scaling that no longer apply.
 
     | condition | applies |
     |---|---|
     | SLAMet | with a P99 target |
+    | Judged | without one |
     | ScalingLimited | where pods follow the traffic, or the scale subresource asks for what bounds forbid |
     | MetricsStale | where pods follow the traffic |
     """
     scaling = service.spec.scaling
     applies: dict[str, bool] = {
         ConditionType.SLA_MET: service.spec.sla.latency is not None,
+        ConditionType.JUDGED: service.spec.sla.latency is None,
         ConditionType.SCALING_LIMITED: scaling.automatic or _asked(scaling) is not None,
         ConditionType.METRICS_STALE: scaling.automatic,
     }
     return tuple(each for each in service.status.conditions if applies.get(each.type, True))
 
 
-def verdicts(world: OwnedState) -> dict[ConditionType, ConditionVerdict]:
+def verdicts(owned: OwnedState) -> dict[ConditionType, ConditionVerdict]:
     """The conditions on scaling that are known now; `still_true` keeps the others as they are.
 
     | pods | the autoscaler | conditions |
@@ -131,26 +177,26 @@ def verdicts(world: OwnedState) -> dict[ConditionType, ConditionVerdict]:
     | are fixed | has looked | SLAMet; ScalingLimited where bounds cut what is asked for |
     | any | has not | ScalingLimited where bounds cut what is asked for |
     """
-    sizes, asked = world.observation.sizes, _asked(world.service.spec.scaling)
+    sizes, asked = owned.observation.sizes, _asked(owned.service.spec.scaling)
     found = {} if asked is None else {ConditionType.SCALING_LIMITED: asked}
     if sizes is None:
         return found
     decisions = {name: each.decision for name, each in sorted(sizes.revisions.items())}
     missing = sorted({*sizes.missing, *(each for one in decisions.values() for each in one.stale)})
-    stale = _stale(world, missing, sizes.awaited)
-    if world.service.spec.scaling.automatic:
+    stale = _stale(owned, missing, sizes.awaited)
+    if owned.service.spec.scaling.automatic:
         found = {
-            ConditionType.SCALING_LIMITED: asked or _limited(world, decisions),
+            ConditionType.SCALING_LIMITED: asked or _limited(owned, decisions),
             ConditionType.METRICS_STALE: stale,
         }
-    met = _met(world, sizes, decisions, missing, stale.reason)
+    met = _met(owned, sizes, decisions, missing, stale.reason)
     return found if met is None else {ConditionType.SLA_MET: met, **found}
 
 
 def _met(
-    world: OwnedState,
+    owned: OwnedState,
     sizes: ScalingDecisions,
-    decisions: Mapping[str, Decision],
+    decisions: Mapping[str, ReplicaDecision],
     missing: Sequence[str],
     stale: Reason,
 ) -> ConditionVerdict | None:
@@ -163,36 +209,40 @@ def _met(
     | are there | none | True or False | as it was | as it was |
     | are there | none | else | Unknown | Pending |
     """
-    latency = world.service.spec.sla.latency
+    latency = owned.service.spec.sla.latency
     if latency is None:
         return None
     target, late = latency.p99, sizes.late
     if missing:
         return ConditionVerdict(
-            _UNKNOWN, stale, f"it is not known while metrics are missing: {'; '.join(missing)}"
+            UNKNOWN, stale, f"the latency is not known while metrics are missing: {'; '.join(missing)}"
         )
     if late is None:
-        before = world.service.status.condition(ConditionType.SLA_MET)
-        kept = before is not None and before.status != _UNKNOWN
-        return None if kept else ConditionVerdict(_UNKNOWN, Reason.PENDING, "no request was seen yet")
+        before = owned.service.status.condition(ConditionType.SLA_MET)
+        kept = before is not None and before.status != UNKNOWN
+        return None if kept else ConditionVerdict(UNKNOWN, Reason.PENDING, "no request was seen yet")
     if late <= ALLOWED_LATE:
-        return ConditionVerdict(
-            _TRUE, Reason.WITHIN_TARGET, f"99 of 100 requests are answered within {target}"
-        )
+        return _within(latency)
     message = f"more than one request in a hundred takes longer than {target}"
     refused = rounded(sizes.shed)
     if refused:
         message = f"{message}, or would: about {100 * refused:g}% are refused for it (spec.overload)"
-    helps = (*_unreachable(decisions, str(target)), *_fixed(world.service.spec.scaling))
-    return ConditionVerdict(_FALSE, Reason.TARGET_MISSED, "; ".join([message, *helps]))
+    helps = (*_unreachable(decisions, str(target)), *_fixed(owned.service.spec.scaling))
+    return ConditionVerdict(FALSE, Reason.TARGET_MISSED, "; ".join([message, *helps]))
 
 
-def _unreachable(decisions: Mapping[str, Decision], target: str) -> Iterator[str]:
+def _within(latency: Latency) -> ConditionVerdict:
+    return ConditionVerdict(
+        TRUE, Reason.WITHIN_TARGET, f"99 of 100 requests are answered within {latency.p99}"
+    )
+
+
+def _unreachable(decisions: Mapping[str, ReplicaDecision], target: str) -> Iterator[str]:
     """What is said of revisions whose target no number of pods meets."""
     for name, decision in decisions.items():
         if decision.unreachable is not None:
             yield (
-                f"more pods would not help: a pod of {name} that has nothing else to do takes up to "
+                f"more pods would not help: even an idle pod of {name} takes up to "
                 f"{decision.unreachable:.2g}s, which is more than {target}: raise spec.sla.latency.p99, or "
                 "make the model faster"
             )
@@ -214,25 +264,30 @@ def rounded(share: float) -> float:
     return float(f"{share:.0e}")
 
 
-def _limited(world: OwnedState, decisions: Mapping[str, Decision]) -> ConditionVerdict:
+def _limited(owned: OwnedState, decisions: Mapping[str, ReplicaDecision]) -> ConditionVerdict:
     """
     | what keeps a revision from having the pods that it needs | status | reason |
     |---|---|---|
-    | a quota, or admission | True | QuotaExceeded |
+    | a quota | True | QuotaExceeded |
+    | another rule of admission | True | PodRefused |
     | pods of it find no node | True | Unschedulable |
     | spec.scaling.max | True | AtMaximum |
     | nothing | False | NotLimited |
     """
     words = {
         Limit.QUOTA: (Reason.QUOTA_EXCEEDED, "the API server admits no further pods of {}: raise the quota"),
-        Limit.HARDWARE: (Reason.UNSCHEDULABLE, "no node has room for further pods of {}: add nodes"),
+        Limit.REFUSED: (
+            Reason.POD_REFUSED,
+            "the API server refuses further pods of {}: status.conditions and kubectl describe say why",
+        ),
+        Limit.HARDWARE: (Reason.UNSCHEDULABLE, "no node has capacity for further pods of {}: add nodes"),
         Limit.MAX: (Reason.AT_MAXIMUM, "{} needs more pods than spec.scaling.max allows: raise it"),
     }
     for limit, (reason, message) in words.items():
         name = next((name for name, each in decisions.items() if each.limited_by is limit), None)
         if name is not None:
-            return ConditionVerdict(_TRUE, reason, message.format(name))
-    return ConditionVerdict(_FALSE, Reason.NOT_LIMITED, "nothing keeps the pods from following the traffic")
+            return ConditionVerdict(TRUE, reason, message.format(name))
+    return _NOT_LIMITED
 
 
 def _asked(scaling: Scaling) -> ConditionVerdict | None:
@@ -246,14 +301,14 @@ def _asked(scaling: Scaling) -> ConditionVerdict | None:
     wants = f"spec.scaling.replicas asks for {scaling.replicas} pods, and spec.scaling"
     if scaling.replicas > scaling.most:
         message = f"{wants}.max allows {scaling.most}: raise it, or scale to fewer"
-        return ConditionVerdict(_TRUE, Reason.AT_MAXIMUM, message)
+        return ConditionVerdict(TRUE, Reason.AT_MAXIMUM, message)
     if scaling.mode is ScalingMode.EXTERNAL and scaling.replicas < scaling.min:
         message = f"{wants}.min keeps {scaling.min}: lower it, or scale to more"
-        return ConditionVerdict(_TRUE, Reason.AT_MINIMUM, message)
+        return ConditionVerdict(TRUE, Reason.AT_MINIMUM, message)
     return None
 
 
-def _stale(world: OwnedState, missing: Sequence[str], awaited: bool) -> ConditionVerdict:
+def _stale(owned: OwnedState, missing: Sequence[str], awaited: bool) -> ConditionVerdict:
     """
     | something is missing | it was never there, and is to come | before | status | reason |
     |---|---|---|---|---|
@@ -263,15 +318,15 @@ def _stale(world: OwnedState, missing: Sequence[str], awaited: bool) -> Conditio
     | yes | no | any | True | MetricsMissing |
     """
     if not missing:
-        return ConditionVerdict(_FALSE, Reason.METRICS_FRESH, "everything that pods are sized by is known")
-    before = world.service.status.condition(ConditionType.METRICS_STALE)
-    if awaited and (before is None or before.status == _UNKNOWN):
-        return ConditionVerdict(_UNKNOWN, Reason.PENDING, "the first metrics are still to come")
-    message = f"no pod is taken away while it is not known how many are needed: {'; '.join(missing)}"
-    return ConditionVerdict(_TRUE, Reason.METRICS_MISSING, message)
+        return _METRICS_FRESH
+    before = owned.service.status.condition(ConditionType.METRICS_STALE)
+    if awaited and (before is None or before.status == UNKNOWN):
+        return ConditionVerdict(UNKNOWN, Reason.PENDING, "the first metrics have not arrived yet")
+    message = f"no pod is removed while metrics are missing: {'; '.join(missing)}"
+    return ConditionVerdict(TRUE, Reason.METRICS_MISSING, message)
 
 
-def _told(name: str, sized: ScalingDecision, before: RevisionScaling | None) -> RevisionScaling:
+def _status_of(name: str, sized: ScalingDecision, before: RevisionScaling | None) -> RevisionScaling:
     decision = sized.decision
     known = (sized.share, decision.replicas, decision.limited_by)
     if before is not None and (before.share, before.replicas, before.limited_by or Limit.NONE) == known:
@@ -293,24 +348,28 @@ def _told(name: str, sized: ScalingDecision, before: RevisionScaling | None) -> 
 
 
 def _figure(value: Known[float] | Unknown) -> float | None:
-    """For people: a rate is not known to more digits."""
+    """The value for people, rounded to the digits to which a rate is known."""
     return float(f"{value.value:.{_DIGITS}g}") if isinstance(value, Known) else None
 
 
-def _sized(world: OwnedState) -> Mapping[str, ScalingDecision]:
-    sizes = world.observation.sizes
+def _sized(owned: OwnedState) -> Mapping[str, ScalingDecision]:
+    sizes = owned.observation.sizes
     return sizes.revisions if sizes is not None else {}
 
 
-def _deployed(world: OwnedState) -> dict[str, int]:
-    pods = {name: int(each["spec"].get("replicas", 0)) for name, each in world.deployments.items()}
+def _deployed(owned: OwnedState) -> dict[str, int]:
+    pods = {name: each.replicas for name, each in owned.deployments.items()}
     return {name: count for name, count in pods.items() if count > 0}
 
 
-def _size_told(world: OwnedState, name: str, pods: int) -> Size:
+def _stored(owned: OwnedState) -> dict[str, RevisionScaling]:
+    """What the status says of the pods of each revision."""
+    stored = owned.service.status.scaling or ScalingStatus()
+    return {each.revision: each for each in stored.revisions}
+
+
+def _size_before(pods: int, known: RevisionScaling | None) -> Size:
     """The pods of a deployed revision, and the decision that they were last made by."""
-    told = world.service.status.scaling or ScalingStatus()
-    known = next((each for each in told.revisions if each.revision == name), None)
     if known is None:
         return Size(pods)
     return Size(pods, known.share, max(1, round(known.replicas if known.needed is None else known.needed)))

@@ -1,16 +1,17 @@
 """Which runtime serves a model, and on which hardware class."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.api.hardwareclass import HardwareClass
-from tailbound.api.inferenceservice import Overload
 from tailbound.api.names import DEFAULT_CLASS_ANNOTATION
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import ClusterServingRuntime, ServingRuntime
-from tailbound.reconcile.model import Object
+from tailbound.objects.fields import Object, child, children, number, text
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.reconcile.device_memory import TooLarge, memory_verdict
 from tailbound.reconcile.owned_state import OwnedState
 
 Runtime: TypeAlias = ServingRuntime | ClusterServingRuntime
@@ -29,7 +30,8 @@ class Choice:
     """What a revision is rendered from."""
 
     runtime: Runtime
-    hardware_class: HardwareClass
+    hardware_classes: tuple[HardwareClass, ...]
+    """In order of preference."""
 
     @property
     def runtime_title(self) -> str:
@@ -37,32 +39,26 @@ class Choice:
         return f"{type(self.runtime).__name__} {self.runtime.metadata.name}"
 
 
-def choose(world: OwnedState) -> Choice | Problem:
+def choose(owned: OwnedState) -> Choice | Problem:
     """Runtime and class of the spec as it is now, or what is in the way."""
-    runtime = _runtime(world)
+    runtime = _runtime(owned)
     if isinstance(runtime, Problem):
         return runtime
-    if world.service.spec.overload is Overload.SHED and not runtime.spec.sheds:
-        return Problem(
-            Reason.RUNTIME_INVALID,
-            f"spec.overload is shed, which {type(runtime).__name__} {runtime.metadata.name} does not do: "
-            "write queue, choose another runtime in spec.runtime.name, or set spec.sheds of the runtime to "
-            "true if its server can",
-        )
-    hardware_class = _hardware_class(world)
-    if isinstance(hardware_class, Problem):
-        return hardware_class
-    return Choice(runtime, hardware_class)
+    named = owned.service.spec.hardware.classes or (_default_class(owned.observation.hardware_classes),)
+    found = [_hardware_class(owned, name) for name in named]
+    problem = next((each for each in found if isinstance(each, Problem)), None)
+    classes = tuple(each for each in found if isinstance(each, HardwareClass))
+    return problem if problem is not None else Choice(runtime, classes)
 
 
-def _runtime(world: OwnedState) -> Runtime | Problem:
-    named = world.service.spec.runtime
-    return _runtime_by_format(world) if named is None else _runtime_by_name(world, named.name)
+def _runtime(owned: OwnedState) -> Runtime | Problem:
+    named = owned.service.spec.runtime
+    return _runtime_by_format(owned) if named is None else _runtime_by_name(owned, named.name)
 
 
-def _runtime_by_name(world: OwnedState, name: str) -> Runtime | Problem:
+def _runtime_by_name(owned: OwnedState, name: str) -> Runtime | Problem:
     """A namespaced one goes before a cluster-wide one of the same name, even if it is invalid."""
-    seen, namespace = world.observation, world.service.metadata.namespace
+    seen, namespace = owned.observation, owned.service.metadata.namespace
     if name in seen.runtimes:
         found: Runtime | InvalidObject = parse(ServingRuntime, seen.runtimes[name])
     elif name in seen.cluster_runtimes:
@@ -76,11 +72,11 @@ def _runtime_by_name(world: OwnedState, name: str) -> Runtime | Problem:
         )
     if isinstance(found, InvalidObject):
         return Problem(Reason.RUNTIME_INVALID, f"{found.kind} {found.name}: {found.message}")
-    return _that_serves(world, found)
+    return _that_serves(owned, found)
 
 
-def _that_serves(world: OwnedState, runtime: Runtime) -> Runtime | Problem:
-    model_format = world.service.spec.model.format
+def _that_serves(owned: OwnedState, runtime: Runtime) -> Runtime | Problem:
+    model_format = owned.service.spec.model.format
     if runtime.spec.serves(model_format):
         return runtime
     formats = ", ".join(supported.name for supported in runtime.spec.formats)
@@ -91,17 +87,17 @@ def _that_serves(world: OwnedState, runtime: Runtime) -> Runtime | Problem:
     )
 
 
-def _runtime_by_format(world: OwnedState) -> Runtime | Problem:
+def _runtime_by_format(owned: OwnedState) -> Runtime | Problem:
     """Namespaced before cluster-wide, then by priority, then by name. An invalid one serves no format."""
-    seen, model_format = world.observation, world.service.spec.model.format
+    seen, model_format = owned.observation, owned.service.spec.model.format
     kinds: tuple[tuple[type[Runtime], Mapping[str, Object]], ...] = (
         (ServingRuntime, seen.runtimes),
         (ClusterServingRuntime, seen.cluster_runtimes),
     )
     for kind, stored in kinds:
-        fitting = [runtime for runtime in _valid(kind, stored) if runtime.spec.serves(model_format)]
-        if fitting:
-            return min(fitting, key=lambda runtime: (-runtime.spec.priority, runtime.metadata.name))
+        found = next(_valid(kind, _that_name(model_format, stored)), None)
+        if found is not None:
+            return found
     return Problem(
         Reason.RUNTIME_NOT_FOUND,
         f"spec.model.format is {model_format!r}, and no valid ServingRuntime or ClusterServingRuntime "
@@ -109,16 +105,34 @@ def _runtime_by_format(world: OwnedState) -> Runtime | Problem:
     )
 
 
-def _valid(kind: type[Runtime], stored: Mapping[str, Object]) -> Iterator[Runtime]:
-    for raw in stored.values():
+def _that_name(model_format: str, stored: Mapping[str, Object]) -> Sequence[Object]:
+    """Stored runtimes that name the format, the one to prefer first.
+
+    Every decision on every service chooses, and a cluster may have dozens of runtimes: what does not serve
+    the format is not parsed.
+    """
+    fitting = [raw for raw in stored.values() if model_format in _formats(raw)]
+    return sorted(fitting, key=lambda raw: (-(number(child(raw, "spec"), "priority") or 0), _name(raw)))
+
+
+def _formats(raw: Object) -> Iterator[str]:
+    return (text(each, "name") for each in children(child(raw, "spec"), "formats"))
+
+
+def _name(raw: Object) -> str:
+    return KubernetesObject(raw).name
+
+
+def _valid(kind: type[Runtime], stored: Iterable[Object]) -> Iterator[Runtime]:
+    for raw in stored:
         runtime = parse(kind, raw)
         if not isinstance(runtime, InvalidObject):
             yield runtime
 
 
-def _hardware_class(world: OwnedState) -> HardwareClass | Problem:
-    classes, named = world.observation.hardware_classes, world.service.spec.hardware.classes
-    name = named[0] if named else _default_class(classes)
+def _hardware_class(owned: OwnedState, name: str | None) -> HardwareClass | Problem:
+    """The class of this name; None if there is no default."""
+    classes = owned.observation.hardware_classes
     if name is None:
         return Problem(
             Reason.HARDWARE_CLASS_NOT_FOUND,
@@ -134,14 +148,15 @@ def _hardware_class(world: OwnedState) -> HardwareClass | Problem:
     found = parse(HardwareClass, classes[name])
     if isinstance(found, InvalidObject):
         return Problem(Reason.HARDWARE_CLASS_NOT_FOUND, f"HardwareClass {name} is invalid: {found.message}")
-    namespace = world.service.metadata.namespace
+    namespace = owned.service.metadata.namespace
     if not found.spec.allows(namespace):
         return Problem(
             Reason.HARDWARE_CLASS_DENIED,
             f"HardwareClass {name} does not allow namespace {namespace}: choose another class in "
             "spec.hardware.class, or ask for the namespace to be added to its spec.allowedNamespaces",
         )
-    return found
+    memory = memory_verdict(owned.service.spec.model.size, found)
+    return Problem(Reason.MODEL_TOO_LARGE, memory.message) if isinstance(memory, TooLarge) else found
 
 
 def _default_class(classes: Mapping[str, Object]) -> str | None:
@@ -150,8 +165,7 @@ def _default_class(classes: Mapping[str, Object]) -> str | None:
 
 
 def _is_default(raw: Object) -> bool:
-    annotations = raw["metadata"].get("annotations") or {}
-    return bool(annotations.get(DEFAULT_CLASS_ANNOTATION) == "true")
+    return KubernetesObject(raw).annotations.get(DEFAULT_CLASS_ANNOTATION) == "true"
 
 
 def _names(*groups: Mapping[str, Object]) -> str:

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from math import ceil
 from typing import Final
 
-from tailbound.api.conditions import Reason
+from tailbound.api.conditions import PLACELESS, Reason
 from tailbound.autoscale.model import (
     Arrivals,
     Ceiling,
@@ -14,14 +13,16 @@ from tailbound.autoscale.model import (
     Known,
     Limit,
     Limits,
-    Observation,
     Rate,
     Replicas,
+    RevisionObservation,
     Seconds,
     Service,
-    Unknown,
 )
-from tailbound.reconcile.model import Object, ScalingRequest
+from tailbound.objects.deployment import Deployment
+from tailbound.objects.pod import Pod
+from tailbound.objects.unknown import Unknown
+from tailbound.reconcile.model import ScalingRequest
 from tailbound.reconcile.pods import most_restarts, report, starting_since
 from tailbound.rollout.sizing import ALL
 
@@ -53,15 +54,15 @@ class Signals:
 
 
 def observed(
-    signals: Signals, revision: str, share: int, deployment: Object, pods: Sequence[Object], now: float
-) -> Observation:
+    signals: Signals, revision: str, share: int, deployment: Deployment, pods: Sequence[Pod], now: float
+) -> RevisionObservation:
     """What there is to know of a revision that must be able to carry `share` percent of the requests.
 
     Where it got none itself, the latency is that of the service.
     """
     nothing = Unknown(f"there are no metrics of {revision}")
     own = signals.revisions.get(revision, RevisionSignals(nothing, nothing, nothing))
-    return Observation(
+    return RevisionObservation(
         arrivals=_of_all(signals.arrivals, share),
         p99=own.p99 if isinstance(own.p99, Known) else signals.p99,
         in_flight=own.in_flight,
@@ -71,7 +72,7 @@ def observed(
     )
 
 
-def limits(wanted: ScalingRequest, share: int, deployment: Object, pods: Sequence[Object]) -> Limits:
+def limits(wanted: ScalingRequest, share: int, deployment: Deployment, pods: Sequence[Pod]) -> Limits:
     """The bounds of a revision that must be able to carry `share` percent of the requests.
 
     While pods are refused there is room for those that exist, and while pods find no node for those that have
@@ -79,10 +80,11 @@ def limits(wanted: ScalingRequest, share: int, deployment: Object, pods: Sequenc
     """
     seen = report(pods, deployment)
     causes = (
-        (Reason.QUOTA_EXCEEDED, Limit.QUOTA, seen.count),
-        (Reason.UNSCHEDULABLE, Limit.HARDWARE, seen.scheduled),
+        (frozenset({Reason.QUOTA_EXCEEDED, Reason.QUOTA_TOO_SMALL}), Limit.QUOTA, seen.count),
+        (frozenset({Reason.UNSCHEDULABLE, Reason.NO_NODE_FITS}), Limit.HARDWARE, seen.scheduled),
+        (PLACELESS - {Reason.QUOTA_TOO_SMALL, Reason.NO_NODE_FITS}, Limit.REFUSED, seen.count),
     )
-    ceilings = tuple(Ceiling(limit, room) for reason, limit, room in causes if seen.first_of(reason))
+    ceilings = tuple(Ceiling(limit, room) for reasons, limit, room in causes if seen.first_of(*reasons))
     least = max(1, ceil(wanted.least * share / ALL))
     return Limits(min=least, max=wanted.most, ceilings=ceilings)
 
@@ -101,10 +103,10 @@ def _of_all(arrivals: Arrivals, share: int) -> Arrivals:
     )
 
 
-def _replicas(deployment: Object, pods: Sequence[Object], now: float) -> Replicas:
+def _replicas(deployment: Deployment, pods: Sequence[Pod], now: float) -> Replicas:
     seen = report(pods, deployment)
     return Replicas(
-        requested=_requested(deployment),
+        requested=deployment.replicas,
         ready=seen.ready,
         pending=seen.count - seen.ready,
         stuck=seen.stuck,
@@ -112,21 +114,15 @@ def _replicas(deployment: Object, pods: Sequence[Object], now: float) -> Replica
     )
 
 
-def _requested(deployment: Object) -> int:
-    return int(deployment["spec"].get("replicas", 0))
-
-
-def _cold_start(pods: Sequence[Object], now: float) -> Seconds:
-    """From making a pod to its readiness, of those that came up without a restart."""
+def _cold_start(pods: Sequence[Pod], now: float) -> Seconds:
+    """The time from the creation of a pod to its readiness, for pods without a restart."""
     took = sorted(seconds for pod in pods if not most_restarts([pod]) for seconds in _start_of(pod))
     if not took:
         return Unknown("no pod has become ready yet")
     return Known(took[min(len(took) - 1, int(len(took) * _SLOWEST))], now)
 
 
-def _start_of(pod: Object) -> Iterator[float]:
-    made = pod["metadata"].get("creationTimestamp")
-    for condition in pod.get("status", {}).get("conditions") or ():
-        ready_at = condition.get("lastTransitionTime")
-        if condition.get("type") == "Ready" and condition.get("status") == "True" and made and ready_at:
-            yield (datetime.fromisoformat(ready_at) - datetime.fromisoformat(made)).total_seconds()
+def _start_of(pod: Pod) -> Iterator[float]:
+    made, ready_at = pod.creation_timestamp, pod.condition("Ready").last_transition_time
+    if pod.ready and made is not None and ready_at is not None:
+        yield (ready_at - made).total_seconds()

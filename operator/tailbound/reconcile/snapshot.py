@@ -12,9 +12,10 @@ from typing import TypeAlias
 
 from tailbound.api.inferenceservice import InferenceService, RoutingStatus
 from tailbound.api.parsing import InvalidObject, parse
+from tailbound.objects.fields import Object
 from tailbound.reconcile.desired import Intended, intend
 from tailbound.reconcile.gateways import routing
-from tailbound.reconcile.model import Object, Observation
+from tailbound.reconcile.model import Observation
 from tailbound.reconcile.owned_state import OwnedState, terminating
 
 

@@ -1,4 +1,4 @@
-"""From the objects as they should be to the writes that make them so, and to what is in the way.
+"""Derives the writes that bring the objects to their desired state, and the obstacles to them.
 
 | a labelled object of that kind and name | write | in the way |
 |---|---|---|
@@ -22,15 +22,17 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from tailbound.api.conditions import Reason
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
 from tailbound.reconcile import ending
 from tailbound.reconcile.difference import differs
-from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Object, RefusedWrite, Write
-from tailbound.reconcile.owned_state import OwnedState, Ownership, controller_of, ownership, terminating
+from tailbound.reconcile.model import Apply, Create, Delete, DryRun, RefusedWrite, Write
+from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership, terminating
 from tailbound.reconcile.selection import Problem
 
 
 @dataclass(frozen=True)
-class Probe:
+class ObstacleProbe:
     """Find out what is in the way of an object of ours of this name; nothing is written."""
 
     kind: str
@@ -72,7 +74,7 @@ class Remove:
     members: tuple[Object, ...]
 
 
-WriteRequest: TypeAlias = Probe | Ensure | Ask | Change | Remove
+WriteRequest: TypeAlias = ObstacleProbe | Ensure | Ask | Change | Remove
 """What a pass asks for; which write it comes to depends on what exists and on what is in the way."""
 
 
@@ -87,6 +89,8 @@ class Resolved:
     """The first thing that must be gone before the work can go on."""
     conflict: Problem | None
     """The first child that is refused, undone or not ours to write, and in the way of nothing else."""
+    reported: frozenset[tuple[str, str]] = frozenset()
+    """Kind and name of every refused object that is in the way."""
 
     @property
     def blocked(self) -> bool:
@@ -94,12 +98,20 @@ class Resolved:
         return self.problem is not None or self.waiting is not None
 
 
-def resolve(world: OwnedState, requests: Iterable[WriteRequest], now: datetime) -> Resolved:
-    """Requests to writes, in order: what is in the way of one keeps later ones from bringing up anything."""
-    writer = _Writer(world, now)
+def resolve(
+    owned: OwnedState, requests: Iterable[WriteRequest], now: datetime, probed: Resolved | None = None
+) -> Resolved:
+    """Requests to writes, in order: what is in the way of one keeps later ones from bringing up anything.
+
+    `probed`: what was found in the way before, by probes of the same state.
+    """
+    writer = _Writer(owned, now)
+    if probed is not None:
+        writer.problem, writer.waiting = probed.problem, probed.waiting
+        writer.reported.update(probed.reported)
     for request in requests:
         match request:
-            case Probe():
+            case ObstacleProbe():
                 writer.probe(request.kind, request.name, vital=True)
             case Ensure():
                 writer.ensure(request)
@@ -109,49 +121,51 @@ def resolve(world: OwnedState, requests: Iterable[WriteRequest], now: datetime) 
                 writer.change(request)
             case Remove():
                 writer.remove(request)
-    return Resolved(tuple(writer.writes), writer.problem, writer.waiting, writer.conflict)
+    return Resolved(
+        tuple(writer.writes), writer.problem, writer.waiting, writer.conflict, frozenset(writer.reported)
+    )
 
 
-def refuses(world: OwnedState, kind: str, name: str) -> bool:
+def refuses(owned: OwnedState, kind: str, name: str) -> bool:
     """The API server has just refused to write this object."""
-    return any((each.kind, each.name) == (kind, name) for each in world.observation.obstacles)
+    return any((each.kind, each.name) == (kind, name) for each in owned.observation.refused_writes)
 
 
 @dataclass
 class _Writer:
     """The state of one resolution; it does not leave `resolve`."""
 
-    world: OwnedState
+    owned: OwnedState
     now: datetime
     writes: list[Write] = field(default_factory=list)
     problem: Problem | None = None
     waiting: str | None = None
-    _reported: set[tuple[str, str]] = field(default_factory=set)
+    reported: set[tuple[str, str]] = field(default_factory=set)
     _beside: list[Problem] = field(default_factory=list)
     _refused: dict[tuple[str, str], RefusedWrite] = field(init=False)
 
     def __post_init__(self) -> None:
         self._refused = {
-            (refused.kind, refused.name): refused for refused in self.world.observation.obstacles
+            (refused.kind, refused.name): refused for refused in self.owned.observation.refused_writes
         }
 
     @property
     def conflict(self) -> Problem | None:
-        refused = sorted(item for item in self._refused.items() if item[0] not in self._reported)
-        return next(iter([*self._beside, *(refusal_of(obstacle) for _, obstacle in refused)]), None)
+        refused = sorted(item for item in self._refused.items() if item[0] not in self.reported)
+        return next(iter([*self._beside, *(refusal_of(each) for _, each in refused)]), None)
 
     def probe(self, kind: str, name: str, *, vital: bool) -> bool:
         """Note what is in the way; True if nothing is."""
-        live = self.world.find(kind, name)
+        live = self.owned.find(kind, name)
         refused = self._refused.get((kind, name))
         if refused is not None:
             if live is None and vital:
                 self._note(refusal_of(refused))
-                self._reported.add((kind, name))
+                self.reported.add((kind, name))
             return False
         if live is None:
             return True
-        whose = ownership(live, self.world.service)
+        whose = ownership(live, self.owned.service)
         if whose is Ownership.FOREIGN and vital:
             self._note(_conflict(kind, live))
         elif whose is Ownership.FOREIGN:
@@ -167,7 +181,7 @@ class _Writer:
         kind, name = body["kind"], body["metadata"]["name"]
         if not self.probe(kind, name, vital=request.vital):
             return
-        live = self.world.find(kind, name)
+        live = self.owned.find(kind, name)
         if live is None:
             if request.come_what_may or (self.problem is None and self.waiting is None):
                 self.writes.append(Create(body))
@@ -176,8 +190,8 @@ class _Writer:
 
     def ask(self, request: Ask) -> None:
         body = request.body
-        live = self.world.find(body["kind"], body["metadata"]["name"])
-        if live is not None and ownership(live, self.world.service) is Ownership.OURS and differs(body, live):
+        live = self.owned.find(body["kind"], body["metadata"]["name"])
+        if live is not None and ownership(live, self.owned.service) is Ownership.OURS and differs(body, live):
             self.writes.append(DryRun(_guarded(body, live)))
 
     def change(self, request: Change) -> None:
@@ -188,17 +202,17 @@ class _Writer:
     def remove(self, request: Remove) -> None:
         """All but those that the API server just refused to delete."""
         for live in request.members:
-            metadata = live["metadata"]
-            if terminating(live) or (request.kind, metadata["name"]) in self._refused:
+            view = KubernetesObject(live)
+            if view.terminating or (request.kind, view.name) in self._refused:
                 continue
             self.writes.append(
                 Delete(
                     api_version=request.api_version,
                     kind=request.kind,
-                    namespace=metadata["namespace"],
-                    name=metadata["name"],
-                    uid=metadata["uid"],
-                    resource_version=metadata["resourceVersion"],
+                    namespace=view.namespace,
+                    name=view.name,
+                    uid=view.uid,
+                    resource_version=view.resource_version,
                 )
             )
 
@@ -211,14 +225,14 @@ class _Writer:
                 f"{kind} {name} of a deleted InferenceService of this name is still there; waiting for "
                 "garbage collection to remove it"
             )
-        late = ending.told(self.world.observation.pods, self.now) if kind == "Deployment" else ""
+        late = ending.remedies(self.owned.pods, self.now) if kind == "Deployment" else ""
         return f"{kind} {name} is being deleted; waiting until it is gone{late}"
 
 
 def _guarded(body: Mapping[str, Any], live: Object) -> dict[str, Any]:
     """The body, bound to the very object and version it was decided on."""
-    metadata = live["metadata"]
-    guard = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    view = KubernetesObject(live)
+    guard = {"uid": view.uid, "resourceVersion": view.resource_version}
     return {**body, "metadata": {**body["metadata"], **guard}}
 
 
@@ -229,9 +243,8 @@ def refusal_of(refused: RefusedWrite) -> Problem:
 
 
 def _conflict(kind: str, live: Object) -> Problem:
-    owner = controller_of(live)
-    whose = f"{owner.get('kind')} {owner.get('name')}" if owner is not None else "no controller"
-    name = live["metadata"]["name"]
+    owner, name = KubernetesObject(live).controller, KubernetesObject(live).name
+    whose = f"{owner.kind} {owner.name}" if owner is not None else "no controller"
     return Problem(
         Reason.NAME_CONFLICT,
         f"{kind} {name} exists and belongs to {whose}, and is left alone; delete or rename it, "

@@ -1,45 +1,64 @@
 """The pod template of a revision: what the runtime says, and all around it that Tailbound answers for."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
 from tailbound.api.batching import Batching
+from tailbound.api.drain import Drain, DrainMode
 from tailbound.api.hardwareclass import HardwareClass
+from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS, written
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.names import MANAGED_BY_LABEL, MANAGED_BY_VALUE, REVISION_LABEL, SERVICE_LABEL
+from tailbound.api.init_container import InitContainer
+from tailbound.api.meta import EnvVar
+from tailbound.api.names import (
+    HARDWARE_CLASS_ANNOTATION,
+    INFERENCE_PATHS_ANNOTATION,
+    MANAGED_BY_LABEL,
+    MANAGED_BY_VALUE,
+    REVISION_LABEL,
+    SERVICE_LABEL,
+)
+from tailbound.api.pod_parts import ConfigFile, Volume
+from tailbound.api.pod_security import PodSecurity
 from tailbound.api.quantities import Duration
 from tailbound.api.runtime_contract import (
     FETCH_CONTAINER,
-    MODELS_MOUNT,
-    MODELS_VOLUME,
     SCRATCH_MOUNT,
-    SCRATCH_VOLUME,
     SERVER_CONTAINER,
     Env,
     model_path,
 )
 from tailbound.api.servingruntime import ServerContainer
+from tailbound.revisions.containers import (
+    container_security,
+    environment,
+    own_container,
+    pod_security,
+    pull_secrets,
+)
+from tailbound.revisions.hold import hold_container, pre_stop
+from tailbound.revisions.model_mounts import (
+    Fetcher,
+    fetch_arguments,
+    fetch_environment,
+    fetch_mounts,
+    server_mounts,
+    storage_limit,
+    storage_request,
+    volumes,
+)
+from tailbound.revisions.placement import placement, spread
 from tailbound.revisions.relevant import pod_timeout
+from tailbound.revisions.resolved import ResolvedModel
+from tailbound.revisions.volumes import file_annotations, runtime_mounts, runtime_volumes
 
-# A user id that exists in no image: nothing in a root filesystem is writable for it anyway, and images whose
-# own user is root run as well.
-_USER_ID: Final = 65532
 # After drain and the longest request: for the process to end.
 _EXIT_MARGIN_SECONDS: Final = 5
-_ZONE: Final = "topology.kubernetes.io/zone"
-
-
-@dataclass(frozen=True)
-class Fetcher:
-    """The init container that downloads the model, as the installation fixes it."""
-
-    image: str
-    image_pull_policy: str
-    image_pull_secrets: tuple[str, ...]
-    allowed_hosts: tuple[str, ...]
-    denied_cidrs: tuple[str, ...]
+USER_ID: Final = 65532
+"""A user id that exists in no image: nothing in a root filesystem is writable for it anyway, and images whose
+own user is root run as well."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +68,21 @@ class Ingredients:
     revision: str
     service: InferenceService
     server: ServerContainer
-    drain: Duration
+    drain: Drain
     hardware_class: HardwareClass
     fetcher: Fetcher
+    files: tuple[ConfigFile, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    init_containers: tuple[InitContainer, ...] = ()
+    """Their expressions are expanded."""
+    security: PodSecurity = field(default_factory=PodSecurity)
+    user_id: int | None = USER_ID
+    """User and group of all containers, if `security` names none; None: the platform assigns them."""
+    tells_class: bool = False
+    """The pods carry the name of their class, as the revision has several."""
+    inference_paths: tuple[str, ...] = DEFAULT_INFERENCE_PATHS
+    resolved: ResolvedModel | None = None
+    """What the source had, where the spec has no digest."""
 
 
 def context(service: InferenceService, hardware_class: HardwareClass, revision: str) -> dict[str, Any]:
@@ -60,14 +91,14 @@ def context(service: InferenceService, hardware_class: HardwareClass, revision: 
     return {
         "service": {"name": service.metadata.name, "namespace": service.metadata.namespace},
         "model": {
-            "path": model_path(spec.model.format),
+            "path": model_path(spec.model.format, spec.model.path),
             "format": spec.model.format,
             "uri": spec.model.uri,
         },
         "revision": {"name": revision},
         "hardware": {
             "class": hardware_class.metadata.name,
-            "devices": sum(device.count for device in hardware_class.spec.resources),
+            "devices": hardware_class.spec.devices,
         },
         "resources": {"cpu": str(spec.resources.cpu), "memory": str(spec.resources.memory)},
         "timeout": {"seconds": _plain(pod_timeout(spec).seconds)},
@@ -94,8 +125,13 @@ def pod_template(made_of: Ingredients) -> dict[str, Any]:
         },
         "spec": _pod_spec(made_of),
     }
-    if service.spec.annotations:
-        template["metadata"]["annotations"] = dict(service.spec.annotations)
+    annotations = {**service.spec.annotations, **file_annotations(made_of.files)}
+    if made_of.inference_paths != DEFAULT_INFERENCE_PATHS:
+        annotations[INFERENCE_PATHS_ANNOTATION] = written(made_of.inference_paths)
+    if made_of.tells_class:
+        annotations[HARDWARE_CLASS_ANNOTATION] = made_of.hardware_class.metadata.name
+    if annotations:
+        template["metadata"]["annotations"] = annotations
     return template
 
 
@@ -106,124 +142,123 @@ def _pod_spec(made_of: Ingredients) -> dict[str, Any]:
         "enableServiceLinks": False,  # a namespace with many Services would flood the environment
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": _grace_seconds(made_of),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER_ID,
-            "runAsGroup": _USER_ID,
-            "fsGroup": _USER_ID,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "initContainers": [_fetch_container(made_of)],
+        "securityContext": pod_security(made_of.user_id, made_of.security),
+        "initContainers": _init_containers(made_of),
         "containers": [_server_container(made_of)],
-        "volumes": [{"name": MODELS_VOLUME, "emptyDir": {}}, {"name": SCRATCH_VOLUME, "emptyDir": {}}],
-        # In every template, though one replica has nothing to spread: a change of the replica count makes
-        # no revision.
-        "topologySpreadConstraints": [_spread(_ZONE, made_of), _spread("kubernetes.io/hostname", made_of)],
+        "volumes": [
+            *volumes(spec.model, spec.resources),
+            *runtime_volumes(made_of.volumes, made_of.files),
+        ],
+        "topologySpreadConstraints": spread(spec, made_of.revision),
     }
     if spec.service_account_name is not None:
         pod["serviceAccountName"] = spec.service_account_name
-    secrets = _unique((*(s.name for s in spec.image_pull_secrets), *made_of.fetcher.image_pull_secrets))
+    secrets = pull_secrets(spec.image_pull_secrets, made_of.fetcher)
     if secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in secrets]
-    return pod | _placement(made_of.hardware_class)
-
-
-def _placement(hardware_class: HardwareClass) -> dict[str, Any]:
-    spec = hardware_class.spec
-    placement: dict[str, Any] = {}
-    if spec.node_selector:
-        placement["nodeSelector"] = dict(spec.node_selector)
-    if spec.tolerations:
-        placement["tolerations"] = [
-            {
-                key: value
-                for key, value in toleration.model_dump(mode="json", by_alias=True, exclude_none=True).items()
-                if value != ""
-            }
-            for toleration in spec.tolerations
-        ]
-    if spec.runtime_class_name is not None:
-        placement["runtimeClassName"] = spec.runtime_class_name
-    if spec.priority_class_name is not None:
-        placement["priorityClassName"] = spec.priority_class_name
-    return placement
-
-
-def _spread(topology_key: str, made_of: Ingredients) -> dict[str, Any]:
-    return {
-        "maxSkew": 1,
-        "topologyKey": topology_key,
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {REVISION_LABEL: made_of.revision}},
-    }
+        pod["imagePullSecrets"] = secrets
+    return pod | placement(spec, made_of.hardware_class)
 
 
 def _grace_seconds(made_of: Ingredients) -> int:
-    """Whole seconds, rounded up: the drain, then the longest request that began in it, then the exit."""
-    milliseconds = made_of.drain.milliseconds + pod_timeout(made_of.service.spec).milliseconds
-    return -(-milliseconds // 1000) + _EXIT_MARGIN_SECONDS
+    """Whole seconds, rounded up: the hook, the drain, the longest request that began in it, the exit."""
+    hook = made_of.drain.time.milliseconds if made_of.server.pre_stop is not None else 0
+    return -(-(hook + _longest_drain(made_of).milliseconds) // 1000) + _EXIT_MARGIN_SECONDS
+
+
+def _longest_drain(made_of: Ingredients) -> Duration:
+    return Duration(made_of.drain.time.milliseconds + pod_timeout(made_of.service.spec).milliseconds)
+
+
+def _init_containers(made_of: Ingredients) -> list[dict[str, Any]]:
+    containers = [_fetch_container(made_of), *(_init_container(made_of, e) for e in made_of.init_containers)]
+    if made_of.drain.mode is DrainMode.HOLD:
+        longest = _longest_drain(made_of)
+        containers.append(
+            hold_container(made_of.server, made_of.drain.time, longest, own_container(made_of.fetcher))
+        )
+    return containers
 
 
 def _fetch_container(made_of: Ingredients) -> dict[str, Any]:
-    model, fetcher = made_of.service.spec.model, made_of.fetcher
-    arguments = ["fetch", "--uri", model.uri, "--sha256", model.sha256, "--output", model_path(model.format)]
+    spec, fetcher = made_of.service.spec, made_of.fetcher
     return {
+        **own_container(fetcher),
         "name": FETCH_CONTAINER,
-        "image": fetcher.image,
-        "imagePullPolicy": fetcher.image_pull_policy,
-        "command": ["tailbound"],
-        # The kubelet expands $(NAME) in arguments; $$ is a plain $.
-        "args": [argument.replace("$(", "$$(") for argument in arguments],
-        "env": _environment(
-            {
-                "TAILBOUND_FETCH_ALLOWED_HOSTS": ",".join(fetcher.allowed_hosts),
-                "TAILBOUND_FETCH_DENIED_CIDRS": ",".join(fetcher.denied_cidrs),
-            }
-        ),
+        "args": fetch_arguments(spec.model, made_of.resolved),
+        "env": environment(fetch_environment(fetcher, spec.resources)),
         # The same as the server's: a pod asks for the larger of the two, so that this costs nothing.
         "resources": _resources(made_of, devices=False),
-        "securityContext": _container_security(),
+        "volumeMounts": fetch_mounts(spec.model),
+    }
+
+
+def _runtime_container(made_of: Ingredients, of: ServerContainer | InitContainer) -> dict[str, Any]:
+    """What the server and the init containers of a runtime have in common."""
+    written_by_author = of.model_dump(mode="json", by_alias=True, exclude_none=True)
+    container = {key: value for key, value in written_by_author.items() if value not in ([], {})}
+    return container | {
+        "securityContext": container_security(),
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": MODELS_VOLUME, "mountPath": MODELS_MOUNT},
-            {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_MOUNT},
+            *server_mounts(made_of.service.spec.model),
+            *runtime_mounts(of.volume_mounts, made_of.volumes, made_of.files),
         ],
+    }
+
+
+def _init_container(made_of: Ingredients, of: InitContainer) -> dict[str, Any]:
+    amounts = of.resources
+    wanted = {
+        "cpu": str(amounts.cpu),
+        "memory": str(amounts.memory),
+        "ephemeral-storage": str(amounts.ephemeral_storage),
+    }
+    return {
+        **_runtime_container(made_of, of),
+        "env": _variables(_of_every_container(made_of), of.env),
+        "resources": {"requests": wanted, "limits": dict(wanted)},
     }
 
 
 def _server_container(made_of: Ingredients) -> dict[str, Any]:
-    server = made_of.server.model_dump(mode="json", by_alias=True, exclude_none=True)
-    container: dict[str, Any] = {key: value for key, value in server.items() if value not in ([], {})}
-    container |= {
+    container = _runtime_container(made_of, made_of.server)
+    hook = container.pop("preStop", None)
+    if made_of.drain.mode is DrainMode.HOLD:
+        container["lifecycle"] = pre_stop(made_of.server)
+    elif hook is not None:
+        container["lifecycle"] = {"preStop": hook}
+    return {
+        **container,
         "name": SERVER_CONTAINER,
-        "ports": [{**port, "protocol": "TCP"} for port in server["ports"]],
+        "ports": [{**port, "protocol": "TCP"} for port in container["ports"]],
         "env": _server_environment(made_of),
         "resources": _resources(made_of, devices=True),
-        "securityContext": _container_security(),
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [
-            {"name": MODELS_VOLUME, "mountPath": MODELS_MOUNT, "readOnly": True},
-            {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_MOUNT},
-        ],
     }
-    return container
 
 
-def _server_environment(made_of: Ingredients) -> list[dict[str, str]]:
+def _of_every_container(made_of: Ingredients) -> dict[str, str]:
+    """The contract's variables that init containers of a runtime have as well."""
+    service = made_of.service
+    return {
+        "HOME": SCRATCH_MOUNT,  # many programs write caches there, and nothing else is writable
+        Env.MODEL_NAME: service.metadata.name,
+        Env.MODEL_PATH: model_path(service.spec.model.format, service.spec.model.path),
+        Env.MODEL_FORMAT: service.spec.model.format,
+        Env.REVISION: made_of.revision,
+    }
+
+
+def _server_environment(made_of: Ingredients) -> list[dict[str, Any]]:
     """The contract's variables, then the runtime's, then the user's: of one name the last counts.
 
     Names of the contract's kind are reserved in both kinds of object, so that neither overrides the contract.
     """
-    service, spec = made_of.service, made_of.service.spec
+    spec = made_of.service.spec
     variables: dict[str, str] = {
-        Env.MODEL_NAME: service.metadata.name,
-        Env.MODEL_PATH: model_path(spec.model.format),
-        Env.MODEL_FORMAT: spec.model.format,
-        Env.REVISION: made_of.revision,
+        **_of_every_container(made_of),
         Env.REQUEST_TIMEOUT_SECONDS: _plain(pod_timeout(spec).seconds),
-        Env.DRAIN_SECONDS: _plain(made_of.drain.seconds),
+        Env.DRAIN_SECONDS: _plain(_serves_after_sigterm(made_of.drain).seconds),
         Env.CPU_LIMIT: str(max(1, spec.resources.cpu.ceil())),
         Env.BATCHING_MODE: str(spec.batching.mode),
         Env.BATCHING_MAX_SIZE: str(spec.batching.effective_max_batch_size()),
@@ -231,10 +266,21 @@ def _server_environment(made_of: Ingredients) -> list[dict[str, str]]:
         Env.BATCHING_MAX_DELAY_SECONDS: _delay_seconds(spec.batching),
         "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime's wheels send usage data unless switched off
     }
-    for variable in (*made_of.server.env, *spec.env):
-        variables.pop(variable.name, None)
-        variables[variable.name] = variable.value
-    return _environment(variables)
+    return _variables(variables, (*made_of.server.env, *spec.env))
+
+
+def _variables(ours: Mapping[str, str], others: Iterable[EnvVar]) -> list[dict[str, Any]]:
+    """Environment variables: of one name the last counts."""
+    made = {each["name"]: each for each in environment(ours)}
+    for variable in others:
+        made.pop(variable.name, None)
+        made[variable.name] = variable.in_pod()
+    return list(made.values())
+
+
+def _serves_after_sigterm(drain: Drain) -> Duration:
+    """Time for which the server must serve on after SIGTERM; nothing is in flight after a hold."""
+    return drain.time if drain.mode is DrainMode.SERVER else Duration(0)
 
 
 def _sizes(batching: Batching) -> str:
@@ -245,24 +291,14 @@ def _delay_seconds(batching: Batching) -> str:
     return _plain(batching.max_queue_delay.seconds) if batching.max_queue_delay is not None else "0"
 
 
-def _environment(variables: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": str(name), "value": value} for name, value in variables.items()]
-
-
 def _resources(made_of: Ingredients, *, devices: bool) -> dict[str, Any]:
     wanted = made_of.service.spec.resources
     amounts = {"cpu": str(wanted.cpu), "memory": str(wanted.memory)}
     if devices:
         amounts |= {device.name: str(device.count) for device in made_of.hardware_class.spec.resources}
-    return {"requests": dict(amounts), "limits": amounts}
-
-
-def _container_security() -> dict[str, Any]:
     return {
-        "privileged": False,
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
+        "requests": {**amounts, "ephemeral-storage": str(storage_request(wanted))},
+        "limits": {**amounts, "ephemeral-storage": str(storage_limit(wanted))},
     }
 
 
@@ -270,7 +306,3 @@ def _plain(seconds: Decimal) -> str:
     """Decimal seconds without exponent or needless zeros."""
     text = f"{seconds:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))

@@ -10,10 +10,13 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
+from tailbound.api.inference_paths import read as read_paths
 from tailbound.api.names import (
     CAPACITY_ANNOTATION,
+    FALLBACK_ANNOTATION,
     FORMERLY_REJECTED_ANNOTATION,
     HANDLED_ANNOTATIONS,
+    INFERENCE_PATHS_ANNOTATION,
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
     PROMOTED_AT_ANNOTATION,
@@ -25,19 +28,29 @@ from tailbound.api.names import (
     RETURN_GIVEN_UP_ANNOTATION,
     REVISION_LABEL,
     SERVICE_LABEL,
+    SIGNATURE_ANNOTATION,
     SPEC_HASH_ANNOTATION,
     STABLE_ANNOTATION,
     SUPERSEDED_AT_ANNOTATION,
     SUPERSEDED_BY_ANNOTATION,
     UNDER_WAY_ANNOTATIONS,
 )
+from tailbound.api.rejection import Rejection, Superseded
 from tailbound.api.traffic import utc_seconds
+from tailbound.objects.fields import child, text
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.signature import ModelSignature, stored_signature
 from tailbound.revisions.identity import canonical_json, text_hash
 from tailbound.revisions.relevant import REFRESH_FIELD
+from tailbound.revisions.resolved import ResolvedModel
+from tailbound.revisions.restricted import violations
 
 DATA_LIMIT_BYTES: Final = 256 * 1024
+_OTHERS: Final = "otherClasses"
+"""Among the data: further classes and their templates, as a JSON list of pairs."""
 _MOST_FORMER: Final = 5
 _DATA_FIELDS: Final = ("spec", "runtime", "hardwareClass", "template")
+_REJECTION_FIELDS: Final = ("at", "by", "message", "reason")
 
 
 class CorruptRevisionError(Exception):
@@ -55,7 +68,25 @@ class Revision:
     runtime: str
     """Kind and name of the runtime it was rendered from, for people."""
     hardware_class: str
+    """The class that its pods are for: the first one, unless it fell back to another."""
     template_json: str
+    """The template for this class."""
+    choices: tuple[tuple[str, str], ...] = ()
+    """Every class with its template, in order of preference; empty if there is only one."""
+    model: ResolvedModel | None = None
+    """What the source had when it was made; None if the spec pins the model."""
+
+    def on(self, hardware_class: str) -> "Revision":
+        """The same revision with pods for another of its classes; unchanged if it has no such class."""
+        template = dict(self.choices).get(hardware_class)
+        return (
+            self if template is None else replace(self, hardware_class=hardware_class, template_json=template)
+        )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Its classes in order of preference."""
+        return tuple(name for name, _ in self.choices) or (self.hardware_class,)
 
     @property
     def template(self) -> dict[str, Any]:
@@ -64,14 +95,22 @@ class Revision:
         return template
 
     @property
+    def inference_paths(self) -> tuple[str, ...]:
+        """The paths of inference calls to its pods, as its runtime said when it was made."""
+        return read_paths(KubernetesObject(self.template).annotations.get(INFERENCE_PATHS_ANNOTATION))
+
+    @property
     def data(self) -> dict[str, str]:
         """What the ControllerRevision holds."""
-        return {
+        (name, template), *others = self.choices or ((self.hardware_class, self.template_json),)
+        data = {
             "spec": self.spec_json,
             "runtime": self.runtime,
-            "hardwareClass": self.hardware_class,
-            "template": self.template_json,
+            "hardwareClass": name,
+            "template": template,
+            **({"model": self.model.written()} if self.model is not None else {}),
         }
+        return {**data, _OTHERS: json.dumps(others)} if others else data
 
     @property
     def size_bytes(self) -> int:
@@ -80,23 +119,13 @@ class Revision:
 
 
 @dataclass(frozen=True)
-class Rejected:
-    """Why a revision is not tried again until a retry is asked for."""
+class Fallback:
+    """The class that the pods of a revision are for instead of its first one."""
 
-    at: str
-    reason: str
-    message: str
-    by: str | None = None
-    """The user who asked for it; None after a verdict."""
-
-
-@dataclass(frozen=True)
-class Superseded:
-    """A later spec came before there was a verdict."""
-
-    at: str
-    by: str
-    """The revision of that spec."""
+    hardware_class: str
+    since: str
+    """RFC 3339."""
+    why: str
 
 
 @dataclass(frozen=True)
@@ -107,12 +136,12 @@ class Marks:
     promoted_at: str | None = None
     promoted_by: str | None = None
     """The user who asked for it; None after a verdict."""
-    rejected: Rejected | None = None
-    former: tuple[Rejected, ...] = ()
+    rejected: Rejection | None = None
+    former: tuple[Rejection, ...] = ()
     """Rejections after which it was tried again, the newest last."""
     superseded: Superseded | None = None
     """That it was given up, until it is decided on."""
-    not_returned: Rejected | None = None
+    not_returned: Rejection | None = None
     """Why the last return to it was given up, until it serves again."""
     handled: Mapping[str, str] = field(default_factory=dict)
     """By annotation of the service, the last value that named this revision and was acted on."""
@@ -120,24 +149,28 @@ class Marks:
     """By annotation of the service, the value that names this revision and is being acted on."""
     capacity: str | None = None
     """How fast a pod of it was found to be, as the autoscaler wrote it."""
+    fallback: Fallback | None = None
+    """The class that its pods are for; None for its first one."""
+    signature: ModelSignature | None = None
+    """The inputs and outputs of its model, once a pod was asked for them."""
 
     def promoted(self, now: datetime, by: str | None = None) -> "Marks":
         """Stable from now on; the first promotion's time stays."""
         if self.stable and self.rejected is None:
             return self
         promoted_at = self.promoted_at or utc_seconds(now)
-        again = replace(self.forgiven(), superseded=None, not_returned=None)
+        again = replace(self.cleared(), superseded=None, not_returned=None)
         return replace(again, stable=True, promoted_at=promoted_at, promoted_by=by)
 
     def retired(self) -> "Marks":
         """No longer the stable one."""
         return replace(self, stable=False)
 
-    def condemned(self, rejected: Rejected) -> "Marks":
+    def with_rejection(self, rejected: Rejection) -> "Marks":
         """Not to be tried again. What it was rejected for first stays, until it is tried again."""
         return replace(self, stable=False, rejected=self.rejected or rejected, superseded=None)
 
-    def forgiven(self) -> "Marks":
+    def cleared(self) -> "Marks":
         """To be tried again."""
         if self.rejected is None:
             return self
@@ -148,7 +181,7 @@ class Marks:
         return replace(self, superseded=superseded)
 
     def remembering(self, handled: Mapping[str, str], under_way: Mapping[str, str]) -> "Marks":
-        """With these values, by annotation, as those that were acted on or are being, and no others."""
+        """The marks with exactly these values of actions, by annotation, as handled or under way."""
         return replace(self, handled=dict(handled), under_way=dict(under_way))
 
     def annotations(self) -> dict[str, str]:
@@ -169,28 +202,47 @@ class Marks:
             **{HANDLED_ANNOTATIONS[action]: value for action, value in self.handled.items()},
             **{UNDER_WAY_ANNOTATIONS[action]: value for action, value in self.under_way.items()},
             CAPACITY_ANNOTATION: self.capacity,
+            FALLBACK_ANNOTATION: _fallback_text(self.fallback) if self.fallback is not None else None,
+            SIGNATURE_ANNOTATION: self.signature.text() if self.signature is not None else None,
         }
         return {name: value for name, value in stored.items() if value is not None}
 
 
-def _rejections_text(rejections: tuple[Rejected, ...]) -> str:
-    return json.dumps([vars(each) for each in rejections], sort_keys=True)
+def _rejections_text(rejections: tuple[Rejection, ...]) -> str:
+    stored = [{field: getattr(each, field) for field in _REJECTION_FIELDS} for each in rejections]
+    return json.dumps(stored, sort_keys=True)
 
 
-def _rejections_of(text: str | None) -> tuple[Rejected, ...]:
-    """The rejections in an annotation; none where it cannot be read."""
+def _rejections_of(revision: str, text: str | None) -> tuple[Rejection, ...]:
+    """The rejections in an annotation of this revision's record; none where it cannot be read."""
     try:
-        return tuple(Rejected(**each) for each in json.loads(text or "[]"))
+        return tuple(Rejection(revision, **each) for each in json.loads(text or "[]"))
     except (TypeError, ValueError):
         return ()
 
 
+def _fallback_text(fallback: Fallback) -> str:
+    stored = {"class": fallback.hardware_class, "since": fallback.since, "why": fallback.why}
+    return json.dumps(stored, sort_keys=True)
+
+
+def fallback_of(stored: Mapping[str, Any]) -> Fallback | None:
+    """The fallback in a record's annotations; None where there is none, or it cannot be read."""
+    try:
+        document = json.loads(KubernetesObject(stored).annotations.get(FALLBACK_ANNOTATION, ""))
+        return Fallback(str(document["class"]), str(document["since"]), str(document["why"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def marks_of(stored: Mapping[str, Any]) -> Marks:
     """The marks on a stored ControllerRevision."""
-    annotations = stored["metadata"].get("annotations", {})
+    view = KubernetesObject(stored)
+    name, annotations = view.name, view.annotations
     rejected_at = annotations.get(REJECTED_AT_ANNOTATION)
     superseded_at = annotations.get(SUPERSEDED_AT_ANNOTATION)
-    rejected = Rejected(
+    rejected = Rejection(
+        revision=name,
         at=str(rejected_at),
         reason=annotations.get(REJECTED_REASON_ANNOTATION, "Rejected"),
         message=annotations.get(REJECTED_MESSAGE_ANNOTATION, "nothing is known about why"),
@@ -201,10 +253,10 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
         promoted_at=annotations.get(PROMOTED_AT_ANNOTATION),
         promoted_by=annotations.get(PROMOTED_BY_ANNOTATION),
         rejected=rejected if rejected_at is not None else None,
-        former=_rejections_of(annotations.get(FORMERLY_REJECTED_ANNOTATION)),
-        not_returned=next(iter(_rejections_of(annotations.get(RETURN_GIVEN_UP_ANNOTATION))), None),
+        former=_rejections_of(name, annotations.get(FORMERLY_REJECTED_ANNOTATION)),
+        not_returned=next(iter(_rejections_of(name, annotations.get(RETURN_GIVEN_UP_ANNOTATION))), None),
         superseded=(
-            Superseded(str(superseded_at), str(annotations.get(SUPERSEDED_BY_ANNOTATION, "a later spec")))
+            Superseded(name, annotations.get(SUPERSEDED_BY_ANNOTATION, "a later spec"), superseded_at)
             if superseded_at is not None
             else None
         ),
@@ -215,6 +267,8 @@ def marks_of(stored: Mapping[str, Any]) -> Marks:
             action: annotations[mark] for action, mark in UNDER_WAY_ANNOTATIONS.items() if mark in annotations
         },
         capacity=annotations.get(CAPACITY_ANNOTATION),
+        fallback=fallback_of(stored),
+        signature=stored_signature(annotations.get(SIGNATURE_ANNOTATION)),
     )
 
 
@@ -229,17 +283,16 @@ class Origin:
 
 
 def origin_of(stored: Mapping[str, Any]) -> Origin | None:
-    """What a stored ControllerRevision was made from; None if it cannot be told.
+    """The origin of a stored ControllerRevision; None if it is unknown.
 
     It is taken from the immutable data; the annotation, which every client can edit, counts only where
     that is corrupt.
     """
-    data = stored.get("data")
-    spec = data.get("spec") if isinstance(data, Mapping) else None
-    if isinstance(spec, str):
+    spec = text(child(stored, "data"), "spec")
+    if spec:
         return spec_origin(spec)
-    digest = stored["metadata"].get("annotations", {}).get(SPEC_HASH_ANNOTATION)
-    return Origin(digest, "") if isinstance(digest, str) else None
+    digest = KubernetesObject(stored).annotations.get(SPEC_HASH_ANNOTATION)
+    return Origin(digest, "") if digest is not None else None
 
 
 @lru_cache(maxsize=4096)
@@ -281,7 +334,7 @@ def to_object(
 
 def from_object(stored: Mapping[str, Any]) -> Revision:
     """The revision that a stored ControllerRevision holds. Raises CorruptRevisionError."""
-    name = stored["metadata"]["name"]
+    name = KubernetesObject(stored).name
     number, data = stored.get("revision"), stored.get("data")
     if not isinstance(number, int) or number < 1:
         raise CorruptRevisionError(
@@ -292,8 +345,10 @@ def from_object(stored: Mapping[str, Any]) -> Revision:
     for part in _DATA_FIELDS:
         if not isinstance(data.get(part), str):
             raise CorruptRevisionError(f"ControllerRevision {name}: data.{part} is not a string")
-    _check_template(name, data["template"])
-    return Revision(
+    choices = _choices(name, data)
+    for _, template in choices or (("", data["template"]),):
+        _check_template(name, template, data["spec"])
+    revision = Revision(
         name=name,
         number=number,
         spec_hash=text_hash(data["spec"]),
@@ -301,13 +356,39 @@ def from_object(stored: Mapping[str, Any]) -> Revision:
         runtime=data["runtime"],
         hardware_class=data["hardwareClass"],
         template_json=data["template"],
+        model=_model(name, data),
+        choices=choices,
     )
+    fallback = fallback_of(stored)
+    return revision if fallback is None else revision.on(fallback.hardware_class)
+
+
+def _choices(name: str, data: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Every class and its template; empty for a single one. Raises CorruptRevisionError."""
+    if _OTHERS not in data:
+        return ()
+    try:
+        others = tuple((str(each), str(template)) for each, template in json.loads(data[_OTHERS]))
+    except (ValueError, TypeError) as problem:
+        raise CorruptRevisionError(
+            f"ControllerRevision {name}: data.{_OTHERS} is not a list of classes and templates"
+        ) from problem
+    return ((data["hardwareClass"], data["template"]), *others)
+
+
+def _model(name: str, data: Mapping[str, Any]) -> ResolvedModel | None:
+    if "model" not in data:
+        return None
+    try:
+        return ResolvedModel.read(data["model"])
+    except (ValueError, TypeError) as problem:
+        raise CorruptRevisionError(f"ControllerRevision {name}: data.model: {problem}") from problem
 
 
 @lru_cache(maxsize=4096)
-def _check_template(name: str, template_json: str) -> None:
+def _check_template(name: str, template_json: str, spec_json: str) -> None:
     try:
-        template = json.loads(template_json)
+        template, spec = json.loads(template_json), json.loads(spec_json)
         label = template["metadata"]["labels"][REVISION_LABEL]
         containers = template["spec"]["containers"]
     except (ValueError, KeyError, TypeError) as problem:
@@ -317,4 +398,19 @@ def _check_template(name: str, template_json: str) -> None:
     if label != name or not isinstance(containers, list) or not containers:
         raise CorruptRevisionError(
             f"ControllerRevision {name}: data.template is not the template of this revision"
+        )
+    _check_restricted(name, template, spec)
+
+
+def _check_restricted(name: str, template: Mapping[str, Any], spec: Any) -> None:
+    """Raise CorruptRevisionError if the template asks for what Tailbound renders for no pod."""
+    try:
+        refused = violations(template, spec.get("serviceAccountName"))
+    except (AttributeError, KeyError, TypeError) as problem:
+        raise CorruptRevisionError(
+            f"ControllerRevision {name}: data.template is not a pod template"
+        ) from problem
+    if refused:
+        raise CorruptRevisionError(
+            f"ControllerRevision {name}: data.template is not one that Tailbound wrote: {'; '.join(refused)}"
         )

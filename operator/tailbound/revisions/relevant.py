@@ -6,7 +6,8 @@ from tailbound.api.inferenceservice import InferenceServiceSpec
 from tailbound.api.quantities import Duration
 from tailbound.revisions.identity import spec_hash
 
-# Not here: hosts, sla, overload, scaling and stopped. They are honoured without new pods.
+# Not here: hosts, sla, overload, scaling and stopped. They are honoured without new pods. Neither are
+# these parts: they decide whether pods are made, and when those of another class are, but not how.
 _FIELDS: Final = {
     "model",
     "runtime",
@@ -19,7 +20,10 @@ _FIELDS: Final = {
     "annotations",
     "service_account_name",
     "image_pull_secrets",
+    "affinity",
+    "topology_spread_constraints",
 }
+_PARTS: Final = {"model": {"size"}, "hardware": {"fallback_after"}}
 
 REFRESH_FIELD: Final = "refresh"
 """Among the stored fields of a spec, what the annotation was; no field of a spec has this name."""
@@ -34,13 +38,17 @@ def relevant(spec: InferenceServiceSpec, refresh: str) -> dict[str, Any]:
 
     `refresh` is the annotation of that name, or empty: each value is a revision of its own.
     """
-    fields = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, include=_FIELDS)
+    fields = spec.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, include=_FIELDS, exclude=_PARTS
+    )
     return {**fields, REFRESH_FIELD: refresh} if refresh else fields
 
 
 def beside(spec: InferenceServiceSpec) -> dict[str, Any]:
     """The fields that make no revision, in canonical spelling, defaults included."""
-    return spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_FIELDS)
+    whole = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_FIELDS)
+    parts = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=_PARTS)
+    return {**whole, **parts}
 
 
 def digest(spec: InferenceServiceSpec, refresh: str) -> str:

@@ -11,6 +11,10 @@ class RenderRequest:
     runtime: str
     template_json: str
     context_json: str
+    namespace: str
+    """Whose rendering it is, and whose share of the time for it."""
+    further_contexts: tuple[str, ...] = ()
+    """The values for further hardware classes."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,13 @@ class Rendered:
     """The template with every leaf string expanded, as canonical JSON."""
 
     template_json: str
+    further: tuple[str, ...] = ()
+    """The same for each of the further contexts."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The template of every context, in their order."""
+        return (self.template_json, *self.further)
 
 
 @dataclass(frozen=True)

@@ -1,55 +1,143 @@
-"""The check that a rendered pod gives no container more than the Pod Security profile "restricted" allows.
+"""The check that a pod template gives no container more than the Pod Security profile "restricted" allows.
 
-A runtime's author may be allowed to write runtimes and not to run privileged pods: what the API server
-would let the operator create is more than what such an author may ask for. The rules are those of the
-profile, plus our own that the service account is the one of the InferenceService.
+It runs when a template is rendered and whenever a stored one is read: the author of a runtime, and any user
+with write access to ControllerRevisions, must not get pods from the operator that they may not create
+themselves. A field that Tailbound renders for no pod is refused, whatever it means. Of the others, the rules
+are those of the profile, plus our own: the service account is the one of the InferenceService, and affinity
+is to pods of its namespace alone. Fields are read as they are, and not through the views: a value of a wrong
+type must count as set, not as absent.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Final
 
-Pod: TypeAlias = Mapping[str, Any]
+from tailbound.api.names import PROFILE_ANNOTATIONS
+from tailbound.api.pod_parts import FILES_VOLUME, RUNTIME_VOLUME
+from tailbound.api.runtime_contract import CA_VOLUME, CREDENTIALS_VOLUME, FETCH_CONTAINER
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
 
-_VOLUMES: Final = frozenset({"emptyDir"})
-_HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC", "nodeName", "hostAliases")
+# A Secret or a ConfigMap could be any of the namespace. Those of the model are for the fetch container only,
+# which decides what they may be used for; Secrets of a runtime are admitted from users who may read Secrets.
+_OF_FETCH: Final = {CREDENTIALS_VOLUME: "secret", CA_VOLUME: "configMap"}
+_OF_RUNTIME: Final = frozenset({"emptyDir", "configMap", "secret"})
+_VOLUMES: Final = frozenset({"emptyDir", "image"})
+_ENV_SOURCES: Final = frozenset({"secretKeyRef", "configMapKeyRef"})
 _PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
+_POD_FIELDS: Final = frozenset(
+    {
+        *("initContainers", "containers", "volumes", "restartPolicy", "terminationGracePeriodSeconds"),
+        *("serviceAccountName", "automountServiceAccountToken", "imagePullSecrets", "enableServiceLinks"),
+        *("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"),
+        *("runtimeClassName", "priorityClassName", "securityContext"),
+    }
+)
+_POD_SECURITY: Final = frozenset({"runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "seccompProfile"})
+_IDS: Final = ("runAsUser", "runAsGroup", "fsGroup")
+_BOTH_KINDS: Final = frozenset(
+    {
+        *("name", "image", "imagePullPolicy", "command", "args", "env", "resources", "volumeMounts"),
+        *("securityContext", "startupProbe", "livenessProbe"),
+        *("terminationMessagePath", "terminationMessagePolicy"),
+    }
+)
+# A port of an init container could take the name by which a Service finds the one of the server.
+_CONTAINER_FIELDS: Final = {
+    "initContainers": _BOTH_KINDS | {"restartPolicy"},
+    "containers": _BOTH_KINDS | {"ports", "readinessProbe", "lifecycle"},
+}
+_CONTAINER_SECURITY: Final = frozenset(
+    {"privileged", "allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities"}
+)
+_MOUNT_FIELDS: Final = frozenset({"name", "mountPath", "readOnly"})
+_POD_AFFINITY_FIELDS: Final = frozenset({"labelSelector", "topologyKey"})
 
 
-def violations(pod: Pod, service_account: str | None) -> tuple[str, ...]:
-    """What the pod spec asks for and may not have, each with its field; empty if nothing."""
-    found = [*_pod_level(pod, service_account)]
+def violations(template: Object, service_account: str | None) -> tuple[str, ...]:
+    """What the pod template asks for and may not have, each with its field; empty if nothing."""
+    pod = template["spec"]
+    found = [*_annotations(template), *_pod_level(pod, service_account)]
     for group in ("initContainers", "containers"):
         for index, container in enumerate(pod.get(group, ())):
+            found.extend(_others(container, _CONTAINER_FIELDS[group], f"{group}[{index}]."))
             for rule in _CONTAINER_RULES:
                 found.extend(rule(container, f"{group}[{index}]"))
     return tuple(found)
 
 
-def _pod_level(pod: Pod, service_account: str | None) -> Iterator[str]:
-    for field in _HOST_FIELDS:
-        if pod.get(field):
-            yield f"{field} is not allowed"
-    if pod.get("ephemeralContainers"):
-        yield "ephemeralContainers are not allowed"
+def _others(part: Object, known: frozenset[str], path: str) -> Iterator[str]:
+    for field in sorted(part.keys() - known):
+        yield f"{path}{field} is not allowed"
+
+
+def _annotations(template: Object) -> Iterator[str]:
+    for name in KubernetesObject(template).annotations:
+        if name.startswith(PROFILE_ANNOTATIONS):
+            yield f"metadata.annotations[{name}] is not allowed: the pod's profiles hold"
+
+
+def _pod_level(pod: Object, service_account: str | None) -> Iterator[str]:
+    yield from _others(pod, _POD_FIELDS, "")
     if pod.get("serviceAccountName") != service_account:
         yield f"serviceAccountName {pod.get('serviceAccountName')!r} is not the service's own"
     if pod.get("automountServiceAccountToken") is not False:
         yield "automountServiceAccountToken must be false"
     for index, volume in enumerate(pod.get("volumes", ())):
-        for kind in sorted(volume.keys() - {"name"} - _VOLUMES):
-            yield f"volumes[{index}].{kind} is not allowed: only emptyDir is"
+        yield from _volume(volume, f"volumes[{index}]")
     security = pod.get("securityContext", {})
     if security.get("runAsNonRoot") is not True:
         yield "securityContext.runAsNonRoot must be true"
     if security.get("seccompProfile", {}).get("type") != "RuntimeDefault":
         yield "securityContext.seccompProfile.type must be RuntimeDefault"
-    if security.get("runAsUser") == 0:
-        yield "securityContext.runAsUser must not be 0"
-    if security.get("sysctls"):
-        yield "securityContext.sysctls are not allowed"
+    for field in _IDS:
+        if security.get(field) == 0:
+            yield f"securityContext.{field} must not be 0"
+    yield from _others(security, _POD_SECURITY, "securityContext.")
+    yield from _pod_affinity(pod.get("affinity", {}))
 
 
-def _privileges(container: Pod, path: str) -> Iterator[str]:
+def _pod_affinity(affinity: Object) -> Iterator[str]:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for strength, terms in affinity.get(kind, {}).items():
+            for index, term in enumerate(terms):
+                of_pods = term.get("podAffinityTerm", term)
+                for field in sorted(of_pods.keys() - _POD_AFFINITY_FIELDS):
+                    path = f"affinity.{kind}.{strength}[{index}].{field}"
+                    yield f"{path} is not allowed: pods are those of the namespace"
+
+
+def _volume(volume: Object, path: str) -> Iterator[str]:
+    for kind in sorted(volume.keys() - {"name"} - _allowed(volume.get("name", ""))):
+        if kind == "persistentVolumeClaim":
+            if volume[kind].get("readOnly") is not True:
+                yield f"{path}.persistentVolumeClaim.readOnly must be true"
+        else:
+            yield f"{path}.{kind} is not allowed: only emptyDir, image and persistentVolumeClaim are"
+
+
+def _allowed(name: str) -> frozenset[str]:
+    """The kinds of volumes that one of this name may be, besides a claim."""
+    if name.startswith(RUNTIME_VOLUME):
+        return _OF_RUNTIME
+    if name.startswith(FILES_VOLUME):
+        return frozenset({"downwardAPI"})
+    return frozenset({*_VOLUMES, _OF_FETCH[name]}) if name in _OF_FETCH else _VOLUMES
+
+
+def _mounts(container: Object, path: str) -> Iterator[str]:
+    for index, mount in enumerate(container.get("volumeMounts", ())):
+        yield from _others(mount, _MOUNT_FIELDS, f"{path}.volumeMounts[{index}].")
+
+
+def _mounts_of_fetch(container: Object, path: str) -> Iterator[str]:
+    if container.get("name") == FETCH_CONTAINER and path.startswith("initContainers"):
+        return
+    for index, mount in enumerate(container.get("volumeMounts", ())):
+        if mount.get("name") in _OF_FETCH:
+            yield f"{path}.volumeMounts[{index}] is not allowed: {mount['name']} is for the fetch container"
+
+
+def _privileges(container: Object, path: str) -> Iterator[str]:
     security = container.get("securityContext", {})
     if security.get("privileged"):
         yield f"{path}.securityContext.privileged is not allowed"
@@ -62,27 +150,19 @@ def _privileges(container: Pod, path: str) -> Iterator[str]:
         yield f"{path}.securityContext.capabilities must drop ALL and add none"
 
 
-def _own_security(container: Pod, path: str) -> Iterator[str]:
+def _own_security(container: Object, path: str) -> Iterator[str]:
     security = container.get("securityContext", {})
-    for field in (
-        "seccompProfile",
-        "runAsUser",
-        "runAsNonRoot",
-        "procMount",
-        "seLinuxOptions",
-        "appArmorProfile",
-    ):
-        if field in security:
-            yield f"{path}.securityContext.{field} is not allowed: the pod's holds"
+    for field in sorted(security.keys() - _CONTAINER_SECURITY):
+        yield f"{path}.securityContext.{field} is not allowed: the pod's holds"
 
 
-def _host_ports(container: Pod, path: str) -> Iterator[str]:
+def _host_ports(container: Object, path: str) -> Iterator[str]:
     for index, port in enumerate(container.get("ports", ())):
         if port.get("hostPort") or port.get("hostIP"):
             yield f"{path}.ports[{index}]: hostPort and hostIP are not allowed"
 
 
-def _probe_hosts(container: Pod, path: str) -> Iterator[str]:
+def _probe_hosts(container: Object, path: str) -> Iterator[str]:
     handlers = [(name, container.get(name) or {}) for name in _PROBES]
     handlers += [(f"lifecycle.{name}", hook) for name, hook in (container.get("lifecycle") or {}).items()]
     for name, handler in handlers:
@@ -91,18 +171,24 @@ def _probe_hosts(container: Pod, path: str) -> Iterator[str]:
                 yield f"{path}.{name}.{action}.host is not allowed: probes go to the pod itself"
 
 
-def _secrets(container: Pod, path: str) -> Iterator[str]:
-    if container.get("envFrom"):
-        yield f"{path}.envFrom is not allowed"
+def _hooks(container: Object, path: str) -> Iterator[str]:
+    yield from _others(container.get("lifecycle") or {}, frozenset({"preStop"}), f"{path}.lifecycle.")
+
+
+def _secrets(container: Object, path: str) -> Iterator[str]:
     for index, variable in enumerate(container.get("env", ())):
-        if "valueFrom" in variable:
-            yield f"{path}.env[{index}].valueFrom is not allowed: write a value"
+        source = variable.get("valueFrom", {"secretKeyRef": {}})
+        if not source or source.keys() - _ENV_SOURCES:
+            yield f"{path}.env[{index}].valueFrom is not allowed: only secretKeyRef and configMapKeyRef are"
 
 
-_CONTAINER_RULES: Final[tuple[Callable[[Pod, str], Iterator[str]], ...]] = (
+_CONTAINER_RULES: Final[tuple[Callable[[Object, str], Iterator[str]], ...]] = (
     _privileges,
     _own_security,
     _host_ports,
     _probe_hosts,
+    _hooks,
     _secrets,
+    _mounts,
+    _mounts_of_fetch,
 )

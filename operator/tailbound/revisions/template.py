@@ -37,19 +37,21 @@ def expand(request: RenderRequest) -> Rendered | RenderFailed:
     environment = SandboxedEnvironment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
     )
-    context = json.loads(request.context_json)
+    template = json.loads(request.template_json)
     try:
-        expanded = _expand(environment, context, json.loads(request.template_json), "spec.server")
+        first, *further = (
+            canonical_json(_expand(environment, json.loads(context), template, "spec"))
+            for context in (request.context_json, *request.further_contexts)
+        )
     except _RefusedError as refusal:
         return RenderFailed(f"{request.runtime}: {refusal}")
-    text = canonical_json(expanded)
-    size = len(text.encode())
+    size = sum(len(text.encode()) for text in (first, *further))
     if size > TOTAL_LIMIT_BYTES:
         return RenderFailed(
-            f"{request.runtime}: the rendered spec.server takes {size} bytes; "
-            f"shorten it to at most {TOTAL_LIMIT_BYTES}"
+            f"{request.runtime}: the rendered server and files take {size} bytes; "
+            f"shorten them to at most {TOTAL_LIMIT_BYTES}"
         )
-    return Rendered(text)
+    return Rendered(first, tuple(further))
 
 
 def _expand(environment: SandboxedEnvironment, context: Mapping[str, Any], value: Any, path: str) -> Any:

@@ -34,7 +34,7 @@ class Actions:
         return None if value is None or annotation in self.handled else named(value)
 
     def open(self) -> dict[str, str]:
-        """By annotation, the revisions that are named and were not acted on yet."""
+        """The revisions named by actions that were not carried out yet, by annotation."""
         asked = {annotation: self.revision(annotation) for annotation in HANDLED_ANNOTATIONS}
         return {annotation: revision for annotation, revision in asked.items() if revision is not None}
 

@@ -37,7 +37,7 @@ _ROUND: Final = tuple(
 
 
 @dataclass(frozen=True)
-class Fit:
+class CapacityFit:
     """A spec whose steps can be passed, and how that goes."""
 
     spec: RolloutSpec
@@ -51,11 +51,11 @@ class Grounds:
     terms: Terms
     timeout: timedelta
     usual: Traffic
-    """Of a revision as good as the stable one."""
+    """Requests of a revision that is as good as the stable one."""
     seed: int
 
     def forecast(self, spec: RolloutSpec, last: Traffic | None = None) -> Forecast:
-        """Of a revision as good as the stable one; `last` is what it is with all requests, if it is not."""
+        """The forecast for a revision as good as stable; `last` is its traffic with all requests."""
         return forecast(spec, self.terms, self.timeout, self.usual, self.usual, self.seed, last=last)
 
 
@@ -64,21 +64,21 @@ def fits(found: Forecast) -> bool:
     return found.share(Outcome.PASS) >= MOST
 
 
-def fitting(spec: RolloutSpec, grounds: Grounds) -> Fit | None:
+def fitting(spec: RolloutSpec, grounds: Grounds) -> CapacityFit | None:
     """Steps and times for a canary whose own do not fit; None if none do."""
     for weights in _STEPS:
         if spec.strategy is Strategy.CANARY and weights != spec.weights:
             changed = _with(spec, weights)
             found = grounds.forecast(changed)
             if fits(found):
-                return Fit(changed, found)
+                return CapacityFit(changed, found)
     patient = _with(spec, _HALF).model_copy(update={"max_step_time": _LONGEST})
     needed = grounds.forecast(patient).step(0, MOST)
     if needed is None:
         return None
     changed = patient.model_copy(update={"max_step_time": _rounded(needed * _MARGIN, _LONGEST)})
     found = grounds.forecast(changed)
-    return Fit(changed, found) if fits(found) else None
+    return CapacityFit(changed, found) if fits(found) else None
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from math import ceil, inf, sqrt
 from random import Random
 from typing import Final
 
-from tailbound.api.quantities import Duration
-from tailbound.api.rollout import OnInconclusive, RolloutSpec
+from tailbound.api.rollout import RolloutSpec
 from tailbound.judge.account import Account, account_about, judge
-from tailbound.judge.analysis import Terms
+from tailbound.judge.analysis import Terms, Verdict
 from tailbound.judge.counters import Classes
 from tailbound.judge.verdict import Measure, Outcome, combine
 from tailbound.judge.windows import Span
 from tailbound.rollout.sizing import ALL
+from tailbound.rollout.states import StepEnd, keeps_old_pods, step_end
 
 RUNS: Final = 60
 POLL_SECONDS: Final = 2.0
@@ -130,34 +130,40 @@ def _step(
 ) -> tuple[float, Outcome, _Known]:
     """Seconds that it lasts, how it ends, and what is known then. It began at second `began`.
 
-    | verdict | the step | how it ends |
-    |---|---|---|
-    | roll back | any | rolled back |
-    | any other | with all requests, `scaleDownDelay` is over | passed |
-    | pass, for the time that a request may take | `minStepTime` is over | passed |
-    | any but hold | `maxStepTime` is over, and `onInconclusive` is promote | passed |
-    | any | `maxStepTime` is over | as the verdict says |
+    `states.step_end` and `states.keeps_old_pods` decide, as they do for a rollout, by the clock of this run.
     """
-    spec, seconds, since = rules.spec, 0.0, inf
-    last = weight == ALL
-    least = _seconds(spec.scale_down_delay if last else spec.min_step_time)
-    most = least if last else _seconds(spec.max_step_time)
+    seconds, passed_at = 0.0, inf
+    last, longest = weight == ALL, _longest(rules.spec, weight)
     poll = max(POLL_SECONDS, _REQUESTS_AT_ONCE * ALL / (rules.candidate.per_second * weight))
     while True:
-        lasts = min(poll, max(POLL_SECONDS, most - seconds))
+        lasts = min(poll, max(POLL_SECONDS, longest - seconds))
         seconds += lasts
         known = _counted(rules, weight, (began + seconds, lasts), known, random)
-        outcome = _outcome(rules, known, stable_serves=not last)
-        since = min(since, seconds) if outcome is Outcome.PASS else inf
-        waited = rules.timeout.total_seconds() if rules.terms.objectives else 0.0
-        goes_on = spec.on_inconclusive is OnInconclusive.PROMOTE and outcome is not Outcome.HOLD
-        if outcome is Outcome.ROLL_BACK:
-            return seconds, outcome, known
-        if seconds >= least and (last or seconds >= since + waited):
-            return seconds, Outcome.PASS, known
-        if seconds >= most:
-            end = Outcome.PASS if goes_on else Outcome.HOLD if outcome is Outcome.HOLD else Outcome.WAIT
+        verdict = _verdict(rules, known, stable_serves=not last)
+        passed_at = min(passed_at, seconds) if verdict.outcome in (Outcome.PASS, None) else inf
+        end = _end(rules, verdict, seconds, passed_at, last=last)
+        if end is not None:
             return seconds, end, known
+
+
+def _longest(spec: RolloutSpec, weight: int) -> float:
+    """Seconds after which a step is over that has neither passed nor been rejected."""
+    limit = spec.scale_down_delay if weight == ALL else spec.max_step_time
+    return limit.timedelta.total_seconds()
+
+
+def _end(rules: _Rules, verdict: Verdict, seconds: float, passed_at: float, *, last: bool) -> Outcome | None:
+    """How a step ends after so many seconds; None while it goes on."""
+    spec, elapsed, outcome = rules.spec, timedelta(seconds=seconds), verdict.outcome
+    if outcome is Outcome.ROLL_BACK:
+        return outcome
+    if last:
+        return None if keeps_old_pods(spec, elapsed, suspects=verdict.suspects) else Outcome.PASS
+    waited = rules.timeout.total_seconds() if verdict.outcome is not None else 0.0
+    end = step_end(spec, elapsed, outcome, passes=seconds >= passed_at + waited)
+    if end is None or end is StepEnd.PASSED:
+        return Outcome.PASS if end is not None else None
+    return Outcome.HOLD if outcome is Outcome.HOLD else Outcome.WAIT
 
 
 def _counted(
@@ -176,7 +182,7 @@ def _counted(
     }
 
 
-def _outcome(rules: _Rules, known: _Known, *, stable_serves: bool) -> Outcome:
+def _verdict(rules: _Rules, known: _Known, *, stable_serves: bool) -> Verdict:
     objectives = rules.terms.objectives
     # What the metrics will say is not known, but they share the chance of a false alarm.
     tests = len(objectives) + len(rules.spec.analysis.metrics)
@@ -184,7 +190,7 @@ def _outcome(rules: _Rules, known: _Known, *, stable_serves: bool) -> Outcome:
         judge(objective, known[objective.measure], rules.terms.policy, tests, stable_serves=stable_serves)
         for objective in objectives
     )
-    return combine(findings) if findings else Outcome.PASS
+    return Verdict(combine(findings) if findings else None, findings)
 
 
 def _drawn(traffic: Traffic, weight: int, seconds: float, random: Random) -> Classes:
@@ -205,10 +211,6 @@ def _poisson(mean: float, random: Random) -> int:
     while left > 0:
         count, left = count + 1, left - random.expovariate(1.0)
     return count
-
-
-def _seconds(duration: Duration) -> float:
-    return duration.timedelta.total_seconds()
 
 
 def _quantile(values: Sequence[float], quantile: float) -> float | None:

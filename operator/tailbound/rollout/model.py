@@ -4,43 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from tailbound.api.conditions import Reason
-from tailbound.api.rollout import RolloutSpec, RolloutStatus
+from tailbound.api.rejection import Rejection, Superseded
+from tailbound.api.rollout import RolloutSpec
 from tailbound.api.traffic import TrafficStatus
 from tailbound.rollout.actions import Actions
+from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.progress import RolloutProgress
+from tailbound.rollout.signature import NO_ROLLOUT, CompareResult
 from tailbound.rollout.sizing import ALL, Sizing
-
-
-@dataclass(frozen=True)
-class PodProblem:
-    """What pods are stuck at."""
-
-    reason: Reason
-    message: str
-
-    @property
-    def lacks_room(self) -> bool:
-        """Nothing is wrong with the pods themselves: there is no place for them."""
-        return self.reason in (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED)
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """Why a revision is not tried again until a retry is asked for."""
-
-    revision: str
-    reason: str
-    message: str
-    by: str | None = None
-    """The user who asked for it, where that is known."""
-
-
-@dataclass(frozen=True)
-class Superseded:
-    """A revision that was on its way when the spec became that of another one."""
-
-    revision: str
-    by: str
 
 
 @dataclass(frozen=True)
@@ -61,12 +32,16 @@ class RevisionState:
     """Ready endpoints."""
     restarts: int = 0
     """Most of any container of any pod."""
+    over_limit: int = 0
+    """Pods that were evicted within the last minutes for what they used themselves."""
     stuck: int = 0
     """Pods that are not ready, and say what they are stuck at, and those that the API server refuses."""
     unready_since: tuple[datetime, ...] = ()
     """Since when each of its pods is not ready, of those that do not say what they are stuck at."""
     running: int = 0
     """Pods that have a place, and are not ready."""
+    downloading: int = 0
+    """Those of them that download the model, in their first attempt."""
     trouble: PodProblem | None = None
     unready: str = ""
     """What a pod lacks that runs and is not ready, in words; empty if there is none."""
@@ -74,25 +49,27 @@ class RevisionState:
     """Names of its pods that are no ready endpoints, those that are ending left out."""
     promoted_at: str | None = None
     rejection: Rejection | None = None
+    tries: int = 0
+    """How often it was rejected and tried again before."""
     refused: PodProblem | None = None
     """Why the API server does not take a change of its Deployment."""
 
     @property
-    def lacks_room(self) -> bool:
+    def lacks_capacity(self) -> bool:
         """What keeps its missing pods from getting ready is that they have no place, and nothing else."""
-        return self.trouble is not None and self.trouble.lacks_room and not self.running
+        return self.trouble is not None and self.trouble.lacks_capacity and not self.running
 
+    @property
+    def downloads(self) -> bool:
+        """All pods that have a place and are not ready download the model, and more bytes come."""
+        stuck = self.trouble is not None and not self.trouble.lacks_capacity
+        return 0 < self.running <= self.downloading and not stuck
 
-@dataclass(frozen=True)
-class CapacityShortage:
-    """Pods of a revision that find no room."""
-
-    revision: str
-    missing: int
-    pods: int
-    """As many as its Deployment asks for."""
-    reason: Reason
-    message: str
+    @property
+    def placeless(self) -> bool:
+        """None of its pods has a place, and a place that others give up is none for them."""
+        nowhere = not self.running and not self.ready
+        return self.trouble is not None and self.trouble.placeless and nowhere
 
 
 @dataclass(frozen=True)
@@ -114,7 +91,7 @@ class RolloutInput:
     first_generation: int
     """Generation of a `traffic` that is written where none is stored, or where that is overtaken."""
     spec: RolloutSpec
-    stored: RolloutStatus | None
+    stored: RolloutProgress | None
     actions: Actions
     judged: bool
     """There is an objective to judge by."""
@@ -124,10 +101,12 @@ class RolloutInput:
     """Every Ready gateway counts requests as the spec says."""
     timeout: timedelta
     """The longest that a request can take, until it has been counted and read."""
-    now: datetime
+    time: datetime
     overtaken: bool = False
     """A gateway has applied a later `traffic`: the stored one is from a backup, and gets a generation that no
     gateway knows."""
+    signature: CompareResult = NO_ROLLOUT
+    """The inputs and outputs of the candidate's model beside those of stable's."""
     marks_refused: bool = False
     """The API server refuses to write what is to be remembered of a revision."""
 
@@ -146,7 +125,7 @@ class RolloutInput:
 
 @dataclass(frozen=True)
 class TrafficDecision:
-    """Where the requests go."""
+    """The revisions that get requests."""
 
     traffic: TrafficStatus | None
     """status.traffic as it should be; None if there never was anything to serve."""
@@ -175,8 +154,8 @@ class Marking:
     superseded: Superseded | None = None
     not_returned: Rejection | None = None
     """Why a return that was asked for is given up; the revision stays one that can be returned to."""
-    forgiven: str | None = None
-    """A revision that is not rejected any more, as a return to it was asked for."""
+    cleared: str | None = None
+    """A revision that is not rejected any more, as it is tried again, or a return to it was asked for."""
     handled: tuple[str, ...] = ()
     """Annotations that are done with; a `retry` forgets the rejection of the revision that it names."""
     under_way: tuple[str, ...] = ()
@@ -188,8 +167,8 @@ class RolloutStep:
     """One decision. Deciding again on what came of it ends at a fixed point."""
 
     flow: TrafficDecision
-    rollout: RolloutStatus | None
-    """status.rollout, without findings and evidence."""
+    rollout: RolloutProgress | None
+    """How far the rollout is, without what the evidence says at this poll."""
     stable: str | None
     """The revision that requests return to."""
     candidate: str | None
@@ -205,10 +184,10 @@ class RolloutStep:
     carries: Mapping[str, int] = field(default_factory=dict)
     """Percent of the requests that a revision of the fleet must be able to carry, if not all."""
     marking: Marking = field(default_factory=Marking)
-    promoted: bool = False
-    """The desired revision is the stable one, and has all requests, observed."""
     rejection: Rejection | None = None
     """Why the desired revision does not serve, if it was rejected."""
+    again_at: datetime | None = None
+    """When it is tried again by itself; None: only when a user asks for it."""
     poll: bool = False
     """Counters of both revisions are wanted."""
     queries: tuple[str, ...] = ()

@@ -15,18 +15,15 @@ So the weight never falls because the plan was changed, and a proof is given wit
 asks for rather than with fewer.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tailbound.api.conditions import Reason
-from tailbound.api.rollout import RolloutStatus
+from tailbound.rollout.progress import RolloutProgress
 from tailbound.rollout.sizing import ALL
 
-UNBEGUN: Final[Mapping[str, object]] = {"step_started_at": None, "step_asked_at": None, "step_held_by": ""}
-"""The fields of a rollout whose present step is still to begin."""
 
-
-def weight(weights: Sequence[int], rollout: RolloutStatus, *, manual: bool) -> int:
+def weight(weights: Sequence[int], rollout: RolloutProgress, *, manual: bool) -> int:
     """Percent of the requests at the present step of a plan with these weights."""
     has, passed, present = rollout.weight, rollout.passed, rollout.step_weight
     owed = any(passed < each <= has for each in weights)
@@ -41,21 +38,26 @@ def weight(weights: Sequence[int], rollout: RolloutStatus, *, manual: bool) -> i
     return next((percent for holds, percent in rules if holds), ALL)
 
 
+def unbegun(rollout: RolloutProgress) -> RolloutProgress:
+    """The rollout with its present step still to begin."""
+    return replace(rollout, step_started_at=None, step_asked_at=None, step_held_by="")
+
+
 def number(weights: Sequence[int], percent: int) -> int:
     """The number of the step with this weight, from 0; behind the last one for all requests."""
     return sum(each < percent for each in weights)
 
 
-def is_last(rollout: RolloutStatus) -> bool:
+def is_last(rollout: RolloutProgress) -> bool:
     """The present step is the one with all requests."""
     return rollout.step_weight == ALL
 
 
-def promoted_manually(rollout: RolloutStatus) -> bool:
+def promoted_manually(rollout: RolloutProgress) -> bool:
     """The candidate was promoted manually; it is on its last step."""
     return rollout.reason == Reason.PROMOTED_MANUALLY
 
 
-def unless_manual(rollout: RolloutStatus, reason: Reason) -> Reason:
+def unless_manual(rollout: RolloutProgress, reason: Reason) -> Reason:
     """This reason, or PromotedManually for a candidate that was promoted manually."""
     return Reason.PROMOTED_MANUALLY if promoted_manually(rollout) else reason

@@ -18,7 +18,7 @@ class Exchange:
     """Pods of Deployments once the weight has gone: only worth its loss if the API server takes that."""
 
 
-def exchange(now: RolloutInput, incoming: str, meanwhile: TrafficDecision) -> Exchange | None:
+def exchange(given: RolloutInput, incoming: str, meanwhile: TrafficDecision) -> Exchange | None:
     """How the others make way for `incoming`; None once none of their pods is left.
 
     `meanwhile` is where requests go before anything is given up. First row that fits:
@@ -34,21 +34,21 @@ def exchange(now: RolloutInput, incoming: str, meanwhile: TrafficDecision) -> Ex
     """
     others = {
         name: state
-        for name, state in now.revisions.items()
+        for name, state in given.revisions.items()
         if name != incoming and (state.pods or (state.deployed and state.replicas))
     }
     if not others:
         return None
-    state, ready = now.of(incoming), now.ready(incoming) > 0
+    state, ready = given.of(incoming), given.ready(incoming) > 0
     deployed = {name: other.replicas for name, other in others.items() if other.deployed}
     own = {incoming: state.replicas}
     to_end = [other for other in others.values() if other.replicas]
     if to_end and (not state.deployed or (not ready and _refused(state, *to_end))):
         return Exchange(meanwhile, {**deployed, **own})
-    where = direct(now, incoming if ready else None, {incoming: ALL} if ready else {})
+    where = direct(given, incoming if ready else None, {incoming: ALL} if ready else {})
     ended = dict.fromkeys(deployed, 0)
-    outage = not ready and where.traffic != now.traffic
-    tries = {**ended, incoming: now.pods(incoming)} if outage else {}
+    outage = not ready and where.traffic != given.traffic
+    tries = {**ended, incoming: given.pods(incoming)} if outage else {}
     return Exchange(where, {**(ended if where.settled else deployed), **own}, tries)
 
 

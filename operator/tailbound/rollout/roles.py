@@ -14,15 +14,17 @@ The base (first row that fits):
 | nothing | none: the desired revision is the first |
 
 The candidate is the desired revision, unless it is the base, is to make way for an older one, or was
-rejected. A rejection counts only while there is a base.
+rejected and is not to be tried again yet (`again.py`). A rejection counts only while there is a base.
 """
 
 from dataclasses import dataclass
 
 from tailbound.api.conditions import Reason
 from tailbound.api.names import RETRY_ANNOTATION, ROLLBACK_ANNOTATION
+from tailbound.api.rejection import Rejection
 from tailbound.api.rollout import RolloutState
-from tailbound.rollout.model import Rejection, RolloutInput
+from tailbound.rollout import again
+from tailbound.rollout.model import RolloutInput
 from tailbound.rollout.weights import current, weight_of
 
 
@@ -55,37 +57,38 @@ class Roles:
     candidate: str | None
     back: Return | None = None
     retried: bool = False
-    """The candidate was rejected, and a retry is asked for."""
+    """The candidate was rejected, and is tried again: a user asks for it, or its cause may have ended."""
 
 
-def roles(now: RolloutInput) -> Roles:
+def roles(given: RolloutInput) -> Roles:
     """Who is who in this situation."""
-    back = _asked_for(now) or _lost(now)
+    back = _asked_for(given) or _lost(given)
     if back is not None:
         return Roles(base=back.to, candidate=None, back=back)
-    base, desired = _base(now), now.desired
+    base, desired = _base(given), given.desired
     if desired is None or desired == base:
         return Roles(base, None)
-    state = now.of(desired)
+    state = given.of(desired)
     if state.rejection is None or base is None:
         return Roles(base, desired)
-    return Roles(base, desired, retried=True) if _retried(now, desired) else Roles(base, None)
+    again_now = _retried(given, desired) or again.due(given, desired)
+    return Roles(base, desired, retried=True) if again_now else Roles(base, None)
 
 
-def _retried(now: RolloutInput, name: str) -> bool:
+def _retried(given: RolloutInput, name: str) -> bool:
     """Whether a retry is asked for that was not acted on."""
-    return now.actions.revision(RETRY_ANNOTATION) == name
+    return given.actions.revision(RETRY_ANNOTATION) == name
 
 
-def _base(now: RolloutInput) -> str | None:
-    fit = {name: state for name, state in now.revisions.items() if state.rejection is None}
-    if now.stable in fit:
-        return stand_in(now) or now.stable
-    others = {name: state for name, state in fit.items() if name != now.desired and state.ready}
-    present = next((name for name in (_begun_from(now), current(now, None)) if name in others), None)
+def _base(given: RolloutInput) -> str | None:
+    fit = {name: state for name, state in given.revisions.items() if state.rejection is None}
+    if given.stable in fit:
+        return stand_in(given) or given.stable
+    others = {name: state for name, state in fit.items() if name != given.desired and state.ready}
+    present = next((name for name in (_begun_from(given), current(given, None)) if name in others), None)
     if present is not None:
         return present
-    if now.traffic is None and others:
+    if given.traffic is None and others:
         return max(others, key=lambda name: (others[name].number, name))
     promoted = [
         (state.promoted_at, name) for name, state in fit.items() if state.promoted_at and state.restorable
@@ -93,49 +96,49 @@ def _base(now: RolloutInput) -> str | None:
     return max(promoted)[1] if promoted else None
 
 
-def _begun_from(now: RolloutInput) -> str | None:
+def _begun_from(given: RolloutInput) -> str | None:
     """The base of the rollout to the desired revision that is under way."""
-    stored, over = now.stored, (RolloutState.PROMOTED, RolloutState.ROLLED_BACK)
-    under_way = stored is not None and stored.revision == now.desired and stored.state not in over
+    stored = given.stored
+    under_way = stored is not None and stored.revision == given.desired and not stored.is_over
     return stored.from_revision if stored is not None and under_way else None
 
 
-def stand_in(now: RolloutInput) -> str | None:
+def stand_in(given: RolloutInput) -> str | None:
     """The revision that serves because the stable one cannot, while a third one is desired.
 
     Beside a stable revision that takes nothing back no rollout would ever begin. It stays the same one for
     as long as a rollout from it lasts.
     """
-    if now.stable in (None, now.desired) or now.ready(now.stable):
+    if given.stable in (None, given.desired) or given.ready(given.stable):
         return None
-    stored = now.stored
+    stored = given.stored
     able = {
-        name: weight_of(now.traffic, name)
-        for name, state in now.revisions.items()
-        if name not in (now.stable, now.desired) and state.ready and state.rejection is None
+        name: weight_of(given.traffic, name)
+        for name, state in given.revisions.items()
+        if name not in (given.stable, given.desired) and state.ready and state.rejection is None
     }
-    if stored is not None and stored.revision == now.desired and stored.from_revision in able:
+    if stored is not None and stored.revision == given.desired and stored.from_revision in able:
         return stored.from_revision
     heaviest = max(able, key=lambda name: (able[name], name), default=None)
     return heaviest if heaviest is not None and able[heaviest] else None
 
 
-def _asked_for(now: RolloutInput) -> Return | None:
+def _asked_for(given: RolloutInput) -> Return | None:
     """The action `rollback-to`. It names a revision that served once, or it is no return."""
-    to = now.actions.revision(ROLLBACK_ANNOTATION)
-    if to is None or now.stopped or not can_serve(now, to):
+    to = given.actions.revision(ROLLBACK_ANNOTATION)
+    if to is None or given.stopped or not can_serve(given, to):
         return None
     return Return(
         to,
         Reason.ROLLED_BACK_MANUALLY,
-        f"a return to {to} was asked for",
-        _meant(now, to),
-        now.actions.by,
+        f"a rollback to {to} was requested",
+        _meant(given, to),
+        given.actions.by,
         ROLLBACK_ANNOTATION,
     )
 
 
-def _meant(now: RolloutInput, to: str) -> str | None:
+def _meant(given: RolloutInput, to: str) -> str | None:
     """The revision that this return is to replace.
 
     | what there is | revision |
@@ -145,61 +148,61 @@ def _meant(now: RolloutInput, to: str) -> str | None:
     | another has most of the requests, or is marked stable | that one: the spec is newer than the wish |
     | nothing | none |
     """
-    stored, desired = now.stored, now.desired
+    stored, desired = given.stored, given.desired
     if stored is not None and (stored.state, stored.revision, stored.reason) == (
         RolloutState.PROMOTING,
         to,
         Reason.ROLLED_BACK_MANUALLY,
     ):
         return stored.instead_of or None
-    made = now.of(desired).deployed or now.of(desired).promoted_at is not None
-    choices = (desired if made else None, current(now, None), now.stable)
+    made = given.of(desired).deployed or given.of(desired).promoted_at is not None
+    choices = (desired if made else None, current(given, None), given.stable)
     return next((name for name in choices if name is not None and name != to), None)
 
 
-def can_serve(now: RolloutInput, name: str) -> bool:
+def can_serve(given: RolloutInput, name: str) -> bool:
     """An older revision that requests may return to."""
-    state = now.of(name)
-    return name != now.desired and state.restorable and state.promoted_at is not None
+    state = given.of(name)
+    return name != given.desired and state.restorable and state.promoted_at is not None
 
 
-def _lost(now: RolloutInput) -> Return | None:
+def _lost(given: RolloutInput) -> Return | None:
     """The promoted revision has had no ready endpoint for longer than its deadline: the one before serves.
 
     Once that one has the weight, the lost one gets it back only by a `retry`.
     """
-    stored, stable = now.stored, now.stable
-    if stored is None or stable is None or stable != now.desired or now.stopped:
+    stored, stable = given.stored, given.stable
+    if stored is None or stable is None or stable != given.desired or given.stopped:
         return None
     begun = stored.state is RolloutState.PROMOTING and stored.revision != stable
-    to = stored.revision if begun else before(now, stored.from_revision)
-    if to is None or not can_serve(now, to):
+    to = stored.revision if begun else before(given, stored.from_revision)
+    if to is None or not can_serve(given, to):
         return None
-    gone = f"none of its endpoints has been ready for {now.spec.progress_deadline}"
+    gone = f"none of its endpoints has been ready for {given.spec.progress_deadline}"
     back = Return(to, Reason.LOST, gone, instead_of=stable)
     if begun:
-        taken_over = stored.reason == Reason.LOST and current(now, None) == to and now.ready(to) > 0
-        return back if taken_over or (stored.reason == Reason.LOST and not now.ready(stable)) else None
+        taken_over = stored.reason == Reason.LOST and current(given, None) == to and given.ready(to) > 0
+        return back if taken_over or (stored.reason == Reason.LOST and not given.ready(stable)) else None
     overdue = (
         stored.state in (RolloutState.PROMOTED, RolloutState.PROMOTING)
         and stored.progress_at is not None
-        and now.now >= stored.progress_at + now.spec.progress_deadline.timedelta
+        and given.time >= stored.progress_at + given.spec.progress_deadline.timedelta
     )
-    return back if overdue and not now.ready(stable) else None
+    return back if overdue and not given.ready(stable) else None
 
 
-def before(now: RolloutInput, before: str) -> str | None:
+def before(given: RolloutInput, before: str) -> str | None:
     """The revision that served before the stable one, or else the one promoted last of all others."""
-    if before and can_serve(now, before) and now.of(before).rejection is None:
+    if before and can_serve(given, before) and given.of(before).rejection is None:
         return before
-    return another(now)
+    return another(given)
 
 
-def another(now: RolloutInput, *but: str | None) -> str | None:
+def another(given: RolloutInput, *but: str | None) -> str | None:
     """The revision promoted last of all that requests may return to, these left out."""
     promoted = [
         (state.promoted_at, name)
-        for name, state in now.revisions.items()
-        if state.promoted_at and state.rejection is None and can_serve(now, name) and name not in but
+        for name, state in given.revisions.items()
+        if state.promoted_at and state.rejection is None and can_serve(given, name) and name not in but
     ]
     return max(promoted)[1] if promoted else None

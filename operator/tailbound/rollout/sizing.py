@@ -36,7 +36,7 @@ class Sizing:
     most: int
     """Pods of a revision, whatever else is known."""
     usual: Size
-    """Of a revision of which nothing else is known."""
+    """Pods of a revision of which nothing else is known."""
     sizes: Mapping[str, Size] = field(default_factory=dict)
     """By revision."""
 

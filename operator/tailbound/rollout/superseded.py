@@ -10,20 +10,20 @@
 """
 
 from tailbound.api.conditions import Reason
+from tailbound.api.rejection import Superseded
 from tailbound.api.rollout import RolloutState
-from tailbound.rollout.model import RolloutInput, Superseded
+from tailbound.rollout.model import RolloutInput
 
-_OVER = frozenset({RolloutState.PROMOTED, RolloutState.ROLLED_BACK})
 _RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_MANUALLY})
 
 
-def superseded(now: RolloutInput) -> Superseded | None:
+def superseded(given: RolloutInput) -> Superseded | None:
     """The revision that was on its way, if the spec is another one's now."""
-    stored, desired = now.stored, now.desired
-    if stored is None or stored.state in _OVER or desired is None or desired == stored.revision:
+    stored, desired = given.stored, given.desired
+    if stored is None or stored.is_over or desired is None or desired == stored.revision:
         return None
     if stored.state is RolloutState.PROMOTING and stored.reason in _RETURNS:
         return None
-    if now.of(stored.revision).rejection is not None or stored.revision == now.stable:
+    if given.of(stored.revision).rejection is not None or stored.revision == given.stable:
         return None
     return Superseded(stored.revision, desired)

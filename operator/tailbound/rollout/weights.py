@@ -1,4 +1,4 @@
-"""Where requests go: ready endpoints before weight, weight by ready capacity, and never weight on nothing.
+"""The weights of revisions: ready endpoints come first, weight follows ready capacity.
 
 The target has all requests, or all but what others have. First row that fits; "base" is the revision that
 should serve, "current" is what has most of the weight now (of equal ones the base; the base also where a
@@ -42,7 +42,7 @@ rejected revision costs more than so little load."""
 
 
 def flow(
-    now: RolloutInput,
+    given: RolloutInput,
     base: str | None,
     candidate: str | None,
     share: int,
@@ -54,39 +54,41 @@ def flow(
 
     `waits`: requests that leave another revision wait for pods of the base that are missing.
     """
-    target = _target(now, base, rejected)
+    target = _target(given, base, rejected)
     if target is None:
         return (
-            TrafficDecision(None, target, settled=False) if now.traffic is None else direct(now, target, {})
+            TrafficDecision(None, target, settled=False)
+            if given.traffic is None
+            else direct(given, target, {})
         )
-    if target != base or not now.ready(base):
-        return direct(now, target, {target: ALL})
+    if target != base or not given.ready(base):
+        return direct(given, target, {target: ALL})
     if candidate is not None and share == ALL:
-        return direct(now, candidate, {candidate: ALL})
+        return direct(given, candidate, {candidate: ALL})
     shares = {candidate: share} if candidate is not None and share > 0 else {}
-    kept = _kept(now, base, shares, rejected) if waits else {}
+    kept = _kept(given, base, shares, rejected) if waits else {}
     others = {name: shares.get(name, 0) + kept.get(name, 0) for name in (*shares, *kept)}
     left = ALL - sum(others.values())
-    return direct(now, base, {base: left, **others}, waits=bool(kept))
+    return direct(given, base, {base: left, **others}, waits=bool(kept))
 
 
 def direct(
-    now: RolloutInput, target: str | None, shares: dict[str, int], *, waits: bool = False
+    given: RolloutInput, target: str | None, shares: dict[str, int], *, waits: bool = False
 ) -> TrafficDecision:
     """These weights, ready or not. Empty weights are written too, for gateways to acknowledge them."""
     backends = tuple(Backend(revision=name, weight=weight) for name, weight in shares.items())
-    traffic = _traffic(now, backends)
-    return TrafficDecision(traffic, target, traffic == now.traffic and now.acknowledged, waits)
+    traffic = _traffic(given, backends)
+    return TrafficDecision(traffic, target, traffic == given.traffic and given.acknowledged, waits)
 
 
-def current(now: RolloutInput, base: str | None) -> str | None:
+def current(given: RolloutInput, base: str | None) -> str | None:
     """The revision with most of the weight."""
-    if now.traffic is not None and now.traffic.backends:
+    if given.traffic is not None and given.traffic.backends:
         return max(
-            now.traffic.backends,
+            given.traffic.backends,
             key=lambda backend: (backend.weight, backend.revision == base, backend.revision),
         ).revision
-    return base if now.of(base).deployed or now.ready(base) else None
+    return base if given.of(base).deployed or given.ready(base) else None
 
 
 def weight_of(traffic: TrafficStatus | None, revision: str | None) -> int:
@@ -95,64 +97,66 @@ def weight_of(traffic: TrafficStatus | None, revision: str | None) -> int:
     return sum(backend.weight for backend in backends if backend.revision == revision)
 
 
-def _target(now: RolloutInput, base: str | None, rejected: Collection[str]) -> str | None:
-    present = current(now, base)
-    condemned = _condemned(now, rejected)
+def _target(given: RolloutInput, base: str | None, rejected: Collection[str]) -> str | None:
+    present = current(given, base)
+    condemned = _condemned(given, rejected)
     best_other = max(
-        (name for name, state in now.revisions.items() if state.ready and name not in condemned),
-        key=lambda name: (now.of(name).promoted_at is not None, now.of(name).number, name),
+        (name for name, state in given.revisions.items() if state.ready and name not in condemned),
+        key=lambda name: (given.of(name).promoted_at is not None, given.of(name).number, name),
         default=None,
     )
     rules = (
-        (now.ready(base) > 0, base),
-        (now.ready(present) > 0 and present not in condemned, present),
+        (given.ready(base) > 0, base),
+        (given.ready(present) > 0 and present not in condemned, present),
         (best_other is not None, best_other),
-        (now.of(present).deployed or now.ready(present) > 0, present),
+        (given.of(present).deployed or given.ready(present) > 0, present),
         (base is not None, base),
     )
     return next((name for holds, name in rules if holds), present)
 
 
-def _kept(now: RolloutInput, base: str, shares: dict[str, int], rejected: Collection[str]) -> dict[str, int]:
+def _kept(
+    given: RolloutInput, base: str, shares: dict[str, int], rejected: Collection[str]
+) -> dict[str, int]:
     """What others keep beyond their shares, by revision, until pods of the base are there for it."""
     excess = {
         backend.revision: backend.weight - shares.get(backend.revision, 0)
-        for backend in (now.traffic.backends if now.traffic is not None else ())
-        if backend.revision != base and now.ready(backend.revision) and now.of(backend.revision).deployed
+        for backend in (given.traffic.backends if given.traffic is not None else ())
+        if backend.revision != base and given.ready(backend.revision) and given.of(backend.revision).deployed
     }
-    lacking = ALL - min(ALL * now.ready(base) // max(now.pods(base), 1), ALL) - sum(shares.values())
+    lacking = ALL - min(ALL * given.ready(base) // max(given.pods(base), 1), ALL) - sum(shares.values())
     left = min(lacking, sum(each for each in excess.values() if each > 0))
-    if left <= SPARE or _cannot_wait(now, base):
+    if left <= SPARE or _cannot_wait(given, base):
         return {}
-    kept, condemned = {}, _condemned(now, rejected)
-    for name in sorted(excess, key=lambda name: _worth(now, name, condemned), reverse=True):
+    kept, condemned = {}, _condemned(given, rejected)
+    for name in sorted(excess, key=lambda name: _worth(given, name, condemned), reverse=True):
         kept[name] = max(min(excess[name], left), 0)
         left -= kept[name]
     return {name: weight for name, weight in kept.items() if weight}
 
 
-def _condemned(now: RolloutInput, rejected: Collection[str]) -> set[str]:
+def _condemned(given: RolloutInput, rejected: Collection[str]) -> set[str]:
     """The revisions that were rejected: now, or earlier as their records say."""
-    return {*rejected, *(name for name, state in now.revisions.items() if state.rejection is not None)}
+    return {*rejected, *(name for name, state in given.revisions.items() if state.rejection is not None)}
 
 
-def _worth(now: RolloutInput, name: str, condemned: Collection[str]) -> tuple[bool, bool, int, str]:
+def _worth(given: RolloutInput, name: str, condemned: Collection[str]) -> tuple[bool, bool, int, str]:
     """The order in which revisions keep requests: the greatest keeps them longest."""
-    state = now.of(name)
+    state = given.of(name)
     return name not in condemned, state.promoted_at is not None, -state.number, name
 
 
-def _cannot_wait(now: RolloutInput, base: str) -> bool:
+def _cannot_wait(given: RolloutInput, base: str) -> bool:
     """The base's missing pods need the others' places, or have taken too long."""
-    trouble, since = now.of(base).trouble, now.stored.moving_since if now.stored is not None else None
-    in_the_way = now.spec.capacity is Capacity.IN_PLACE or (trouble is not None and trouble.lacks_room)
-    overdue = since is not None and now.now >= since + now.spec.progress_deadline.timedelta
+    trouble, since = given.of(base).trouble, given.stored.moving_since if given.stored is not None else None
+    in_the_way = given.spec.capacity is Capacity.IN_PLACE or (trouble is not None and trouble.lacks_capacity)
+    overdue = since is not None and given.time >= since + given.spec.progress_deadline.timedelta
     return in_the_way or overdue
 
 
-def _traffic(now: RolloutInput, backends: tuple[Backend, ...]) -> TrafficStatus:
-    if now.traffic is None or now.overtaken:
-        return TrafficStatus(generation=now.first_generation, backends=backends)
-    if now.traffic.backends == backends:
-        return now.traffic
-    return TrafficStatus(generation=now.traffic.generation + 1, backends=backends)
+def _traffic(given: RolloutInput, backends: tuple[Backend, ...]) -> TrafficStatus:
+    if given.traffic is None or given.overtaken:
+        return TrafficStatus(generation=given.first_generation, backends=backends)
+    if given.traffic.backends == backends:
+        return given.traffic
+    return TrafficStatus(generation=given.traffic.generation + 1, backends=backends)

@@ -6,9 +6,11 @@ from datetime import datetime
 from tailbound.api.names import FIELD_MANAGER, GROUP
 from tailbound.api.traffic import utc_seconds
 from tailbound.kube.errors import KubeError
-from tailbound.kube.objects import metadata
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import EVENTS
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.printable import printable
 from tailbound.telemetry.logs import logger
 
 MESSAGE_LIMIT = 1024  # of the API
@@ -22,11 +24,11 @@ def event_body(
 
     `kubectl describe` sorts by lastTimestamp, which events.k8s.io/v1 lets no client set.
     """
-    meta = metadata(service)
+    about, message = KubernetesObject(service), printable(message)
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"name": f"{meta['name']}.{suffix}", "namespace": meta["namespace"]},
+        "metadata": {"name": f"{about.name}.{suffix}", "namespace": about.namespace},
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "firstTimestamp": utc_seconds(now),
         "lastTimestamp": utc_seconds(now),
@@ -39,11 +41,11 @@ def event_body(
         "type": type_,
         "message": message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…",
         "involvedObject": {
-            "apiVersion": service["apiVersion"],
-            "kind": service["kind"],
-            "namespace": meta["namespace"],
-            "name": meta["name"],
-            "uid": meta["uid"],
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
         },
     }
 

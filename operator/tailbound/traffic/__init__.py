@@ -1,1 +1,1 @@
-"""From status.traffic and EndpointSlices to what a traffic provider needs."""
+"""Derives what a traffic provider needs from status.traffic and EndpointSlices."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from tailbound.api.names import REVISION_LABEL
 from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME
 from tailbound.objects.endpoint_slice import EndpointSlice
-from tailbound.traffic.model import Endpoint, Object
+from tailbound.objects.fields import Object
+from tailbound.traffic.model import Endpoint
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
+from tailbound.api.hosts import HostStatus
+from tailbound.api.inference_paths import usable_paths
 from tailbound.api.inferenceservice import Host, Overload, ServiceLevel, effective_timeout
 from tailbound.api.meta import DNS_LABEL, ObjectMeta
 from tailbound.api.parsing import InvalidObject, parse
@@ -17,7 +19,9 @@ from tailbound.api.quantities import Duration, duration_between
 from tailbound.api.rollout import Strategy, previews
 from tailbound.api.schema import Model
 from tailbound.api.traffic import Backend, TrafficStatus
-from tailbound.traffic.model import Object, Rejection, ServiceKey
+from tailbound.objects.fields import Object, child, number
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.traffic.model import RouteRejection, ServiceKey
 
 _REVISION = re.compile(DNS_LABEL)
 _BEGINNING = datetime.fromtimestamp(0, UTC)
@@ -38,6 +42,8 @@ class _Spec(Model):
 class _Status(Model):
     traffic: TrafficStatus | None = None
     canary: object = None
+    hosts: tuple[HostStatus, ...] | None = None
+    inference_paths: object = None
 
 
 class _RoutingFields(Model):
@@ -55,6 +61,8 @@ class RoutingSpec:
     generation: int
     hosts: tuple[str, ...]
     """spec.hosts."""
+    record: tuple[HostStatus, ...] | None
+    """status.hosts; None if it is absent."""
     timeout: timedelta
     latency_target: timedelta | None
     sheds: bool
@@ -62,31 +70,40 @@ class RoutingSpec:
     traffic: TrafficStatus | None
     previews: bool
     """Its candidates answer to names of their own before they take over."""
+    inference_paths: tuple[str, ...]
+    """Paths of inference calls, as status.inferencePaths has them."""
     candidate: str | None
     """The revision that is on its way and gets no request yet."""
 
 
 def key_of(obj: Object) -> ServiceKey:
     """Namespace and name of an InferenceService."""
-    metadata = obj["metadata"]
-    return ServiceKey(str(metadata["namespace"]), str(metadata["name"]))
+    view = KubernetesObject(obj)
+    return ServiceKey(view.namespace, view.name)
 
 
-def read_intent(obj: Object) -> RoutingSpec | Rejection:
+def read_intent(obj: Object) -> RoutingSpec | RouteRejection:
     """The routing fields, or why they cannot be used: the field, its value and the remedy."""
     read = parse(_RoutingFields, obj)
     if isinstance(read, InvalidObject):
-        return Rejection(_generation(obj), _traffic_generation(obj), read.message)
+        return RouteRejection(
+            KubernetesObject(obj).generation,
+            max(number(child(obj, "status", "traffic"), "generation") or 0, 0),
+            read.message,
+        )
     spec, traffic = read.spec, read.status.traffic
     problem = None if traffic is None else _problem_with(traffic.backends)
     if traffic is not None and problem is not None:
-        return Rejection(read.metadata.generation, traffic.generation, f"status.traffic.backends: {problem}")
+        return RouteRejection(
+            read.metadata.generation, traffic.generation, f"status.traffic.backends: {problem}"
+        )
     latency = spec.sla.latency
     return RoutingSpec(
         service=key_of(obj),
         created=read.metadata.creation_timestamp or _BEGINNING,
         generation=read.metadata.generation,
         hosts=spec.hosts,
+        record=read.status.hosts,
         timeout=effective_timeout(spec.timeout, spec.sla).timedelta,
         latency_target=None if latency is None else latency.p99.timedelta,
         sheds=spec.overload == Overload.SHED and latency is not None,
@@ -95,6 +112,7 @@ def read_intent(obj: Object) -> RoutingSpec | Rejection:
         previews=previews(
             _text(spec.rollout, "strategy") or Strategy.BLUE_GREEN, _text(spec.rollout, "promotion")
         ),
+        inference_paths=usable_paths(read.status.inference_paths),
         candidate=_candidate(read.status),
     )
 
@@ -123,18 +141,3 @@ def _problem_with(backends: Sequence[Backend]) -> str | None:
     if backends and total != 100:
         return f"the weights add up to {total}: make them add up to 100"
     return None
-
-
-def _generation(obj: Object) -> int:
-    """metadata.generation of an object that is otherwise unreadable; 0 if that is unreadable too."""
-    return _whole_number(obj.get("metadata"), "generation")
-
-
-def _traffic_generation(obj: Object) -> int:
-    status = obj.get("status")
-    return _whole_number(status.get("traffic") if isinstance(status, dict) else None, "generation")
-
-
-def _whole_number(raw: object, field: str) -> int:
-    value = raw.get(field) if isinstance(raw, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -3,14 +3,12 @@
 Provider-neutral: Envoy's clusters and routes are built from it in `tailbound.gateway`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-Object: TypeAlias = Mapping[str, Any]
-"""A Kubernetes object as JSON. Never mutated: stores share it."""
+from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS
 
 
 class ServiceKey(NamedTuple):
@@ -25,13 +23,13 @@ class ServiceKey(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where one pod listens."""
+    """The address and port of one pod."""
 
     address: str
     port: int
 
 
-class Unavailable(StrEnum):
+class NoBackend(StrEnum):
     """Why a known service has no backend at all."""
 
     STOPPED = "Stopped"  # spec.stopped, and no traffic is assigned
@@ -79,19 +77,21 @@ class Route:
     denied_hosts: tuple[str, ...]
     """Entries of spec.hosts that it may not answer to: others own them."""
     backends: tuple[RouteBackend, ...]
-    unavailable: Unavailable | None
+    unavailable: NoBackend | None
     """Set exactly if `backends` is empty."""
     timeout: timedelta
     """The most time of one request, from its last byte received to the last byte of the response."""
     latency_target: timedelta | None
     """spec.sla.latency.p99."""
+    inference_paths: tuple[str, ...] = DEFAULT_INFERENCE_PATHS
+    """Requests to these are counted; see `api.inference_paths`."""
     sheds: bool = False
     """Whether a pod is to refuse what it could only answer later than that. Needs the target."""
     preview: Preview | None = None
 
 
 @dataclass(frozen=True)
-class Rejection:
+class RouteRejection:
     """The newest state of a service that cannot be projected, or that the gateway refused."""
 
     generation: int
@@ -104,4 +104,4 @@ class Projected:
     """The route to serve: made from the newest state, or from the last good one if that is rejected."""
 
     route: Route
-    rejection: Rejection | None = None
+    rejection: RouteRejection | None = None

@@ -1,23 +1,23 @@
-"""From InferenceServices and EndpointSlices to routes. Pure: state in, changes out; no I/O and no clock."""
+"""Projects InferenceServices and EndpointSlices to routes. Pure: state in, changes out; no I/O, no clock."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tailbound.api.traffic import TrafficStatus
+from tailbound.objects.fields import Object
 from tailbound.traffic.endpoints import PortEndpoints, RevisionEndpoints, endpoints_by_revision
-from tailbound.traffic.hosts import Claim, Ownership, cluster_names, settle_hosts
+from tailbound.traffic.hosts import Claim, HostClaims, HostOwnership, cluster_names, to_follow
 from tailbound.traffic.intent import RoutingSpec, key_of, read_intent
 from tailbound.traffic.model import (
     Endpoint,
-    Object,
+    NoBackend,
     Preview,
     Projected,
-    Rejection,
     Route,
     RouteBackend,
+    RouteRejection,
     ServiceKey,
-    Unavailable,
 )
 
 _BEGINNING = datetime.fromtimestamp(0, UTC)
@@ -39,33 +39,34 @@ class Projector:
         self._cluster_domain = cluster_domain
         self._slices_of = slices_of
         self._intents: dict[ServiceKey, RoutingSpec] = {}
-        self._rejections: dict[ServiceKey, Rejection] = {}
+        self._rejections: dict[ServiceKey, RouteRejection] = {}
         self._routes: dict[ServiceKey, Route] = {route.service: route for route in last_good}
-        self._claims = {key: _claim_of(route, cluster_domain) for key, route in self._routes.items()}
-        self._claims_changed = bool(self._claims)
-        self._owned: Mapping[ServiceKey, Ownership] = {}
+        self._hosts = HostClaims(cluster_domain)
         self._dirty: set[ServiceKey] = set()
+        for route in self._routes.values():
+            self._hosts.put(_claim_of(route, cluster_domain))
 
     def service_changed(self, obj: Object) -> None:
         """Take in a new or changed InferenceService."""
         key = key_of(obj)
         self._dirty.add(key)
         read = read_intent(obj)
-        if isinstance(read, Rejection):
+        if isinstance(read, RouteRejection):
             self._rejections[key] = read
-            if key not in self._claims:
-                self._claim(Claim(key, _BEGINNING, ()))
+            if key not in self._hosts:
+                self._hosts.put(Claim(key, _BEGINNING, ()))
             return
         self._rejections.pop(key, None)
         self._intents[key] = read
-        self._claim(Claim(key, read.created, read.hosts, read.previews))
+        held, barred = to_follow(read.hosts, read.record)
+        self._hosts.put(Claim(key, read.created, read.hosts, read.previews, held, barred))
 
     def service_gone(self, key: ServiceKey) -> None:
         """Forget a deleted InferenceService."""
         self._dirty.add(key)
         self._intents.pop(key, None)
         self._rejections.pop(key, None)
-        self._claims_changed |= self._claims.pop(key, None) is not None
+        self._hosts.remove(key)
 
     def slices_changed(self, key: ServiceKey) -> None:
         """One of the service's EndpointSlices came, changed or went."""
@@ -73,22 +74,10 @@ class Projector:
 
     def project(self) -> dict[ServiceKey, Projected | None]:
         """What every service that changed since the last call is to be served by; None: it is gone."""
-        if self._claims_changed:
-            self._settle_hosts()
+        self._dirty |= self._hosts.settle()
         changes = {key: self._project(key) for key in sorted(self._dirty)}
         self._dirty.clear()
         return changes
-
-    def _claim(self, claim: Claim) -> None:
-        if self._claims.get(claim.service) != claim:
-            self._claims[claim.service] = claim
-            self._claims_changed = True
-
-    def _settle_hosts(self) -> None:
-        settled = settle_hosts(self._claims.values(), self._cluster_domain)
-        self._dirty |= {key for key, owned in settled.items() if self._owned.get(key) != owned}
-        self._owned = settled
-        self._claims_changed = False
 
     def _project(self, key: ServiceKey) -> Projected | None:
         """Truth table:
@@ -107,7 +96,7 @@ class Projector:
             return None
         found = endpoints_by_revision(self._slices_of(key))
         before = self._routes.get(key)
-        owned = self._owned[key]
+        owned = self._hosts.owned[key]
         if intent is not None:
             route = route_of(intent, owned, found, before)
         elif before is not None:
@@ -123,10 +112,17 @@ def _claim_of(route: Route, cluster_domain: str) -> Claim:
     own = cluster_names(route.service, cluster_domain)
     preview = route.preview.hosts if route.preview is not None else ()
     hosts = [host for host in route.hosts if host not in (*own, *preview)]
-    return Claim(route.service, route.created, (*hosts, *route.denied_hosts), bool(preview))
+    return Claim(
+        route.service,
+        route.created,
+        (*hosts, *route.denied_hosts),
+        bool(preview),
+        held=frozenset(hosts),
+        barred=dict.fromkeys(route.denied_hosts, ""),
+    )
 
 
-def _stand_in(service: ServiceKey, owned: Ownership) -> Route:
+def _stand_in(service: ServiceKey, owned: HostOwnership) -> Route:
     """A route that keeps the service's own names, so that callers learn what is wrong."""
     return Route(
         service=service,
@@ -136,14 +132,14 @@ def _stand_in(service: ServiceKey, owned: Ownership) -> Route:
         hosts=owned.hosts,
         denied_hosts=owned.denied,
         backends=(),
-        unavailable=Unavailable.REJECTED,
+        unavailable=NoBackend.REJECTED,
         timeout=timedelta(seconds=1),
         latency_target=None,
     )
 
 
 def route_of(
-    intent: RoutingSpec, owned: Ownership, found: Mapping[str, RevisionEndpoints], before: Route | None
+    intent: RoutingSpec, owned: HostOwnership, found: Mapping[str, RevisionEndpoints], before: Route | None
 ) -> Route:
     """The route of one valid service. `before` is its route so far.
 
@@ -165,7 +161,7 @@ def route_of(
         generation, weights = traffic.generation, {item.revision: item.weight for item in traffic.backends}
     else:
         generation, weights = 0, {}
-    nothing = Unavailable.STOPPED if intent.stopped else Unavailable.NOT_STARTED
+    nothing = NoBackend.STOPPED if intent.stopped else NoBackend.NOT_STARTED
     return Route(
         service=intent.service,
         created=intent.created,
@@ -177,13 +173,14 @@ def route_of(
         unavailable=None if weights else nothing,
         timeout=intent.timeout,
         latency_target=intent.latency_target,
+        inference_paths=intent.inference_paths,
         sheds=intent.sheds,
         preview=_preview(owned, intent.candidate, found),
     )
 
 
 def _preview(
-    owned: Ownership, candidate: str | None, found: Mapping[str, RevisionEndpoints]
+    owned: HostOwnership, candidate: str | None, found: Mapping[str, RevisionEndpoints]
 ) -> Preview | None:
     if not owned.preview:
         return None

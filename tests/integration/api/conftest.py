@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def causes(self) -> list[tuple[str, str]]:
-        """Of a refusal: field and message of each mistake."""
+        """Field and message of each mistake in a refusal."""
         causes = self.body.get("details", {}).get("causes", [])
         return [(cause.get("field", ""), cause["message"]) for cause in causes]
 

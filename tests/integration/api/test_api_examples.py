@@ -20,6 +20,7 @@ def test_the_examples_are_these() -> None:
         "gpu.yaml",
         "batching.yaml",
         "horizontal-pod-autoscaler.yaml",
+        "host-grant.yaml",
         "hosts-and-sla.yaml",
         "serving-runtime.yaml",
     }

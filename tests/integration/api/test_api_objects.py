@@ -55,6 +55,7 @@ def test_defaults_of_a_service_are_stored(create: Create) -> None:
             "maxStepTime": "30m",
             "progressDeadline": "10m",
             "restartLimit": 3,
+            "signature": "any",
             "scaleDownDelay": "30s",
             "historyLimit": 10,
             "analysis": {
@@ -80,8 +81,9 @@ def test_defaults_of_a_runtime_are_stored(create: Create) -> None:
     assert stored["spec"] == {
         "formats": [{"name": "onnx"}],
         "priority": 0,
-        "drain": "10s",
+        "drain": {"mode": "server", "time": "10s"},
         "sheds": False,
+        "protocols": ["oip-rest", "oip-grpc"],
         "server": {
             "image": "server:1",
             "imagePullPolicy": "IfNotPresent",
@@ -145,9 +147,21 @@ def test_columns_of_a_service_without_status_are_empty(api: Api, create: Create)
 def test_columns_of_a_hardware_class(api: Api, create: Create) -> None:
     annotations = {"tailbound.dev/is-default-class": "true"}
     create(changed(HARDWARE_CLASS, "metadata.annotations", annotations))
+    status = {"nodes": 3, "devices": 12, "free": 5, "services": 2, "waiting": 1}
+    assert api.patch(HARDWARE_CLASS, {"status": status}, "/status").code == 200
     row = table(api, HARDWARE_CLASS)
     assert row.pop("Age")
-    assert row == {"Name": "gpu-l4", "Default": "true", "Device": "nvidia.com/gpu", "Count": 1}
+    assert row == {
+        "Name": "gpu-l4",
+        "Default": "true",
+        "Device": "nvidia.com/gpu",
+        "Count": 1,
+        "Nodes": 3,
+        "Devices": 12,
+        "Free": 5,
+        "Used By": 2,
+        "Waiting": 1,
+    }
 
 
 @pytest.mark.parametrize("runtime", [RUNTIME, CLUSTER_RUNTIME], ids=lambda runtime: runtime["kind"])
@@ -172,7 +186,7 @@ def test_kubectl_shows_a_service_by_short_name_and_by_category(
 
 def test_kubectl_explains_a_field(api: Api, control_plane: ControlPlane) -> None:
     text = control_plane.kubectl("explain", "infs.spec.model.sha256")
-    assert "Every replica verifies it" in text
+    assert "Every pod verifies it" in " ".join(text.split())
 
 
 def test_kinds_are_found_by_short_name_and_category(api: Api) -> None:
@@ -185,6 +199,7 @@ def test_kinds_are_found_by_short_name_and_category(api: Api) -> None:
     assert found == {
         "InferenceService": (["infs"], ["tailbound"]),
         "HardwareClass": (["hwc"], ["tailbound"]),
+        "HostGrant": (["hgr"], ["tailbound"]),
         "ServingRuntime": (["srt"], ["tailbound"]),
         "ClusterServingRuntime": (["csrt"], ["tailbound"]),
     }

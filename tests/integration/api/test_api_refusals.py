@@ -31,8 +31,8 @@ def test_the_cluster_wide_runtime_has_the_same_rules(api: Api) -> None:
         if (kind := resource.kind).endswith("ServingRuntime")
     }
     assert rules["ServingRuntime"] == rules["ClusterServingRuntime"]
-    answer = api.create(changed(CLUSTER_RUNTIME, "spec.drain", "0s"), dryRun="All")
-    assert [field for field, _ in answer.causes] == ["spec.drain"]
+    answer = api.create(changed(CLUSTER_RUNTIME, "spec.drain", {"time": "0s"}), dryRun="All")
+    assert [field for field, _ in answer.causes] == ["spec.drain.time"]
 
 
 def _rules(schema: Any) -> list[str]:
@@ -211,7 +211,7 @@ def test_service_is_accepted_at_the_edge(api: Api, path: str, value: Any) -> Non
         (RUNTIME, "spec.server.readinessProbe", {"httpGet": {"port": 65535, "path": "/v2/health/ready"}}),
         (RUNTIME, "spec.server.readinessProbe", {"grpc": {"port": 9000}, "successThreshold": 2}),
         (RUNTIME, "spec.server.startupProbe", {"exec": {"command": ["/bin/true"]}, "failureThreshold": 600}),
-        (RUNTIME, "spec.drain", "600s"),
+        (RUNTIME, "spec.drain.time", "600s"),
         (RUNTIME, "spec.server.image", "registry.example.com:5000/server@sha256:" + "a" * 64),
     ],
 )

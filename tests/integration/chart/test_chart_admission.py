@@ -9,16 +9,28 @@ from typing import Any
 
 import pytest
 from tailbound.api.names import (
-    ACTION_ANNOTATIONS,
+    ABORT_ANNOTATION,
     PAUSE_ANNOTATION,
     PROMOTE_ANNOTATION,
+    REFRESH_ANNOTATION,
     REQUESTED_BY_ANNOTATION,
+    RETRY_ANNOTATION,
+    ROLLBACK_ANNOTATION,
 )
 
 from e2e.cluster import ControlPlane, binaries
 from e2e.cluster.processes import wait_for
 from tests.api_cases.objects import SHA256
 from tests.integration.chart.helm import NAMESPACE, helm, named, of_kind, template
+
+ACTIONS = (
+    PROMOTE_ANNOTATION,
+    ABORT_ANNOTATION,
+    RETRY_ANNOTATION,
+    ROLLBACK_ANNOTATION,
+    PAUSE_ANNOTATION,
+    REFRESH_ANNOTATION,
+)
 
 SPEC = {"model": {"uri": "https://models.example.com/churn.onnx", "format": "onnx", "sha256": SHA256}}
 WAIT_SECONDS = 180
@@ -74,6 +86,8 @@ class Cluster:
     pipeline: User
     editor: User
     writer: User
+    tuner: User
+    archivist: User
     admin: User
     operator: User
 
@@ -107,12 +121,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             *("create", "role", "writer", "--namespace=risk", "--resource=inferenceservices.tailbound.dev"),
             "--verb=get,list,watch,create,update,patch,delete",
         )
+        plane.kubectl(
+            *("create", "role", "tuner", "--namespace=risk", "--resource=inferenceservices.tailbound.dev"),
+            "--verb=get,list,watch,create,update,patch,edit-spec",
+        )
+        plane.kubectl(
+            *("create", "role", "archivist", "--namespace=risk", "--resource=controllerrevisions.apps"),
+            "--verb=get,list,watch,create,update,patch,delete",
+        )
         # Nothing aggregates roles here: what the built-in role edit would get is bound itself.
         for user, role in (
             ("pipeline", "clusterrole=tailbound-promoter"),
             ("editor", "clusterrole=tailbound-edit"),
             ("editor", "clusterrole=tailbound-view"),
             ("writer", "role=writer"),
+            ("tuner", "role=tuner"),
+            ("archivist", "role=archivist"),
         ):
             plane.kubectl(
                 *("create", "rolebinding", f"{user}-{role.partition('=')[2]}", "--namespace=risk"),
@@ -120,7 +144,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             )
         plane.kubectl("create", "clusterrolebinding", "admin", "--clusterrole=cluster-admin", "--user=admin")
         users = {
-            user: User(user, plane.kubeconfig_for(user)) for user in ("pipeline", "editor", "writer", "admin")
+            user: User(user, plane.kubeconfig_for(user))
+            for user in ("pipeline", "editor", "writer", "tuner", "archivist", "admin")
         }
         account = plane.kubeconfig_for_service_account(NAMESPACE, "tailbound-operator")
         made = Cluster(plane, operator=User("operator", account), **users)
@@ -143,7 +168,7 @@ def no_verb(user: str, verb: str) -> str:
     )
 
 
-@pytest.mark.parametrize("action", ACTION_ANNOTATIONS)
+@pytest.mark.parametrize("action", ACTIONS)
 def test_a_pipeline_may_promote_and_not_edit(cluster: Cluster, service: str, action: str) -> None:
     assert "annotated" in cluster.pipeline.annotate(service, f"{action}=churn-r2-b")
     assert cluster.annotations(service) == {action: "churn-r2-b", REQUESTED_BY_ANNOTATION: "pipeline"}
@@ -151,7 +176,7 @@ def test_a_pipeline_may_promote_and_not_edit(cluster: Cluster, service: str, act
         assert no_verb("pipeline", "edit-spec") in cluster.pipeline.patch(service, {"spec": change})
 
 
-@pytest.mark.parametrize("action", ACTION_ANNOTATIONS)
+@pytest.mark.parametrize("action", ACTIONS)
 def test_who_may_only_write_objects_may_neither_act_nor_edit(
     cluster: Cluster, service: str, action: str
 ) -> None:
@@ -182,6 +207,75 @@ def test_editors_and_administrators_may_do_both(cluster: Cluster, service: str, 
     assert cluster.annotations(service)[REQUESTED_BY_ANNOTATION] == user
 
 
+OWNER = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "name": "gone",
+    "uid": "00000000-0000-0000-0000-000000000000",
+}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"finalizers": ["example.com/kept"]}, {"ownerReferences": [OWNER]}],
+    ids=lambda change: next(iter(change)),
+)
+def test_who_may_not_delete_a_service_neither_has_it_deleted_nor_kept(
+    cluster: Cluster, service: str, metadata: dict[str, Any]
+) -> None:
+    for user in (cluster.pipeline, cluster.tuner):
+        assert no_verb(user.name, "delete") in user.patch(service, {"metadata": metadata})
+        assert "labeled" in user.kubectl(
+            "label", "--overwrite", "inferenceservice", service, f"by={user.name}"
+        )
+
+
+def test_who_may_delete_a_service_may_keep_it_for_a_finalizer(cluster: Cluster, service: str) -> None:
+    assert "patched" in cluster.editor.patch(service, {"metadata": {"finalizers": ["example.com/kept"]}})
+    assert "patched" in cluster.editor.patch(service, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.parametrize(
+    "rollout",
+    [{"promotion": "automatic"}, {"promotion": None}, {"strategy": "canary"}, None],
+    ids=["automatic", "unset", "other-strategy", "no-rollout"],
+)
+def test_manual_promotion_is_ended_only_with_the_right_to_promote(
+    cluster: Cluster, service: str, rollout: dict[str, Any] | None
+) -> None:
+    manual = {"strategy": "blueGreen", "promotion": "manual"}
+    assert "patched" in cluster.tuner.patch(service, {"spec": {"rollout": manual}})
+    assert no_verb("tuner", "promote") in cluster.tuner.patch(service, {"spec": {"rollout": rollout}})
+    assert "patched" in cluster.tuner.patch(service, {"spec": {"timeout": "7s"}})
+    assert "patched" in cluster.editor.patch(service, {"spec": {"rollout": rollout}})
+
+
+def test_records_of_revisions_are_written_by_the_operator_alone(cluster: Cluster) -> None:
+    labels = {"app.kubernetes.io/managed-by": "tailbound"}
+    record = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {"name": "churn-r1-a", "namespace": "risk", "labels": labels},
+        "revision": 1,
+        "data": {"template": "{}"},
+    }
+    other = {**record, "metadata": {"name": "other", "namespace": "risk"}}
+    refused = "is a record of Tailbound, which its operator alone writes"
+    archivist = cluster.archivist
+    wait_for(
+        "the policy", lambda: refused in archivist.kubectl("create", "-f", "-", document=record), WAIT_SECONDS
+    )
+    assert "created" in archivist.kubectl("create", "-f", "-", document=other)
+    assert refused in archivist.kubectl(
+        "label", "controllerrevision", "other", "app.kubernetes.io/managed-by=tailbound"
+    )
+    assert "created" in cluster.operator.kubectl("create", "-f", "-", document=record)
+    for change in (("label", "app.kubernetes.io/managed-by-"), ("annotate", "tailbound.dev/stable=true")):
+        assert refused in archivist.kubectl(change[0], "controllerrevision", "churn-r1-a", change[1])
+    assert "annotated" in cluster.admin.kubectl("annotate", "controllerrevision", "churn-r1-a", "a=b")
+    assert "deleted" in archivist.kubectl("delete", "controllerrevision", "churn-r1-a", "other")
+
+
 def test_nobody_signs_for_somebody_else(cluster: Cluster, service: str) -> None:
     signed = (f"{PROMOTE_ANNOTATION}=churn-r2-b", f"{REQUESTED_BY_ANNOTATION}=admin")
     assert "annotated" in cluster.pipeline.annotate(service, *signed)
@@ -193,7 +287,7 @@ def test_nobody_signs_for_somebody_else(cluster: Cluster, service: str) -> None:
 
 
 def test_without_the_stamp_an_actor_is_told_truthfully_or_not_at_all(cluster: Cluster, service: str) -> None:
-    """As on clusters that are too old for it."""
+    """Clusters that are too old for the policy have no stamp."""
     kind, name = "mutatingadmissionpolicybinding", "tailbound-requested-by"
     binding = json.loads(cluster.plane.kubectl("get", kind, name, "--output=json"))
     cluster.plane.kubectl("delete", kind, name)
@@ -201,7 +295,7 @@ def test_without_the_stamp_an_actor_is_told_truthfully_or_not_at_all(cluster: Cl
         wait_for("no more stamps", lambda: not cluster.stamps(), WAIT_SECONDS)
         action = f"{PROMOTE_ANNOTATION}=churn-r2-b"
         answer = cluster.pipeline.annotate(service, action, f"{REQUESTED_BY_ANNOTATION}=admin")
-        assert "requested-by is 'admin', which is not the user who acts: remove this annotation" in answer
+        assert "requested-by is 'admin', which is not the user who acts: remove it" in answer
         assert "annotated" in cluster.pipeline.annotate(
             service, action, f"{REQUESTED_BY_ANNOTATION}=pipeline"
         )
@@ -250,3 +344,48 @@ def test_the_policy_can_be_left_out() -> None:
     objects = template("admission.enabled=false")
     assert [each for each in objects if "AdmissionPolicy" in each["kind"]] == []
     assert "tailbound-promoter" not in {each["metadata"]["name"] for each in objects}
+
+
+SECRET = {"secretKeyRef": {"name": "hub", "key": "token"}}
+WITH_SECRETS: dict[str, Any] = {
+    "inferenceservice": {
+        "kind": "InferenceService",
+        "spec": {**SPEC, "env": [{"name": "A", "value": "b"}, {"name": "TOKEN", "valueFrom": SECRET}]},
+    },
+    "servingruntime": {
+        "kind": "ServingRuntime",
+        "spec": {
+            "formats": [{"name": "onnx"}],
+            "volumes": [{"name": "a", "secret": {"secretName": "hub"}}],
+            "server": {"image": "server:1", "ports": [{"name": "http", "containerPort": 8000}]},
+        },
+    },
+}
+
+
+WITH_SECRETS["servingruntime with a sidecar"] = {
+    "kind": "ServingRuntime",
+    "spec": {
+        **{name: part for name, part in WITH_SECRETS["servingruntime"]["spec"].items() if name != "volumes"},
+        "initContainers": [
+            {"name": "a", "image": "a:1", "env": [{"name": "A", "value": "b"}]},
+            {"name": "b", "image": "a:1", "env": [{"name": "TOKEN", "valueFrom": SECRET}]},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("case", WITH_SECRETS)
+def test_only_who_may_read_secrets_puts_one_into_pods(cluster: Cluster, case: str) -> None:
+    kind = case.partition(" ")[0]
+    metadata = {"name": "secretive", "namespace": "risk"}
+    document = {"apiVersion": "tailbound.dev/v1alpha1", "metadata": metadata, **WITH_SECRETS[case]}
+    answer = cluster.editor.kubectl("create", "--filename=-", document=document)
+    assert "puts Secret hub into pods" in answer
+    assert "editor does not have it in namespace risk" in answer
+    try:
+        assert "created" in cluster.admin.kubectl("create", "--filename=-", document=document)
+        noted = cluster.editor.kubectl("annotate", kind, "secretive", "example.com/note=x")
+        assert "annotated" in noted, "what does not change the spec needs no right to Secrets"
+    finally:
+        cluster.admin.kubectl("delete", kind, "secretive")

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from e2e.cluster import ControlPlane, binaries
 from e2e.cluster.processes import ProcessError, wait_for
@@ -141,8 +142,9 @@ def serves_our_kinds(cluster: ControlPlane) -> bool:
 def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPlane) -> None:
     install = ("install", str(CHART), "--set", "image.registry=localhost")
     notes = release(cluster, *install)
-    assert "after inference services in every namespace" in notes
-    assert "Every InferenceService and its pods stay (crds.keep)" in notes
+    assert "manages inference services in every namespace" in notes
+    assert "An InferenceService with one pod does not survive the drain of its node" in notes
+    assert "Every InferenceService and its pods are kept (crds.keep is true)" in notes
     cluster.kubectl("wait", "--for=condition=Established", *definitions(cluster), "--timeout=120s")
     wait_for("our kinds are served", lambda: serves_our_kinds(cluster), timeout_seconds=120)
     cluster.kubectl("apply", "--filename", "-", input=json.dumps(SERVICE))
@@ -150,7 +152,10 @@ def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPla
         "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"
     )
 
+    certificate = ("get", "secret", "tailbound-gateway-observed", f"--namespace={NAMESPACE}", "--output=yaml")
+    made = yaml.safe_load(cluster.kubectl(*certificate))["data"]
     release(cluster, "upgrade", str(CHART), "--set", "image.registry=localhost,operator.replicas=3")
+    assert yaml.safe_load(cluster.kubectl(*certificate))["data"] == made, "an upgrade keeps the certificate"
     replicas = cluster.kubectl(
         "get",
         "deployment",
@@ -165,7 +170,7 @@ def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPla
         "get", "deployments,services,configmaps,roles", f"--namespace={NAMESPACE}", "--output=name"
     )
     assert "tailbound" not in left
-    assert len(definitions(cluster)) == 4
+    assert len(definitions(cluster)) == 5
 
     release(cluster, *install, "--set", "crds.keep=false")
     again = cluster.kubectl(
@@ -186,3 +191,36 @@ def test_a_second_release_is_refused_in_words(cluster: ControlPlane) -> None:
             *("--namespace", "risk", "--kubeconfig", cluster.kubeconfig),
         )
     release(cluster, "uninstall")
+
+
+def in_ads(cluster: ControlPlane, verb: str, *arguments: str) -> str:
+    """Run a helm verb on a second release, in the namespace ads."""
+    return helm(verb, "second", *arguments, "--namespace", "ads", "--kubeconfig", cluster.kubeconfig)
+
+
+def test_two_releases_share_the_definitions_and_the_second_takes_over_those_that_the_first_leaves(
+    cluster: ControlPlane,
+) -> None:
+    chart = (str(CHART), "--set", "image.registry=localhost")
+    release(cluster, "install", *chart, "--set", "watchNamespaces={risk}")
+    second = (*chart, "--set", "watchNamespaces={ads}")
+    in_ads(cluster, "install", *second, "--set", "crds.enabled=false")
+    release(cluster, "uninstall")
+    assert len(definitions(cluster)) == 5
+    left = cluster.kubectl("get", "clusterroles,validatingadmissionpolicies", "--output=name")
+    ours = {name.partition("/")[2] for name in left.split() if "tailbound" in name}
+    assert ours, "those of the second release"
+    assert all(name.startswith("second-tailbound-") for name in ours)
+
+    with pytest.raises(AssertionError, match="cannot be imported into the current release"):
+        in_ads(cluster, "upgrade", *second)
+    in_ads(cluster, "upgrade", *second, "--take-ownership")
+    kinds = json.loads(cluster.kubectl("get", "customresourcedefinitions", "--output=json"))["items"]
+    owners = {
+        each["metadata"]["annotations"]["meta.helm.sh/release-name"]
+        for each in kinds
+        if each["spec"]["group"] == "tailbound.dev"
+    }
+    assert owners == {"second"}
+    in_ads(cluster, "upgrade", *second)
+    in_ads(cluster, "uninstall")

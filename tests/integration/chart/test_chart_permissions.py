@@ -15,7 +15,8 @@ OPERATOR_WATCHED: Grants = {
     ("apps", "deployments", "get list watch create patch delete"),
     ("", "services", "get list watch create patch delete"),
     ("policy", "poddisruptionbudgets", "get list watch create patch delete"),
-    ("", "pods", "list watch"),
+    ("batch", "jobs", "get list watch create patch delete"),
+    ("", "pods", "list watch delete"),
     ("discovery.k8s.io", "endpointslices", "list watch"),
     ("", "events", "create"),
 }
@@ -27,6 +28,9 @@ OPERATOR_OWN: Grants = {
 OPERATOR_CLUSTER: Grants = {
     ("tailbound.dev", "hardwareclasses", "get list watch create patch"),
     ("tailbound.dev", "clusterservingruntimes", "get list watch create patch"),
+    ("tailbound.dev", "hardwareclasses/status", "update"),
+    ("", "nodes", "list"),
+    ("tailbound.dev", "hostgrants", "list watch"),
 }
 GATEWAY_WATCHED: Grants = {
     ("tailbound.dev", "inferenceservices", "list watch"),

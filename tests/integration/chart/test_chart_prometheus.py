@@ -27,7 +27,10 @@ def test_there_is_none_unless_asked_for() -> None:
 
 
 def test_the_operator_is_told_which_one_to_ask() -> None:
-    assert address("prometheus.url=https://prometheus.test/x") == "https://prometheus.test/x"
+    assert (
+        address("prometheus.url=https://prometheus.test/x", "networkPolicies.enabled=false")
+        == "https://prometheus.test/x"
+    )
     assert address(ENABLED, "clusterDomain=cluster.test") == (
         f"http://tailbound-prometheus.{NAMESPACE}.svc.cluster.test:9090"
     )
@@ -56,13 +59,14 @@ def test_what_cannot_be_meant_is_refused(settings: tuple[str, ...], message: str
 def test_the_operator_says_what_is_scraped() -> None:
     base = f"http://tailbound-operator.{NAMESPACE}.svc.cluster.local:{names.OPERATOR_METRICS_PORT}"
     assert {name: job["http_sd_configs"][0]["url"] for name, job in jobs().items()} == {
-        "gateways": base + targets.GATEWAYS_PATH,
-        "serving": base + targets.SERVING_PATH,
+        names.GATEWAYS_JOB: base + targets.GATEWAYS_PATH,
+        names.SERVING_JOB: base + targets.SERVING_PATH,
     }
 
 
 def test_gateways_name_services_themselves_and_servers_may_not() -> None:
-    assert {name: job["honor_labels"] for name, job in jobs().items()} == {"gateways": True, "serving": False}
+    honoured = {name: job["honor_labels"] for name, job in jobs().items()}
+    assert honoured == {names.GATEWAYS_JOB: True, names.SERVING_JOB: False}
 
 
 @pytest.mark.parametrize(

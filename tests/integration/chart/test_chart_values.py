@@ -7,7 +7,9 @@ import yaml
 from tailbound.api import names
 from tailbound.api.crdgen import stale
 from tailbound.api.hardwareclass import HardwareClass
+from tailbound.api.names import DEFAULT_CLASS_ANNOTATION
 from tailbound.api.servingruntime import ClusterServingRuntime
+from tailbound.controller.defaults import load_defaults
 
 from tests.integration.chart.helm import (
     CHART,
@@ -60,6 +62,10 @@ def test_lint_finds_nothing_to_warn_about() -> None:
         ("fetch.allowedHosts[0]=http://models", "at '/fetch/allowedHosts/0': 'http://models' does not match"),
         ("crds.keep=maybe", "at '/crds/keep': got string, want boolean"),
         ("operator.resources.limits.memory=much", "'much' does not match pattern"),
+        ("operator.affinity.nodes=x", "at '/operator/affinity': additional properties 'nodes' not allowed"),
+        ("gateway.podLabels.app\\.kubernetes\\.io/name=x", "at '/gateway/podLabels/app.kubernetes.io~1name'"),
+        ("operator.extraEnv[0].name=TAILBOUND_RELEASE", "at '/operator/extraEnv/0/name': 'not' failed"),
+        ("gateway.service.ipFamilyPolicy=Dual", "at '/gateway/service/ipFamilyPolicy': value must be one of"),
         ("image.registry=", "image.registry is empty: set it to the registry that holds the images"),
     ],
 )
@@ -118,11 +124,17 @@ def test_lists_reach_the_operator_comma_separated() -> None:
         "watchNamespaces={risk,ads}",
         "fetch.allowedHosts={models.svc,a.b}",
         "fetch.deniedCIDRs={10.0.0.0/8,fd00::/8}",
+        "fetch.allowedCIDRs={192.168.0.0/16}",
+        "fetch.timeoutSeconds=7200",
+        "fetch.proxy=http://proxy.corp:3128",
     )
     env = env_of(pod_of(objects, "operator")["containers"][0])
     assert env["TAILBOUND_WATCH_NAMESPACES"] == "risk,ads"
     assert env["TAILBOUND_FETCH_ALLOWED_HOSTS"] == "models.svc,a.b"
     assert env["TAILBOUND_FETCH_DENIED_CIDRS"] == "10.0.0.0/8,fd00::/8"
+    assert env["TAILBOUND_FETCH_ALLOWED_CIDRS"] == "192.168.0.0/16"
+    assert env["TAILBOUND_FETCH_TIMEOUT_SECONDS"] == "7200"
+    assert env["TAILBOUND_FETCH_PROXY"] == "http://proxy.corp:3128"
 
 
 @pytest.mark.parametrize(
@@ -143,6 +155,29 @@ def test_scheduling_values_reach_their_pods_only(
     assert pod_of(objects, other).get(field) != expected
 
 
+@pytest.mark.parametrize(("component", "other"), [("operator", "gateway"), ("gateway", "operator")])
+def test_options_of_the_pods_reach_the_pods_of_their_part_only(component: str, other: str) -> None:
+    affinity = "affinity.nodeAffinity.x=y"
+    objects = template(
+        *(f"{component}.{setting}" for setting in (affinity, "podLabels.team=ml", "podAnnotations.note=hi")),
+        *(f"{component}.extraEnv[0].name=HTTPS_PROXY", f"{component}.extraEnv[0].value=http://p:3128"),
+        f"{component}.serviceAccount.annotations.role=reader",
+        f"{component}.service.ipFamilyPolicy=PreferDualStack",
+    )
+    for part, chosen in ((component, True), (other, False)):
+        pod = named(objects, "Deployment", f"tailbound-{part}")["spec"]["template"]
+        assert (pod["spec"].get("affinity") == {"nodeAffinity": {"x": "y"}}) is chosen
+        assert (pod["metadata"]["labels"].get("team") == "ml") is chosen
+        assert (pod["metadata"].get("annotations", {}).get("note") == "hi") is chosen
+        assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == part
+        for container in containers(pod["spec"]):
+            assert (env_of(container).get("HTTPS_PROXY") == "http://p:3128") is chosen
+        account = named(objects, "ServiceAccount", f"tailbound-{part}")["metadata"]
+        assert (account.get("annotations") == {"role": "reader"}) is chosen
+        service = named(objects, "Service", f"tailbound-{part}")["spec"]
+        assert (service.get("ipFamilyPolicy") == "PreferDualStack") is chosen
+
+
 @pytest.mark.parametrize(("replicas", "budgets"), [(0, 0), (1, 0), (2, 1)])
 @pytest.mark.parametrize("component", ["operator", "gateway"])
 def test_a_budget_exists_where_there_is_a_second_pod(component: str, replicas: int, budgets: int) -> None:
@@ -158,6 +193,15 @@ def test_large_numbers_stay_whole() -> None:
         assert env_of(container)["TAILBOUND_MAX_REQUEST_BYTES"] == "4294967295"
 
 
+def test_the_gateway_knows_the_memory_of_the_container_of_its_envoy() -> None:
+    for container in containers(pod_of(template(), "gateway")):
+        (memory,) = [each for each in container["env"] if each["name"] == "TAILBOUND_MEMORY_BYTES"]
+        assert memory["valueFrom"]["resourceFieldRef"] == {
+            "containerName": "envoy",
+            "resource": "limits.memory",
+        }
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -170,10 +214,14 @@ def test_large_numbers_stay_whole() -> None:
 def test_defaults_are_valid_objects(settings: tuple[str, ...], expected: set[str]) -> None:
     found = default_objects(template(*settings))
     assert {f"{each['kind']} {each['metadata']['name']}" for each in found} == expected
-    models = {"HardwareClass": HardwareClass, "ClusterServingRuntime": ClusterServingRuntime}
+    models: dict[str, type[HardwareClass] | type[ClusterServingRuntime]] = {
+        "HardwareClass": HardwareClass,
+        "ClusterServingRuntime": ClusterServingRuntime,
+    }
     parsed = [models[each["kind"]].model_validate(each) for each in found]
-    classes = [each for each in parsed if isinstance(each, HardwareClass)]
-    assert [each.metadata.name for each in classes if each.is_default] == (["cpu"] if classes else [])
+    classes = [each.metadata for each in parsed if isinstance(each, HardwareClass)]
+    default = [each.name for each in classes if each.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true"]
+    assert default == (["cpu"] if classes else [])
 
 
 def test_a_change_of_the_defaults_restarts_the_operator() -> None:
@@ -194,7 +242,12 @@ def test_the_chart_keeps_the_contract_between_the_processes() -> None:
     ports = {
         port["name"]: port["containerPort"] for each in containers(gateway) for port in each.get("ports", [])
     }
-    assert ports == {"http": names.GATEWAY_HTTP_PORT, "observed": names.GATEWAY_OBSERVED_PORT}
+    assert ports == {
+        "http": names.GATEWAY_HTTP_PORT,
+        "observed": names.GATEWAY_OBSERVED_PORT,
+        "metrics": names.GATEWAY_METRICS_PORT,
+        "health": names.GATEWAY_HEALTH_PORT,
+    }
     labels = named(objects, "Deployment", "tailbound-gateway")["spec"]["template"]["metadata"]["labels"]
     assert labels[names.COMPONENT_LABEL] == names.GATEWAY_COMPONENT
     for container in containers(gateway):
@@ -226,13 +279,18 @@ def test_the_gateway_is_replaced_without_a_gap_and_stops_after_its_requests() ->
 def test_monitors_exist_only_when_asked_for() -> None:
     assert of_kind(template(), "PodMonitor") == []
     monitors = of_kind(
-        template("metrics.podMonitor.enabled=true", "metrics.podMonitor.labels.release=prometheus"),
+        template(
+            "metrics.podMonitor.enabled=true",
+            "metrics.podMonitor.labels.release=prometheus",
+            "networkPolicies.enabled=false",
+        ),
         "PodMonitor",
     )
     assert {each["metadata"]["name"] for each in monitors} == {"tailbound-operator", "tailbound-gateway"}
     assert all(each["metadata"]["labels"]["release"] == "prometheus" for each in monitors)
     gateway = next(each for each in monitors if each["metadata"]["name"] == "tailbound-gateway")
     (endpoint,) = gateway["spec"]["podMetricsEndpoints"]
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": names.GATEWAYS_JOB}]
     assert endpoint["interval"] == "2s", "the queries look back 10 s; the default of 30 s finds nothing"
 
 
@@ -259,6 +317,27 @@ def test_definitions_can_be_left_out() -> None:
 def test_the_package_holds_everything(tmp_path: Path) -> None:
     helm("package", CHART, "--destination", tmp_path)
     (package,) = tmp_path.glob("tailbound-*.tgz")
-    assert helm("template", "tailbound", package, "--set", "image.registry=localhost") == helm(
-        "template", "tailbound", CHART, "--set", "image.registry=localhost"
+    # Each rendering makes another certificate, unless there is a Secret for it.
+    settings = ("--set", "image.registry=localhost,gateway.observedTLS.secretName=own")
+    assert helm("template", "tailbound", package, *settings) == helm(
+        "template", "tailbound", CHART, *settings
     )
+    assert "templates/gateway/certificate.yaml" in helm(
+        "template", "tailbound", package, "--set", "image.registry=localhost"
+    )
+
+
+FOREIGN = sorted(path.stem for path in (CHART / "files" / "runtimes").glob("*.yaml"))
+
+
+def test_runtimes_of_other_servers_are_there_when_they_are_enabled(tmp_path: Path) -> None:
+    on = [f"runtimes.{name}.enabled=true" for name in FOREIGN]
+    images = [f"runtimes.{name}.image=registry.example.com/{name}:1" for name in FOREIGN]
+    data = named(template(*on, *images), "ConfigMap", "tailbound-defaults")["data"]
+    for name, text in data.items():
+        (tmp_path / name).write_text(text)
+    made = {each["metadata"]["name"]: each for each in load_defaults(tmp_path)}
+    for name in FOREIGN:
+        assert made[name]["spec"]["server"]["image"] == f"registry.example.com/{name}:1"
+    with pytest.raises(HelmError, match=r"runtimes\.nim\.image is empty: set it"):
+        template("runtimes.nim.enabled=true")

@@ -33,13 +33,13 @@ def api(control_plane: ControlPlane) -> Api:
 
 
 def written(raw: dict[str, Any]) -> dict[str, Any]:
-    """As somebody would create it."""
+    """The object as a user would create it."""
     metadata = {key: raw["metadata"][key] for key in ("name", "namespace", "annotations")}
     return {**raw, "metadata": metadata}
 
 
 def set_status(api: Api, raw: dict[str, Any]) -> None:
-    """As the operator would write it, for the generation that there is."""
+    """Write this status as the operator would, for the present generation."""
     body = json.loads(json.dumps({"status": raw["status"]}))
     body["status"]["observedGeneration"] = 1
     for each in body["status"]["conditions"]:
@@ -139,7 +139,7 @@ def test_a_rejected_revision_is_tried_again(churn: Api, run: Run) -> None:
         (("status", "other"), '"other" not found'),
         (("diff", R1, "churn-r9-z"), '"churn-r9-z" not found'),
         (("promote", "churn", "--context", "none"), "context none is not in the kubeconfig"),
-        (("rollback", "churn", "--to", R3), "there is nothing to return to"),
+        (("rollback", "churn", "--to", R3), "it cannot be rolled back to"),
     ],
 )
 def test_what_cannot_be_done_is_told(churn: Api, run: Run, arguments: tuple[str, ...], message: str) -> None:
@@ -151,7 +151,11 @@ def test_what_cannot_be_done_is_told(churn: Api, run: Run, arguments: tuple[str,
 
 
 def test_one_service_is_made_anew(churn: Api, run: Run) -> None:
-    assert run("refresh", "churn") == (0, "risk/churn is made again, through a rollout\n", "")
+    assert run("refresh", "churn") == (
+        0,
+        "risk/churn gets a new revision from the present runtime, through a rollout\n",
+        "",
+    )
     assert list(annotations(churn)) == ["tailbound.dev/refresh"]
 
 
@@ -181,7 +185,10 @@ def test_a_fleet_is_made_anew_and_waited_for(
     found, out, err = run("refresh", "--all")
     assert (found, err) == (code, "")
     first, second, third = out.splitlines()
-    assert (first, second) == ("1 services are outdated", "risk/churn is made again, through a rollout")
+    assert (first, second) == (
+        "1 services are outdated",
+        "risk/churn gets a new revision from the present runtime, through a rollout",
+    )
     assert third.startswith("risk/churn promoted" if end == "Promoted" else "risk/churn rolled back")
 
 
@@ -264,7 +271,9 @@ def test_waiting_ends_with_its_status(
 def test_waiting_has_an_end(churn: Api, run: Run) -> None:
     code, out, err = run("wait", "churn", "--timeout", "0s")
     assert (code, out) == (1, "")
-    assert err.startswith("error: risk/churn: no end within 0s.\nrisk/churn: churn-r2-b gets 75% of the")
+    assert err.startswith(
+        "error: risk/churn: the rollout has not ended within 0s.\nrisk/churn: churn-r2-b gets 75% of the"
+    )
     assert "churn-r3-c is being judged" in err
 
 
@@ -301,8 +310,8 @@ def test_an_action_is_not_laid_on_another_revision(
     code, _, err = run("promote", "churn")
     assert (code, err) == (
         1,
-        f"error: risk/churn went from {R3} to churn-r4-d meanwhile: see kubectl tailbound status, and ask "
-        "again\n",
+        f"error: risk/churn changed from {R3} to churn-r4-d meanwhile: check kubectl tailbound status, and "
+        "run the command again\n",
     )
     assert annotations(churn) == {}
 

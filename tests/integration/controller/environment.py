@@ -12,13 +12,14 @@ from kubernetes.aio.client.configuration import Configuration
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.autoscale.model import TICK
 from tailbound.controller.lease import LeaseTimes
-from tailbound.controller.operator import LEASE_NAME, Dependencies, Operator
+from tailbound.controller.operator import LEASE_NAME, Operator, OperatorDependencies
 from tailbound.controller.settings import OperatorSettings
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
 from tailbound.kube.errors import Conflict
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import INFERENCE_SERVICES, LEASES, Resource
+from tailbound.objects.fields import Object
 from tailbound.reconcile import decide
 from tailbound.reconcile.model import Settings
 
@@ -75,14 +76,14 @@ class Environment:
         unix_time: Callable[[], float] = time.time,
         **changes: Any,
     ) -> Operator:
-        seams = Dependencies(
+        dependencies = OperatorDependencies(
             wrap=wrap,
             lease_times=lease_times,
             observed_port=self.port,
             scaling_period_seconds=scaling_period_seconds,
             unix_time=unix_time,
         )
-        return Operator(self.settings(**changes), self.connect, decide, defaults, seams)
+        return Operator(self.settings(**changes), self.connect, decide, defaults, dependencies)
 
     @asynccontextmanager
     async def running(

@@ -4,10 +4,17 @@ import asyncio
 from typing import Any
 
 from aiohttp import web
-from tailbound.api.names import COMPONENT_LABEL, GATEWAY_COMPONENT
+from tailbound.api.names import (
+    APPLICATION,
+    APPLICATION_LABEL,
+    COMPONENT_LABEL,
+    GATEWAY_COMPONENT,
+    INSTANCE_LABEL,
+)
 from tailbound.kube.objects import key_of
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import INFERENCE_SERVICES, PODS
+from tailbound.objects.fields import Object
 
 
 class FakeGateway:
@@ -46,7 +53,7 @@ class FakeGateway:
 
     async def serve(self, port: int) -> web.AppRunner:
         application = web.Application()
-        application.add_routes([web.get("/observed", self._observed)])
+        application.add_routes([web.get("/observed", self._observed), web.post("/observed", self._observed)])
         runner = web.AppRunner(application, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, self.address, port).start()
@@ -58,8 +65,8 @@ class FakeGateway:
             async with self._applying:
                 listing = await self.cluster.list(INFERENCE_SERVICES)
                 self.frozen = {"/".join(key_of(service)): self._apply(service) for service in listing.items}
-        asked = request.query.getall("service", [])
-        services = {name: seen for name, seen in self.frozen.items() if not asked or name in asked}
+        asked = (await request.json())["services"] if request.can_read_body else self.frozen
+        services = {name: self.frozen[name] for name in asked if name in self.frozen}
         return web.json_response(
             {"envoyStartTime": "2026-01-01T00:00:00Z", "synced": True, "services": services}
         )
@@ -72,7 +79,20 @@ class FakeGateway:
             "metadata": {
                 "namespace": self.namespace,
                 "name": self.name,
-                "labels": {COMPONENT_LABEL: GATEWAY_COMPONENT},
+                "labels": {
+                    APPLICATION_LABEL: APPLICATION,
+                    INSTANCE_LABEL: "tailbound",
+                    COMPONENT_LABEL: GATEWAY_COMPONENT,
+                },
+                "ownerReferences": [
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "ReplicaSet",
+                        "name": "tailbound-gateway-5d4f",
+                        "uid": "0",
+                        "controller": True,
+                    }
+                ],
             },
             "spec": {"containers": [{"name": "envoy", "image": "gateway"}]},
         }

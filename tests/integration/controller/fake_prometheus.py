@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
-from tailbound.controller.signals import BATCH_WINDOW, HISTORY, LATENCY_WINDOW, QUERIES
+from tailbound.controller.signals import BATCH_WINDOW, LATENCY_WINDOW, QUERIES
 
 SPEED: Final = 20
 """Seconds that pass here in one of ours: a value is believed for 45 of them, and a busy machine may take two
@@ -61,7 +61,7 @@ class FakePrometheus:
         expression = str(parameters.get("query"))
         signals = QUERIES.get(expression, ())
         answer = [self._series(name, signal) for name in self.rates for signal in signals]
-        kind = "matrix" if expression == HISTORY else "vector"
+        kind = "vector" if expression in QUERIES else "matrix"
         return web.json_response({"status": "success", "data": {"resultType": kind, "result": answer}})
 
     def _series(self, revision: str, signal: str) -> dict[str, Any]:

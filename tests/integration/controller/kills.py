@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.protocol import KubeClient
+from tailbound.objects.fields import Object
 
 from tests.integration.controller.environment import Environment
 

@@ -8,26 +8,26 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from tailbound.api.names import REVISION_LABEL, SERVICE_LABEL
-from tailbound.kube.protocol import Object
 from tailbound.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, PODS
+from tailbound.objects.fields import Object
 
 from tests.integration.controller.environment import Environment
 
 
 @dataclass
-class Room:
+class NodeCapacity:
     """What the nodes are like, for a test to change."""
 
-    places: int
-    """Pods of each service that find room."""
+    pods: int
+    """Pods of each service that the nodes take."""
     dead: set[str] = field(default_factory=set)
     """Numbers of revisions whose pods keep their places and are not ready."""
 
 
 @asynccontextmanager
-async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator[Room]:
+async def kubelet(environment: Environment, most: int = 1000) -> AsyncIterator[NodeCapacity]:
     """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices."""
-    room = Room(places)
+    capacity = NodeCapacity(most)
 
     async def run() -> None:
         while True:
@@ -36,16 +36,16 @@ async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator
             deployments = (await cluster.list(DEPLOYMENTS, namespace, SERVICE_LABEL)).items
             found = (await cluster.list(ENDPOINT_SLICES, namespace)).items
             slices = {each["metadata"]["name"]: each for each in found}
-            for deployment, pods in _placed(deployments, room.places):
+            for deployment, pods in _placed(deployments, capacity.pods):
                 name = deployment["metadata"]["name"]
-                ready = pods if name.split("-")[-2] not in room.dead else 0
+                ready = pods if name.split("-")[-2] not in capacity.dead else 0
                 with suppress(Exception):
                     await _serve_deployment(environment, deployment, pods, ready, slices.get(name))
             await asyncio.sleep(0.1)
 
     task = asyncio.create_task(run())
     try:
-        yield room
+        yield capacity
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -53,7 +53,7 @@ async def kubelet(environment: Environment, places: int = 1000) -> AsyncIterator
 
 
 def _placed(deployments: tuple[Object, ...], places: int) -> list[tuple[Object, int]]:
-    """Each Deployment with its pods that find room: those that are there have theirs."""
+    """Each Deployment with its pods that the nodes take: those that are there have theirs."""
     free: dict[str, int] = defaultdict(lambda: places)
     for each in deployments:
         free[each["metadata"]["labels"][SERVICE_LABEL]] -= _held(each)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tailbound.api.names import API_VERSION
-from tailbound.kube.protocol import Object
+from tailbound.objects.fields import Object
 
 MODEL = {"uri": "http://models.test/model.onnx", "format": "onnx", "sha256": "a" * 64}
 NEW_MODEL = {**MODEL, "sha256": "b" * 64}

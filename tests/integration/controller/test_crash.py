@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 from tailbound.api.names import PROMOTED_AT_ANNOTATION, STABLE_ANNOTATION
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, DISRUPTION_BUDGETS, SERVICES
+from tailbound.objects.fields import Object
 from tailbound.reconcile.model import Delete, DryRun, Write
 
 from tests.integration.controller.environment import Environment
@@ -115,8 +116,6 @@ KILLS = {
     "creation-first": ("creation", Moment("create", "ControllerRevision")),
     "creation-pods": ("creation", Moment("create", "Deployment")),
     "creation-status": ("creation", Moment("replace_status", "InferenceService")),
-    "creation-mark": ("creation", Moment("apply", "ControllerRevision")),
-    "rollover-first": ("rollover", Moment("create", "ControllerRevision")),
     "rollover-weight": ("rollover", Moment("replace_status", "InferenceService", gives_weight("r2"))),
     "rollover-mark": ("rollover", Moment("apply", "ControllerRevision")),
     "rollover-end-of-the-old": ("rollover", Moment("delete", "Deployment")),

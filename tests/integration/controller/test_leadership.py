@@ -7,16 +7,18 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, cast
 
 from tailbound.controller.execute import NotLeaderError
-from tailbound.controller.lease import LeadershipLost
+from tailbound.controller.lease import LeadershipLost, LeaseTimes
 from tailbound.controller.operator import Operator
 from tailbound.kube.errors import Transient
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import DEPLOYMENTS
 
-from tests.integration.controller.environment import Environment
+from tests.integration.controller.environment import FAST_LEASE, Environment
 from tests.integration.controller.nodes import kubelet
 from tests.integration.controller.services import is_ready
 
+# The other operator waits for the end of a Lease that is no longer renewed.
+RUNS_OUT_SOON = LeaseTimes(duration=8.0, renew_deadline=6.0, retry=0.5)
 WRITES = {"create", "apply", "replace_status", "delete", "create_event"}
 
 
@@ -44,7 +46,9 @@ class Line:
         return request
 
 
-def operator_with_lines(environment: Environment, name: str) -> tuple[Operator, list[Line]]:
+def operator_with_lines(
+    environment: Environment, name: str, lease_times: LeaseTimes = FAST_LEASE
+) -> tuple[Operator, list[Line]]:
     """An operator, and its two connections: for objects, and for the Lease."""
     lines: list[Line] = []
 
@@ -52,7 +56,7 @@ def operator_with_lines(environment: Environment, name: str) -> tuple[Operator, 
         lines.append(Line(inner))
         return cast(KubeClient, lines[-1])
 
-    return environment.operator(wrap=wrap, pod_name=name), lines
+    return environment.operator(wrap=wrap, pod_name=name, lease_times=lease_times), lines
 
 
 async def has_deployment(environment: Environment, name: str) -> bool:
@@ -72,7 +76,7 @@ async def test_standby_writes_nothing_and_takes_over_at_once_when_the_leader_sto
             await environment.until_service("churn", is_ready, "Ready")
 
             async def is_warm() -> bool:
-                return second.resync.synced.is_set()
+                return second.synced.is_set()
 
             await environment.until("full stores of the standby", is_warm)
             assert lines[0].written == []
@@ -85,8 +89,8 @@ async def test_standby_writes_nothing_and_takes_over_at_once_when_the_leader_sto
 async def test_leader_cut_off_from_its_lease_is_silent_before_the_other_one_writes(
     environment: Environment,
 ) -> None:
-    first, first_lines = operator_with_lines(environment, "operator-0")
-    second, second_lines = operator_with_lines(environment, "operator-1")
+    first, first_lines = operator_with_lines(environment, "operator-0", RUNS_OUT_SOON)
+    second, second_lines = operator_with_lines(environment, "operator-1", RUNS_OUT_SOON)
     async with ended_by_loss(first) as lost, environment.running(second, after=first):
         await environment.create("churn-0")
         await environment.until("a Deployment", lambda: has_deployment(environment, "churn-0"))

@@ -5,8 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from tailbound.api.names import REVISION_LABEL, SERVICE_LABEL
-from tailbound.kube.protocol import Object
+from tailbound.api.names import SERVICE_LABEL
 from tailbound.kube.resources import (
     CLUSTER_SERVING_RUNTIMES,
     CONTROLLER_REVISIONS,
@@ -15,8 +14,10 @@ from tailbound.kube.resources import (
     EVENTS,
     INFERENCE_SERVICES,
     SERVICES,
+    SERVING_RUNTIMES,
     Resource,
 )
+from tailbound.objects.fields import Object
 
 from tests.integration.controller.audit import settled, writes_since
 from tests.integration.controller.environment import Environment
@@ -271,16 +272,15 @@ async def test_deletion_that_no_watch_told_is_found_by_the_next_list(environment
     async with environment.running() as operator, kubelet(environment):
         await environment.create("churn")
         await environment.until_service("churn", is_ready, "Ready")
-        store = operator.stores.of[SERVICES]
+        store = operator.stores.of[SERVING_RUNTIMES]
         ghost = {
-            "apiVersion": "v1",
-            "kind": "Service",
+            "apiVersion": SERVING_RUNTIMES.api_version,
+            "kind": SERVING_RUNTIMES.kind,
             "metadata": {
                 "namespace": environment.namespace,
                 "name": "ghost",
                 "uid": "ghost",
                 "resourceVersion": "1",
-                "labels": {SERVICE_LABEL: "churn", REVISION_LABEL: "ghost"},
             },
         }
         store.upsert(ghost)

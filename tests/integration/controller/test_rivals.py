@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 
 from tailbound.api.names import REFRESH_ANNOTATION
-from tailbound.kube.protocol import Object
 from tailbound.kube.resources import (
     CLUSTER_SERVING_RUNTIMES,
     CONTROLLER_REVISIONS,
@@ -13,6 +12,7 @@ from tailbound.kube.resources import (
     INFERENCE_SERVICES,
     SERVICES,
 )
+from tailbound.objects.fields import Object
 
 from tests.integration.controller.audit import settled, writes_since
 from tests.integration.controller.environment import Environment

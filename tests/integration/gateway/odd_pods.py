@@ -1,9 +1,10 @@
-"""Pods and clients that end a request in every way there is. What a pod does is in the path of the request.
+"""Pods and clients that end a request in every way there is. What a pod does is in its request.
 
-HTTP/1: `/ACTION` or `/ACTION-SECONDS`, to be done after so long; ACTION is a status code, `reset`, `close`,
-`junk`, `truncate`, `stall`, `stall500`, `shed` (503: the answer would be late) or `bound` (200 to requests
-with a latency bound of 600 ms, else 500). gRPC: `/test.Odd/ACTION-STATUS` or `…-SECONDS`; ACTION is `only` (a
-response of trailers only), `headers`, `trailers`, `stream`, `mute` (no status at all), `reset`.
+HTTP/1: `/v2/models/ACTION/infer` or `/ACTION`, and `ACTION-SECONDS`, to be done after so long; ACTION is a
+status code, `reset`, `close`, `junk`, `truncate`, `stall`, `stall500`, `long` (200 with LONG_ANSWER bytes),
+`shed` (503: the answer would be late) or `bound` (200 to requests with a latency bound of 600 ms, else 500).
+gRPC: ModelInfer with `ACTION-STATUS` or `…-SECONDS` in the metadata `odd`; ACTION is `only` (a response of
+trailers only), `headers`, `trailers`, `stream`, `mute` (no status at all), `reset`.
 """
 
 import asyncio
@@ -24,6 +25,13 @@ Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awai
 
 FOREVER = 30.0
 MESSAGE = b"\0\0\0\0\2ok"
+LONG_ANSWER = 16 * 2**20
+INFER = "inference.GRPCInferenceService/ModelInfer"
+
+
+def infer(action: str) -> str:
+    """The path of an inference call over HTTP, without its first slash."""
+    return f"v2/models/{action}/infer"
 
 
 class OddPods:
@@ -69,8 +77,8 @@ class OddPods:
         while data := await reader.read(65536):
             for event in connection.receive_data(data):
                 if isinstance(event, RequestReceived):
-                    path = dict(event.headers)[b":path"].decode()
-                    self._spawn(_answer_grpc(connection, writer, event.stream_id, path))
+                    action = dict(event.headers)[b"odd"].decode()
+                    self._spawn(_answer_grpc(connection, writer, event.stream_id, action))
             writer.write(connection.data_to_send())
 
 
@@ -81,7 +89,8 @@ async def _serve_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
             line.partition(":")[2] for line in head.split("\r\n") if line.startswith("content-length:")
         ]
         await reader.readexactly(int(lengths[0]) if lengths else 0)
-        action, _, seconds = head.split(" ")[1].strip("/").partition("-")
+        path = head.split(" ")[1].removeprefix("/v2/models").removesuffix("/infer")
+        action, _, seconds = path.strip("/").partition("-")
         await asyncio.sleep(float(seconds or 0))
         if action == "bound":
             action = "200" if "\r\nx-tailbound-latency-bound-ms: 600\r\n" in head else "500"
@@ -93,6 +102,11 @@ async def _answer_http(writer: asyncio.StreamWriter, action: str) -> bool:
     """Whether the connection goes on."""
     if action.isdecimal():
         writer.write(f"HTTP/1.1 {action} Odd\r\ncontent-length: 2\r\n\r\nok".encode())
+        return True
+    if action == "long":
+        writer.write(f"HTTP/1.1 200 Odd\r\ncontent-length: {LONG_ANSWER}\r\n\r\n".encode())
+        writer.write(b"x" * LONG_ANSWER)
+        await writer.drain()
         return True
     if action == "shed":
         writer.write(b"HTTP/1.1 503 Odd\r\nx-tailbound-shed: true\r\ncontent-length: 2\r\n\r\nok")
@@ -111,9 +125,9 @@ async def _answer_http(writer: asyncio.StreamWriter, action: str) -> bool:
 
 
 async def _answer_grpc(
-    connection: H2Connection, writer: asyncio.StreamWriter, stream: int, path: str
+    connection: H2Connection, writer: asyncio.StreamWriter, stream: int, asked: str
 ) -> None:
-    action, status, *rest = path.rpartition("/")[2].split("-")
+    action, status, *rest = asked.split("-")
     seconds = float(rest[0]) if rest else 0.0
     start = [(":status", "200"), ("content-type", "application/grpc")]
     end = [("grpc-status", status)]
@@ -150,12 +164,34 @@ async def _answer_grpc(
         flush()
 
 
-async def http1(port: int, host: str, path: str, *, leave_after: float | None = None) -> None:
-    """One request on a connection of its own, which is closed after the response or after so many seconds."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+async def http1(
+    port: int,
+    host: str,
+    path: str,
+    *,
+    leave_after: float | None = None,
+    method: str = "POST",
+    body: int = 0,
+    pause: float = 0.0,
+    reads_after: float = 0.0,
+) -> None:
+    """One request on a connection of its own, which is closed after the response or after so many seconds.
+
+    The client sends all but one byte of the body, pauses, sends the rest, and reads some time after that.
+    """
+    # With a small buffer, Envoy cannot pass a long answer on to the kernel.
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**16)
+    head = f"{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {body}\r\n\r\n"
+    writer.write(head.encode() + b"x" * (body - 1))
     with suppress(TimeoutError, ConnectionError):
         async with asyncio.timeout(leave_after or FOREVER):
+            if pause:
+                await asyncio.sleep(pause)
+            writer.write(b"x" * min(body, 1))
+            if reads_after:
+                writer.transport.pause_reading()  # type: ignore[attr-defined]
+                await asyncio.sleep(reads_after)
+                writer.transport.resume_reading()  # type: ignore[attr-defined]
             await reader.read()
     writer.close()
 
@@ -167,16 +203,28 @@ async def http2(
     *,
     reset_after: float | None = None,
     complete: bool = True,
+    pause: float = 0.0,
+    reads_after: float = 0.0,
     **headers: str,
 ) -> None:
-    """One stream; reset after so many seconds, or read to its end."""
+    """One stream: completed after a pause, then read after a while, to its end or until it is reset."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     connection = H2Connection(H2Configuration(client_side=True))
+    if reads_after:
+        connection.local_settings.initial_window_size = 0
     connection.initiate_connection()
     pseudo = [(":method", "POST"), (":path", f"/{path}"), (":scheme", "http"), (":authority", host)]
     more = [(name.replace("_", "-"), value) for name, value in headers.items()]
-    connection.send_headers(1, pseudo + more, end_stream=complete)
+    connection.send_headers(1, pseudo + more, end_stream=complete and not pause)
     writer.write(connection.data_to_send())
+    if pause:
+        await asyncio.sleep(pause)
+        connection.send_data(1, MESSAGE, end_stream=complete)
+        writer.write(connection.data_to_send())
+    if reads_after:
+        await asyncio.sleep(reads_after)
+        connection.increment_flow_control_window(2**16, 1)
+        writer.write(connection.data_to_send())
     with suppress(TimeoutError, ConnectionError):
         async with asyncio.timeout(reset_after or FOREVER):
             while data := await reader.read(65536):
@@ -190,11 +238,13 @@ async def http2(
     writer.close()
 
 
-async def call_grpc(port: int, host: str, method: str, *, deadline: float | None = None) -> grpc.StatusCode:
+async def call_grpc(
+    port: int, host: str, action: str, *, deadline: float | None = None, path: str = INFER
+) -> grpc.StatusCode:
     """One gRPC call, its messages read to the end."""
     options = [("grpc.default_authority", host), ("grpc.enable_http_proxy", 0)]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) as channel:
-        call = channel.unary_stream(f"/test.Odd/{method}")(b"", timeout=deadline)
+        call = channel.unary_stream(f"/{path}")(b"", timeout=deadline, metadata=(("odd", action),))
         with suppress(grpc.aio.AioRpcError):
             async for _ in call:
                 pass

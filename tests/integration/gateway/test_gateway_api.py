@@ -14,15 +14,8 @@ from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
 
 from e2e.cluster import ControlPlane
-from tests.integration.gateway.gateway_lab import (
-    Gateway,
-    Pods,
-    endpoint_slice,
-    free_port,
-    gateway_pod,
-    inference_service,
-    until,
-)
+from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, gateway_pod, until
+from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 CRD = Path(__file__).parents[3] / "crds" / "tailbound.dev_inferenceservices.yaml"
 HTTP = free_port()
@@ -145,8 +138,5 @@ async def test_tokens_are_reviewed_by_the_api_server(
         await gateway.until_ready()
         for account, audience, status in cases:
             bearer = await token(kubectl, account, audience)
-            async with gateway.client.get(
-                f"http://127.0.0.1:{gateway.observed_port}/observed",
-                headers={"Authorization": f"Bearer {bearer}"},
-            ) as response:
-                assert response.status == status, (account, audience, await response.text())
+            found, body = await gateway.status_of_token(f"Bearer {bearer}")
+            assert found == status, (account, audience, body)

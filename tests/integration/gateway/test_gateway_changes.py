@@ -1,6 +1,7 @@
 """Changes under way: how fast they are applied, and what a bad one may not do."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,17 +16,8 @@ from tailbound.gateway.routes import bundle_of
 from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
 from tailbound.traffic.model import Route
 
-from tests.integration.gateway.gateway_lab import (
-    OTHER_TOKEN,
-    Gateway,
-    Pods,
-    endpoint_slice,
-    free_port,
-    gateway_pod,
-    inference_service,
-    refused,
-    until,
-)
+from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, gateway_pod, refused, until
+from tests.integration.gateway.scripted_cluster import OTHER_TOKEN, endpoint_slice, inference_service
 
 HTTP = free_port()
 SERVICES = 50
@@ -123,7 +115,7 @@ async def test_requests_under_way_outlive_their_revision(gateway: Gateway, pods:
     slow = asyncio.create_task(gateway.call("churn.risk", "/?sleep=1"))
 
     async def under_way() -> bool:
-        metrics = f"http://127.0.0.1:{gateway.observed_port}/metrics"
+        metrics = f"http://127.0.0.1:{gateway.metrics_port}/metrics"
         async with gateway.client.get(metrics) as response:
             name = 'envoy_cluster_upstream_rq_active{envoy_cluster_name="risk/churn/r1/http"} 1'
             return name in await response.text()
@@ -175,12 +167,12 @@ async def test_counters_of_deleted_services_leave_envoy(
 
         async def left() -> bool:
             """What is used goes on counting meanwhile."""
-            await gateway.call("churn.risk")
+            await gateway.infer("churn.risk")
             return not [stat for stat in await stats_of(gateway) if any(f"{n}-r1" in stat for n in names)]
 
         await until("no stat names a deleted service", left)
         counted = (await gateway.observed("risk/churn"))["services"]["risk/churn"]["counters"]["r1"]["good"]
-        await gateway.call("churn.risk")
+        await gateway.infer("churn.risk")
         again = (await gateway.observed("risk/churn"))["services"]["risk/churn"]["counters"]["r1"]["good"]
         assert again == counted + 1 > 2
 
@@ -259,25 +251,23 @@ async def test_hosts_of_others_are_denied(gateway: Gateway, pods: Pods) -> None:
     await gateway.until_applied("risk/churn", 1)
     await gateway.until_applied("evil/thief", 1)
     observed = (await gateway.observed())["services"]
-    assert observed["evil/thief"]["deniedHosts"] == ["a.example.com"]
-    assert observed["risk/churn"]["deniedHosts"] == []
+    assert observed["evil/thief"]["applied"]["deniedHosts"] == ["a.example.com"]
+    assert observed["risk/churn"]["applied"]["deniedHosts"] == []
     assert (await gateway.call("a.example.com"))[1]["revision"] == "r1"
 
 
 async def test_observed_is_for_the_operator_only(gateway: Gateway) -> None:
     await gateway.until_ready()
-    url = f"http://127.0.0.1:{gateway.observed_port}/observed"
     for authorization, status in (
         (None, 401),
         ("Basic abc", 401),
         ("Bearer unknown", 401),
         (f"Bearer {OTHER_TOKEN}", 403),
+        (f"Bearer {gateway.token}", 200),
     ):
-        headers = {"Authorization": authorization} if authorization else {}
-        async with gateway.client.get(url, headers=headers) as response:
-            assert response.status == status
-            assert (await response.json())["error"]
-    await gateway.observed()
+        found, body = await gateway.status_of_token(authorization)
+        assert found == status
+        assert ("error" in json.loads(body)) is (status != 200)
     reviews = gateway.cluster.reviews
     for _ in range(5):
         await gateway.observed()

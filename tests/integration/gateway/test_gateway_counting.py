@@ -9,15 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 import pytest_asyncio
 
-from tests.integration.gateway.gateway_lab import (
-    Gateway,
-    endpoint_slice,
-    free_port,
-    gateway_pod,
-    inference_service,
-    until,
-)
-from tests.integration.gateway.odd_pods import OddPods, call_grpc, http1, http2
+from tests.integration.gateway.gateway_lab import Gateway, free_port, gateway_pod, until
+from tests.integration.gateway.odd_pods import INFER, OddPods, call_grpc, http1, http2, infer
+from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,6 +21,9 @@ P99, LATE, TIMEOUT = 0.6, 0.8, 1.6
 SPEC: Mapping[str, Any] = {"sla": {"latency": {"p99": "600ms"}}, "timeout": "1600ms"}
 BUSY: Mapping[str, Any] = {"busy": {"overload": "shed"}}
 EARLY = 0.15
+FOREVER = 30.0
+LIMIT, LARGE = 2**20, 2**18
+"""Bytes of a body: what the gateway takes, and what it passes on as it comes."""
 
 Send: TypeAlias = Callable[[Gateway], Awaitable[object]]
 
@@ -39,34 +36,41 @@ class Case(NamedTuple):
     service: str = "churn"
 
 
-def plain(path: str, service: str = "churn", leave_after: float | None = None) -> Send:
-    return lambda gateway: http1(gateway.http_port, f"{service}.risk", path, leave_after=leave_after)
+def plain(action: str, service: str = "churn", **more: Any) -> Send:
+    return lambda gateway: http1(gateway.http_port, f"{service}.risk", infer(action), **more)
 
 
-def stream(path: str, reset_after: float | None = None, complete: bool = True, **headers: str) -> Send:
+def elsewhere(path: str, method: str = "GET") -> Send:
+    return lambda gateway: http1(gateway.http_port, "churn.risk", path, method=method)
+
+
+def stream(action: str, reset_after: float | None = None, **more: Any) -> Send:
     return lambda gateway: http2(
-        gateway.http_port, "churn.risk", path, reset_after=reset_after, complete=complete, **headers
+        gateway.http_port, "churn.risk", infer(action), reset_after=reset_after, **more
     )
 
 
-def rpc(method: str, deadline: float | None = None, service: str = "churn") -> Send:
-    return lambda gateway: call_grpc(gateway.http_port, f"{service}.risk", method, deadline=deadline)
+def rpc(action: str, deadline: float | None = None, service: str = "churn", path: str = INFER) -> Send:
+    return lambda gateway: call_grpc(
+        gateway.http_port, f"{service}.risk", action, deadline=deadline, path=path
+    )
 
 
-def raw_rpc(method: str, **more: Any) -> Send:
-    return stream(f"test.Odd/{method}", content_type="application/grpc", te="trailers", **more)
-
-
-async def upload(gateway: Gateway) -> None:
-    await gateway.call("churn.risk", "/200", method="POST", data=b"x" * 200_000)
+def raw_rpc(action: str, **more: Any) -> Send:
+    return lambda gateway: http2(
+        gateway.http_port,
+        "churn.risk",
+        INFER,
+        odd=action,
+        content_type="application/grpc",
+        te="trailers",
+        **more,
+    )
 
 
 ANSWERED = [
     Case("fast 200", plain("200"), "good"),
     Case("slow 200", plain(f"200-{LATE}"), "slow"),
-    Case("fast 400", plain("400"), "good"),
-    Case("slow 400", plain(f"400-{LATE}"), "slow"),
-    Case("429: refusing is no failure", plain("429"), "good"),
     Case("500", plain("500"), "failed"),
     Case("slow 500", plain(f"500-{LATE}"), "failed"),
     Case("503 of the pod's own", plain("503"), "failed"),
@@ -106,12 +110,13 @@ ABORTED = [
 ]
 GRPC_STATUS = [
     *(Case(f"gRPC {code} in trailers", rpc(f"trailers-{code}"), "failed") for code in (2, 4, 13, 14, 15)),
-    *(Case(f"gRPC {code} in trailers", rpc(f"trailers-{code}"), "good") for code in (0, 1, 3, 5, 7, 8, 16)),
+    Case("gRPC 0 in trailers", rpc("trailers-0"), "good"),
+    *(Case(f"gRPC {code} in trailers", rpc(f"trailers-{code}"), "other") for code in (1, 3, 5, 7, 8, 12, 16)),
     Case("slow gRPC 0", rpc(f"trailers-0-{LATE}"), "slow"),
-    Case("slow gRPC 3", rpc(f"trailers-3-{LATE}"), "slow"),
+    Case("slow gRPC 3", rpc(f"trailers-3-{LATE}"), "other"),
     Case("slow gRPC 13", rpc(f"trailers-13-{LATE}"), "failed"),
     Case("gRPC 13, trailers only", rpc("only-13"), "failed"),
-    Case("gRPC 5, trailers only", rpc("only-5"), "good"),
+    Case("gRPC 5, trailers only", rpc("only-5"), "other"),
     Case("gRPC 13 in headers", raw_rpc("headers-13"), "failed"),
     Case("gRPC 0 in headers", raw_rpc("headers-0"), "good"),
     Case("gRPC without any status", rpc("mute-0"), "failed"),
@@ -132,14 +137,54 @@ GRPC_TIME = [
     Case("a stream that ends badly", rpc("stream-13-0.1"), "failed"),
     Case("a stream that does not end", rpc("stream-0-9"), "timed_out"),
 ]
+SLOW_CLIENT = [
+    Case("a small body came slowly", plain("200", body=1000, pause=LATE), "good"),
+    Case("a large body came slowly", plain("200", body=LARGE, pause=LATE), "good"),
+    Case("a slow body, then a late answer", plain(f"200-{LATE}", body=LARGE, pause=LATE), "slow"),
+    Case("a slow body, then the timeout", plain(f"200-{TIMEOUT + 1}", body=LARGE, pause=LATE), "timed_out"),
+    Case("500 after a slow body", plain("500", body=LARGE, pause=LATE), "abandoned"),
+    Case("reset after a slow body", plain("reset", body=LARGE, pause=LATE), "abandoned"),
+    Case("shed after a slow body", plain("shed", "busy", body=LARGE, pause=LATE), "abandoned", "busy"),
+    Case("500 after a body in no time", plain("500", body=LARGE), "failed"),
+    Case("left amid the body", plain("200", body=LARGE, pause=FOREVER, leave_after=LATE), "abandoned"),
+    Case("an answer that is read late", stream("200", reads_after=LATE), "good"),
+    Case("a long answer that is read late", plain("long", reads_after=LATE), "good"),
+    Case("a long answer that is not read", plain("long", reads_after=TIMEOUT + 1), "abandoned"),
+    Case("a late long answer", plain(f"long-{LATE}"), "slow"),
+    Case("a gRPC message that came slowly", raw_rpc("trailers-0-1.1", pause=1.0), "good"),
+    Case("a gRPC message late for the deadline", raw_rpc("trailers-0-9", pause=TIMEOUT - 0.2), "abandoned"),
+]
+NO_EVIDENCE = [
+    *(Case(f"{code}", plain(f"{code}"), "other") for code in (302, 400, 404, 415, 429)),
+    Case("slow 400", plain(f"400-{LATE}"), "other"),
+    Case("GET of an inference path", elsewhere(infer("200")), "other"),
+    Case("GET of metadata", elsewhere("v2/models/200"), "other"),
+    Case("late readiness", elsewhere(f"200-{LATE}"), "other"),
+    Case("failing readiness", elsewhere("503"), "other"),
+    Case("POST elsewhere", elsewhere("500", "POST"), "other"),
+    Case("POST to a path that only looks alike", elsewhere("200/infer", "POST"), "other"),
+    Case("gRPC readiness", rpc("only-13", path="inference.GRPCInferenceService/ServerReady"), "other"),
+    Case("a probe that is reset", elsewhere("reset"), None),
+    Case("a probe that takes too long", elsewhere(f"200-{TIMEOUT + 1}"), None),
+]
 NOT_OURS = [
     Case("unknown host: 421", lambda gateway: gateway.call("nobody.risk"), None),
-    Case("body too large: 413", upload, None),
+    Case("body too large: 413", plain("200", body=2 * LIMIT), None),
     Case("stopped: 503", plain("200", "stopped"), None),
     Case("not started: 503", plain("200", "new"), None),
     Case("no gRPC port: 404", rpc("trailers-0", service="plain"), None),
 ]
-CASES = [*ANSWERED, *BROKEN, *TIMED_OUT, *ABORTED, *GRPC_STATUS, *GRPC_TIME, *NOT_OURS]
+CASES = [
+    *ANSWERED,
+    *BROKEN,
+    *TIMED_OUT,
+    *ABORTED,
+    *GRPC_STATUS,
+    *GRPC_TIME,
+    *SLOW_CLIENT,
+    *NO_EVIDENCE,
+    *NOT_OURS,
+]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -147,7 +192,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
     """One gateway with a service for each state of its pods."""
     pods = OddPods()
     await pods.start("127.0.0.2", HTTP, GRPC)
-    async with gateway_pod(tmp_path_factory.mktemp("gateway")) as running:
+    async with gateway_pod(tmp_path_factory.mktemp("gateway"), limit_bytes=LIMIT) as running:
         both, dead = {"http": HTTP, "grpc": GRPC}, {"http": NOBODY, "grpc": NOBODY}
         for name, ports in (
             ("churn", both),
@@ -174,7 +219,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
 async def counted(gateway: Gateway) -> Counter[tuple[str, str, str]]:
     """All counters by service, revision and class, through /metrics."""
     found: Counter[tuple[str, str, str]] = Counter()
-    async with gateway.client.get(f"http://127.0.0.1:{gateway.observed_port}/metrics") as response:
+    async with gateway.client.get(f"http://127.0.0.1:{gateway.metrics_port}/metrics") as response:
         for line in (await response.text()).splitlines():
             if line.startswith("tailbound_requests_total{"):
                 labels = dict(
@@ -201,7 +246,7 @@ async def until_ended(gateway: Gateway, count: int) -> None:
 async def served(gateway: Gateway) -> None:
     """One more good request for risk/churn."""
     lines = ended(gateway)
-    await http1(gateway.http_port, "churn.risk", "200")
+    await http1(gateway.http_port, "churn.risk", infer("200"))
     await until_ended(gateway, lines + 1)
 
 
@@ -236,7 +281,7 @@ async def test_under_mixed_load_the_classes_add_up_to_the_requests(gateway: Gate
 
 async def test_an_unusual_spelling_of_the_host_counts_for_the_same_service(gateway: Gateway) -> None:
     before, lines = await counted(gateway), ended(gateway)
-    status, _, _ = await gateway.call("CHURN.Risk:80", "/200")
+    status, _, _ = await gateway.call("CHURN.Risk:80", f"/{infer('200')}", method="POST")
     await until_ended(gateway, lines + 1)
     assert status == 200
     assert dict(await counted(gateway) - before) == {("risk/churn", "churn-r1", "good"): 1}
@@ -259,7 +304,7 @@ async def test_a_changed_target_holds_from_the_next_request_on(gateway: Gateway)
         )
         await gateway.until_applied("risk/moving", 1, generation)
         before, lines = await counted(gateway), ended(gateway)
-        await http1(gateway.http_port, "moving.risk", "200-0.3")
+        await http1(gateway.http_port, "moving.risk", infer("200-0.3"))
         await until_ended(gateway, lines + 1)
         outcomes += [name for _, _, name in await counted(gateway) - before]
     assert outcomes == ["slow", "good", "good"]
@@ -278,16 +323,34 @@ async def test_revisions_are_told_apart_and_ports_are_not(gateway: Gateway) -> N
         await gateway.until_applied("risk/two", generation)
         lines = ended(gateway)
         for _ in range(generation):
-            await http1(gateway.http_port, "two.risk", "200")
+            await http1(gateway.http_port, "two.risk", infer("200"))
         await call_grpc(gateway.http_port, "two.risk", "trailers-0")
         await call_grpc(gateway.http_port, "two.risk", "trailers-13")
         await until_ended(gateway, lines + generation + 2)
-    nothing = {"good": 0, "slow": 0, "timedOut": 0, "shed": 0, "failed": 0, "abandoned": 0}
+    nothing = {"good": 0, "slow": 0, "timedOut": 0, "shed": 0, "failed": 0, "abandoned": 0, "other": 0}
     observed = (await gateway.observed("risk/two"))["services"]["risk/two"]
     assert observed["counters"] == {
         "two-r1": {**nothing, "good": 2, "failed": 1},
         "two-r2": {**nothing, "good": 3, "failed": 1},
     }
+
+
+async def test_a_runtime_of_another_protocol_says_which_calls_count(gateway: Gateway) -> None:
+    """The pod answers none of the paths but one, and each that counts is timed out."""
+    service = inference_service("risk", "chat", {"chat-r1": 100}, **SPEC)
+    service["status"]["inferencePaths"] = ["/v1/*/run", "/open/**"]
+    gateway.cluster.put(
+        endpoint_slice("risk", "chat", "chat-r1", [("127.0.0.2", "ready")], {"http": HTTP}), service
+    )
+    await gateway.until_applied("risk/chat", 1)
+    before, lines = await counted(gateway), ended(gateway)
+    paths = ["v1/a/run?x=/", "open/a/b", infer("200"), "v1/a/b/run", "v1/run"]
+    for path in paths:
+        await http1(gateway.http_port, "chat.risk", path)
+    await until_ended(gateway, lines + len(paths))
+    rise = await counted(gateway) - before
+    assert rise["risk/chat", "chat-r1", "timed_out"] == 2
+    assert rise["risk/chat", "chat-r1", "other"] == 1
 
 
 async def test_counters_are_told_for_services_that_are_asked_for(gateway: Gateway) -> None:

@@ -12,16 +12,8 @@ import pytest
 from tailbound.gateway import admin, controller
 from tailbound.gateway.drain import DrainTimes, drain
 
-from tests.integration.gateway.gateway_lab import (
-    Gateway,
-    Pods,
-    ScriptedCluster,
-    endpoint_slice,
-    free_port,
-    gateway_pod,
-    inference_service,
-    until,
-)
+from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, gateway_pod, until
+from tests.integration.gateway.scripted_cluster import ScriptedCluster, endpoint_slice, inference_service
 
 HTTP = free_port()
 
@@ -123,7 +115,7 @@ class TestSnapshot:
         cluster = ScriptedCluster()
         cluster.down = True
         async with gateway_pod(tmp_path, cluster) as gateway:
-            url = f"http://127.0.0.1:{gateway.observed_port}/readyz"
+            url = f"http://127.0.0.1:{gateway.health_port}/readyz"
 
             async def answers() -> str:
                 try:

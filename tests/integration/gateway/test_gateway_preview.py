@@ -6,15 +6,8 @@ from tailbound.gateway.resources import Bundle
 from tailbound.gateway.routes import bundle_of
 from tailbound.traffic.model import Route
 
-from tests.integration.gateway.gateway_lab import (
-    Gateway,
-    Pods,
-    endpoint_slice,
-    free_port,
-    inference_service,
-    refused,
-    until,
-)
+from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, refused, until
+from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 from tests.integration.gateway.test_gateway_counting import counted, ended, until_ended
 
 HTTP, GRPC = free_port(), free_port()
@@ -50,7 +43,7 @@ async def test_a_preview_is_answered_by_the_candidate_alone_and_counted_by_nobod
     for name in NAMES:
         status, body, _ = await gateway.call(name)
         assert (status, body["revision"]) == (200, "churn-r2"), name
-    assert (await gateway.call("churn.risk"))[1]["revision"] == "churn-r1"
+    assert (await gateway.infer("churn.risk"))[1]["revision"] == "churn-r1"
     assert await gateway.say("churn-preview.risk") == b"churn-r2"
     await until_ended(gateway, lines + len(NAMES) + 2)
     assert dict(await counted(gateway) - before) == {("risk/churn", "churn-r1", "good"): 1}
@@ -61,7 +54,7 @@ async def test_without_a_candidate_a_preview_says_so(gateway: Gateway, pods: Pod
     for name in NAMES:
         status, body, _ = await gateway.call(name)
         assert status == 421, name
-        assert "has no new revision on its way" in str(body)
+        assert "has no new revision now" in str(body)
     assert (await gateway.call("churn.risk"))[0] == 200
 
 

@@ -13,15 +13,8 @@ import pytest
 from tailbound.api.names import ENVOY_START_METRIC
 
 from tests.integration.gateway.binomial import binomial_bounds
-from tests.integration.gateway.gateway_lab import (
-    LIMIT_BYTES,
-    Gateway,
-    Pods,
-    endpoint_slice,
-    free_port,
-    inference_service,
-    until,
-)
+from tests.integration.gateway.gateway_lab import LIMIT_BYTES, Gateway, Pods, free_port, until
+from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 HTTP, GRPC = free_port(), free_port()
 
@@ -50,7 +43,7 @@ async def test_every_form_of_its_names_answers(gateway: Gateway, pods: Pods) -> 
 async def test_unknown_hosts_are_told_which_names_work(gateway: Gateway, pods: Pods) -> None:
     await churn(gateway, pods)
     for host in ("churn", "churn.other", "127.0.0.1:8080", "churn.risk.svc.cluster.local.evil.com"):
-        status, body, headers = await gateway.call(host)
+        status, body, headers = await gateway.call(host, "/v2/models/churn/infer")
         assert (status, headers["content-type"]) == (421, "application/json"), host
         assert body["error"].startswith(f"no InferenceService answers to host '{host}': use NAME.NAMESPACE")
         assert "a bare NAME carries no namespace" in body["error"]
@@ -80,7 +73,7 @@ async def test_a_body_over_the_limit_is_told_the_limit(gateway: Gateway, pods: P
     ("objects", "text"),
     [
         pytest.param(
-            [inference_service("risk", "churn", None)], "has no pod that serves yet", id="no traffic yet"
+            [inference_service("risk", "churn", None)], "has no serving pod yet", id="no traffic yet"
         ),
         pytest.param(
             [inference_service("risk", "churn", None, stopped=True)],
@@ -249,7 +242,7 @@ async def test_access_log(gateway: Gateway, pods: Pods) -> None:
 async def test_metrics_are_an_allow_list(gateway: Gateway, pods: Pods) -> None:
     await churn(gateway, pods)
     await gateway.call("churn.risk")
-    async with gateway.client.get(f"http://127.0.0.1:{gateway.observed_port}/metrics") as response:
+    async with gateway.client.get(f"http://127.0.0.1:{gateway.metrics_port}/metrics") as response:
         text = await response.text()
     families = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert {"tailbound_gateway_services", "envoy_cluster_upstream_rq_total", "envoy_server_live"} <= families
@@ -260,7 +253,7 @@ async def test_metrics_are_an_allow_list(gateway: Gateway, pods: Pods) -> None:
 async def test_metrics_tell_since_when_the_counters_count(gateway: Gateway, pods: Pods) -> None:
     await churn(gateway, pods)
     observed = await gateway.observed()
-    async with gateway.client.get(f"http://127.0.0.1:{gateway.observed_port}/metrics") as response:
+    async with gateway.client.get(f"http://127.0.0.1:{gateway.metrics_port}/metrics") as response:
         lines = (await response.text()).splitlines()
     (start,) = [line.split(" ")[1] for line in lines if line.startswith(f"{ENVOY_START_METRIC} ")]
     assert float(start) == datetime.fromisoformat(observed["envoyStartTime"]).timestamp()

@@ -12,12 +12,12 @@ from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
-from tailbound.kube.errors import Conflict, Expired, NameConflict, QuotaExceeded, Terminal, Transient
+from tailbound.kube.errors import Conflict, Expired, NameConflict, NotAdmitted, Terminal, Transient
 from tailbound.kube.informer import Informer
 from tailbound.kube.objects import key_of
-from tailbound.kube.protocol import Object
 from tailbound.kube.resources import DEPLOYMENTS, SERVICES, Resource
 from tailbound.kube.store import ObjectStore
+from tailbound.objects.fields import Object
 
 from e2e.cluster import ControlPlane
 
@@ -95,6 +95,20 @@ async def test_own_object_that_exists_already_is_a_conflict(cluster: AioCluster,
     await cluster.create(CONFIG_MAPS, config_map(namespace))
     with pytest.raises(Conflict):
         await cluster.create(CONFIG_MAPS, config_map(namespace))
+
+
+async def test_of_clients_that_create_the_same_name_at_once_one_does_and_the_others_learn_whose_it_is(
+    cluster: AioCluster, namespace: str
+) -> None:
+    owners = [{**OWNER, "name": f"owner-{number}", "uid": f"{number}" * 8} for number in range(8)]
+    answers = await asyncio.gather(
+        *(cluster.create(CONFIG_MAPS, config_map(namespace, owner=owner)) for owner in owners),
+        return_exceptions=True,
+    )
+    created = [each for each in answers if isinstance(each, dict)]
+    assert len(created) == 1
+    assert [type(each) for each in answers if each not in created] == [NameConflict] * 7
+    assert await cluster.get(CONFIG_MAPS, namespace, "mine") == created[0]
 
 
 async def test_a_dry_run_is_validated_and_stores_nothing(cluster: AioCluster, namespace: str) -> None:
@@ -190,7 +204,7 @@ async def test_quota_is_told_apart(cluster: AioCluster, namespace: str) -> None:
         while True:
             try:
                 await cluster.create(CONFIG_MAPS, config_map(namespace, name=f"try-{next(_NUMBER)}"))
-            except QuotaExceeded as refused:
+            except NotAdmitted as refused:
                 assert "exceeded quota: none" in str(refused)
                 return
             except Transient:
@@ -203,7 +217,7 @@ async def test_what_a_role_does_not_allow_is_transient(
     kubeconfig = control_plane.kubeconfig_for("nobody")
     nobody = AioCluster(await load_configuration({"KUBECONFIG": str(kubeconfig)}))
     try:
-        with pytest.raises(Transient, match="cannot get resource"):
+        with pytest.raises(Transient, match="cannot patch resource"):
             await nobody.create(CONFIG_MAPS, config_map(namespace))
     finally:
         await nobody.close()

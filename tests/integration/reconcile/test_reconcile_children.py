@@ -27,6 +27,7 @@ from tests.unit.reconcile.simulator import Simulator
 
 NAMESPACES = Resource("v1", "Namespace", "namespaces", namespaced=False)
 CHILDREN = (CONTROLLER_REVISIONS, DEPLOYMENTS, SERVICES, DISRUPTION_BUDGETS)
+MOST_ROUNDS = 60
 _NUMBER = itertools.count(1)
 
 # Everything that the API server writes its own way: quantities, empty values, defaults of probes and ports.
@@ -39,9 +40,14 @@ RICH_SPEC: dict[str, Any] = {
     "serviceAccountName": "reader",
     "timeout": "2500ms",
     "scaling": {"min": 2},
+    "hardware": {"class": ["cpu", "spare"]},
 }
 RICH_CLASS = hardware_class(
-    resources=[{"name": "nvidia.com/gpu", "count": 1}],
+    resources=[
+        {"name": "nvidia.com/gpu", "count": 1},
+        {"name": "nvidia.com/gpumem", "count": 8000},
+        {"name": "deviceclass.resource.kubernetes.io/gpu.example.com", "count": 2},
+    ],
     nodeSelector={"accelerator": "l4"},
     tolerations=[
         {"key": "gpu", "operator": "Exists"},
@@ -62,7 +68,7 @@ SERVICES_OF_ALL_KINDS = {
     "plain": Simulator(),
     "rich": Simulator(
         service=service(**RICH_SPEC),
-        hardware_classes={"cpu": RICH_CLASS},
+        hardware_classes={"cpu": RICH_CLASS, "spare": hardware_class("spare")},
         cluster_runtimes={"onnxruntime": RICH_RUNTIME},
     ),
 }
@@ -107,17 +113,21 @@ class Live:
 
     async def serve(self) -> None:
         """To the fixed point, with pods and gateways simulated."""
-        for _ in range(8):
+        for _ in range(MOST_ROUNDS):
             await self.refresh()
             plan = self.simulator.plan()
+            changes = plan.writes or plan.status is not None
+            if not changes and not plan.poll_counters and plan.requeue_after is None:
+                return
             await self.execute(plan)
-            self.simulator.now += plan.requeue_after or timedelta()
+            self.simulator.polls = plan.poll_counters
+            self.simulator.now += plan.requeue_after or timedelta(seconds=1)
             self.simulator.run_controllers()
             for pod in self.simulator.pods:
                 self.simulator.make_ready(pod)
             for gateway in self.simulator.gateways:
                 self.simulator.sync(gateway)
-        await self.refresh()
+        raise AssertionError(f"no fixed point after {MOST_ROUNDS} rounds: {plan}")
 
 
 @pytest.fixture(params=SERVICES_OF_ALL_KINDS)

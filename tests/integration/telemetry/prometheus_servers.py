@@ -5,7 +5,7 @@ import socket
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,13 +47,22 @@ class Pods:
 
     port: int = 0
     texts: dict[str, str | None] = field(default_factory=dict)
+    servers: dict[str, str | None] = field(default_factory=dict)
+    """The same of serving pods, which are scraped in a job of their own."""
 
-    def targets(self) -> list[dict[str, Any]]:
-        """As the operator lists its gateways."""
+    def targets(self, texts: Mapping[str, str | None]) -> list[dict[str, Any]]:
+        """Targets in the form in which the operator lists its gateways, or serving pods."""
         return [
             {"targets": [f"127.0.0.1:{self.port}"], "labels": {"pod": pod, "__metrics_path__": f"/{pod}"}}
-            for pod in self.texts
+            for pod in texts
         ]
+
+    def answer(self, path: str) -> str | None:
+        """The body for a path without its first slash."""
+        listed = {"targets/gateways": self.texts, "targets/serving": self.servers}.get(path)
+        return (
+            {**self.texts, **self.servers}.get(path) if listed is None else json.dumps(self.targets(listed))
+        )
 
 
 @contextmanager
@@ -62,8 +71,7 @@ def serving(pods: Pods) -> Iterator[None]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            listed = self.path.startswith("/targets")
-            body = json.dumps(pods.targets()) if listed else pods.texts.get(self.path.removeprefix("/"))
+            listed, body = self.path.startswith("/targets"), pods.answer(self.path.removeprefix("/"))
             self.send_response(503 if body is None else 200)
             kind = "application/json" if listed else "text/plain; version=0.0.4; charset=utf-8"
             self.send_header("Content-Type", kind)
@@ -116,12 +124,15 @@ def running(executable: Path, directory: Path, pods: Pods) -> Iterator[str]:
 
 
 def _configuration(pods: Pods) -> dict[str, Any]:
-    """The chart's job for gateways, with its targets here."""
+    """The chart's jobs, with their targets here."""
     chart = named(template("prometheus.enabled=true"), "ConfigMap", "tailbound-prometheus")
     jobs = yaml.safe_load(chart["data"]["prometheus.yml"])["scrape_configs"]
-    (job,) = (job for job in jobs if job["job_name"] == "gateways")
-    job |= {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE}
-    job["http_sd_configs"] = [
-        {"url": f"http://127.0.0.1:{pods.port}/targets/gateways", "refresh_interval": SCRAPE}
-    ]
-    return {"scrape_configs": [job]}
+    for job in jobs:
+        job |= {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE}
+        for targets in job["http_sd_configs"]:
+            listed = targets["url"].rpartition("/")[2]
+            targets |= {
+                "url": f"http://127.0.0.1:{pods.port}/targets/{listed}",
+                "refresh_interval": SCRAPE,
+            }
+    return {"scrape_configs": jobs}

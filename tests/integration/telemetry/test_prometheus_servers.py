@@ -1,6 +1,7 @@
 """Both generations of Prometheus, scraping for real: no request is made up, and none is lost."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +10,15 @@ from typing import TypeVar
 
 import pytest
 from tailbound.api.analysis_metric import AnalysisMetric
-from tailbound.controller.signals import HISTORY, QUERIES
+from tailbound.controller.signals import QUERIES, history_of
 from tailbound.judge import scrapes
-from tailbound.judge.counters import Classes, Reading, Unknown
+from tailbound.judge.counters import Classes, Reading
 from tailbound.judge.evidence import Tally
 from tailbound.judge.metric_evidence import Events, Watch, taken_in
 from tailbound.judge.metrics import Metric, metric_of
-from tailbound.judge.polls import Counted, NoData, Readings, Round, baseline, poll
-from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable
+from tailbound.judge.polls import Counted, Readings, Round, baseline, poll
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import Prometheus, Series
 
 from tests.integration.telemetry.prometheus_servers import Pods, program, running, serving
 
@@ -34,7 +36,7 @@ class Server:
     client: Prometheus
     pods: Pods
 
-    def ask(self, expression: str) -> tuple[Series, ...] | Unavailable:
+    def ask(self, expression: str) -> tuple[Series, ...] | Unknown:
         """The answer to a query."""
         return asyncio.run(self.client.query(expression))
 
@@ -49,9 +51,9 @@ class Server:
         raise AssertionError(f"{what}: not so within {LONGEST_SECONDS} s")
 
     def readings(self) -> dict[str, Reading | Unknown]:
-        """Of every gateway."""
+        """Counters of every gateway."""
         scraped = self.ask(scrapes.expression([SERVICE]))
-        assert not isinstance(scraped, Unavailable), scraped
+        assert not isinstance(scraped, Unknown), scraped
         return scrapes.readings(scraped, SERVICE, self.pods.texts)
 
 
@@ -59,7 +61,7 @@ class Server:
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory, pods = tmp_path_factory.mktemp(f"prometheus-{request.param}"), Pods()
     with serving(pods), running(program(request.param, directory), directory, pods) as url:
-        client = Prometheus(url, timeout_seconds=30)
+        client = Prometheus(url, timeout_seconds=30.0025)  # Prometheus reads whole numbers only
         yield Server(request.param, client, pods)
         client.close()
 
@@ -106,7 +108,7 @@ class Count:
     server: Server
     readings: Readings
 
-    def polled(self, *gateways: Gateway) -> Counted | NoData:
+    def polled(self, *gateways: Gateway) -> Counted | Unknown:
         """One poll, once Prometheus has scraped what these gateways say."""
         for gateway in gateways:
             self.server.until(f"a scrape of {gateway.name}", gateway.shows)
@@ -180,7 +182,7 @@ def test_an_old_scrape_is_no_data_and_its_requests_are_counted_later(
     monkeypatch.setattr(scrapes, "FRESH", timedelta(seconds=8))
     count, one, other = begun(server)
     server.pods.texts["gw-2"] = None
-    server.until("the end of gw-2", lambda: server.readings()["gw-2"] is Unknown.UNKNOWN or None)
+    server.until("the end of gw-2", lambda: isinstance(server.readings()["gw-2"], Unknown) or None)
     assert "gw-2 could not be read" in str(count.canary(one))
     assert scrapes.unread(server.readings()) == "Prometheus has no scrape of gw-2 within 8 s"
     other.says(canary_good=9)
@@ -216,7 +218,7 @@ def test_a_histogram_is_read_whichever_way_its_edges_are_written(server: Server)
         total = f'latency_bucket{{revision="canary",le="+Inf"}} == {canary["+Inf"]}'
         server.until("a scrape", lambda: server.ask(total) or None)
         answer = server.ask(metric.expression)
-        assert not isinstance(answer, Unavailable), answer
+        assert not isinstance(answer, Unknown), answer
         return {metric.expression: answer}
 
     rounds = (
@@ -271,8 +273,47 @@ def test_what_a_generation_cannot_parse_is_told_as_it_says_it(server: Server) ->
     if server.generation == "3":
         assert found == ()
     else:
-        assert isinstance(found, Unavailable)
+        assert isinstance(found, Unknown)
         assert "Prometheus refuses the query" in found.reason
+
+
+def test_a_serving_pod_speaks_for_itself_and_for_no_gateway(server: Server) -> None:
+    """It claims another's requests under every name that is believed of gateways, and too much at once."""
+    forged = "".join(
+        f'{metric}{{envoy_cluster_name="risk/victim/r1/http",namespace="risk",service="victim",'
+        f'revision="r1",class="good",job="tailbound-gateways",pod="sizing"}} 1000000 {{}}\n'
+        for metric in (
+            "envoy_cluster_upstream_rq_total",
+            "envoy_cluster_membership_total",
+            "tailbound_requests_total",
+            "tailbound_gateway_envoy_start_time_seconds",
+        )
+    ).replace(" {}", "")
+    server.pods.servers["forger"] = f"own_errors_total 7\n{forged}"
+    server.pods.servers["flood"] = "own_errors_total 8\n" + "# x\n" * 1_500_000
+    server.pods.servers["labels"] = 'own_errors_total{a="' + "x" * 2000 + '"} 9\n'
+
+    def scraped() -> bool | None:
+        found = server.ask('up{job="tailbound-serving"}')
+        assert not isinstance(found, Unknown), found
+        return {each.labels["pod"] for each in found} >= server.pods.servers.keys() or None
+
+    try:
+        server.until("every serving pod was scraped", scraped)
+        own = server.ask("own_errors_total")
+        assert not isinstance(own, Unknown), own
+        assert [(each.labels["pod"], each.values[-1].number) for each in own] == [("forger", 7)]
+        assert server.ask('{service="victim"}') == server.ask('{exported_service="victim"}') == ()
+        assert server.ask('{envoy_cluster_name=~"risk/victim/.*"}') == ()
+    finally:
+        server.pods.servers.clear()
+
+
+def test_another_job_is_not_believed_about_gateways(server: Server) -> None:
+    queries = (*QUERIES, history_of([SERVICE]), scrapes.expression([SERVICE]))
+    selectors = [found for query in queries for found in re.findall(r"\{([^{}]*)\}", query)]
+    assert len(selectors) > 10
+    assert [each for each in selectors if 'job="tailbound-' not in each] == []
 
 
 def test_what_services_are_sized_by_is_asked_in_words_of_either_generation(server: Server) -> None:
@@ -285,9 +326,9 @@ def test_what_services_are_sized_by_is_asked_in_words_of_either_generation(serve
 
     def answers() -> Mapping[str, float] | None:
         found: list[Series] = []
-        for expression in (*QUERIES, HISTORY):
+        for expression in (*QUERIES, history_of([("risk", "churn"), ("risk", "a.b")])):
             answer = server.ask(expression)
-            assert not isinstance(answer, Unavailable), (expression, answer)
+            assert not isinstance(answer, Unknown), (expression, answer)
             found += answer
         told = {
             series.labels["signal"]: series.values[-1].number

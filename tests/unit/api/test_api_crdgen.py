@@ -187,6 +187,7 @@ def test_empty_defaults_are_not_stored() -> None:
         "strategy": "blueGreen",
         "capacity": "surge",
         "promotion": "automatic",
+        "signature": "any",
         "onInconclusive": "pause",
         "minStepTime": "30s",
         "maxStepTime": "30m",

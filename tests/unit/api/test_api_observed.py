@@ -6,9 +6,11 @@ from tailbound.api.traffic import RequestClasses, ServiceObservation
 
 
 def test_counters_are_written_in_camel_case_and_read_back() -> None:
-    counted = RequestClasses(good=5, slow=4, timed_out=3, shed=6, failed=2, abandoned=1)
+    counted = RequestClasses(good=5, slow=4, timed_out=3, shed=6, failed=2, abandoned=1, other=7)
     said = ServiceObservation(counters={"churn-r1-abc": counted}).model_dump_json(by_alias=True)
-    assert '"churn-r1-abc":{"good":5,"slow":4,"timedOut":3,"shed":6,"failed":2,"abandoned":1}' in said
+    assert (
+        '"churn-r1-abc":{"good":5,"slow":4,"timedOut":3,"shed":6,"failed":2,"abandoned":1,"other":7}' in said
+    )
     assert ServiceObservation.model_validate_json(said).counters == {"churn-r1-abc": counted}
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tailbound.api.conditions import ConditionStatus, ConditionType
 from tailbound.api.hardwareclass import HardwareClass, TaintEffect
+from tailbound.api.hosts import HostGrant
 from tailbound.api.inferenceservice import InferenceService, InferenceServiceStatus
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.quantities import Duration, Quantity
@@ -16,7 +17,8 @@ from tests.api_cases.objects import CLUSTER_RUNTIME, HARDWARE_CLASS, RUNTIME, SE
 from tests.api_cases.refusal import Refusal
 
 KINDS: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (InferenceService, HardwareClass, ServingRuntime, ClusterServingRuntime)
+    kind.__name__: kind
+    for kind in (InferenceService, HardwareClass, HostGrant, ServingRuntime, ClusterServingRuntime)
 }
 
 
@@ -254,6 +256,7 @@ ROLLOUT: dict[str, Any] = {
             "measure": "latency",
             "outcome": "Wait",
             "allowed": 0.01,
+            "assumed": False,
             "unacceptable": 0.02,
             "requests": 412.0,
             "bad": 9.0,
@@ -310,14 +313,6 @@ def test_namespaces_of_a_hardware_class(allowed: list[str], namespace: str, may:
     assert parsed.spec.allows(namespace) is may
 
 
-@pytest.mark.parametrize(("value", "default"), [("true", True), ("false", False), ("True", False)])
-def test_default_hardware_class(value: str, default: bool) -> None:
-    annotations = {"tailbound.dev/is-default-class": value}
-    parsed = parse(HardwareClass, changed(HARDWARE_CLASS, "metadata.annotations", annotations))
-    assert isinstance(parsed, HardwareClass)
-    assert parsed.is_default is default
-
-
 def test_tolerations_are_read() -> None:
     raw = changed(HARDWARE_CLASS, "spec.tolerations", [{"key": "nvidia.com/gpu", "operator": "Exists"}])
     raw = changed(raw, "spec.tolerations.0.effect", "NoSchedule")
@@ -326,8 +321,9 @@ def test_tolerations_are_read() -> None:
     assert parsed.spec.tolerations[0].effect is TaintEffect.NO_SCHEDULE
 
 
-def test_a_runtime_knows_its_formats_and_drain() -> None:
-    parsed = parse(ClusterServingRuntime, changed(CLUSTER_RUNTIME, "spec.drain", "20s"))
+@pytest.mark.parametrize("drain", [{"time": "20s"}, "20s"], ids=["as-now", "as-stored-by-an-earlier-version"])
+def test_a_runtime_knows_its_formats_and_drain(drain: Any) -> None:
+    parsed = parse(ClusterServingRuntime, changed(CLUSTER_RUNTIME, "spec.drain", drain))
     assert isinstance(parsed, ClusterServingRuntime)
-    assert parsed.spec.drain == Duration(20_000)
+    assert (parsed.spec.drain.mode, parsed.spec.drain.time) == ("server", Duration(20_000))
     assert (parsed.spec.serves("onnx"), parsed.spec.serves("xgboost")) == (True, False)

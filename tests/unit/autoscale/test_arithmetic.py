@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tailbound.autoscale import model
 from tailbound.autoscale.arithmetic import (
     ALL_DIGITS,
-    Ceiling,
+    CeilingOf,
     Figure,
     Highest,
     Lowest,
@@ -22,21 +22,21 @@ from tailbound.autoscale.arithmetic import (
     line,
 )
 from tailbound.autoscale.decide import decide
-from tailbound.autoscale.decision import Decision
+from tailbound.autoscale.decision import ReplicaDecision
 from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
     Known,
+    LatencyTarget,
     LearnedCapacity,
     Limit,
     Limits,
-    Objective,
-    Observation,
     Replicas,
+    RevisionObservation,
     Service,
-    Unknown,
 )
 from tailbound.autoscale.state import State
+from tailbound.objects.unknown import Unknown
 
 NOT_READ: Final = Unknown("not read")
 FUNCTIONS: Final = {"ceil": ceil, "max": max, "min": min}
@@ -52,8 +52,11 @@ def outcome(written: str) -> float:
     ("term", "written"),
     [
         (Figure(3, "ready"), "ready 3"),
-        (Ceiling(Quotient(Figure(41.2345, "rate"), Figure(16.02, "speed"))), "ceil(rate 41.2 / (speed 16))"),
-        (Ceiling(Quotient(Figure(32.01), Figure(16))), "ceil(32.01 / (16))"),
+        (
+            CeilingOf(Quotient(Figure(41.2345, "rate"), Figure(16.02, "speed"))),
+            "ceil(rate 41.2 / (speed 16))",
+        ),
+        (CeilingOf(Quotient(Figure(32.01), Figure(16))), "ceil(32.01 / (16))"),
         (Highest((Figure(1), Lowest((Figure(2), Figure(3))))), "max(1, min(2, 3))"),
         (Product((Figure(2), Sum((Figure(1), Figure(0.05, "caution"))))), "2 * (1 + caution 0.05)"),
         (Highest((Figure(7, "present"),)), "present 7"),
@@ -86,7 +89,7 @@ def test_the_printed_line_comes_out_at_the_printed_number(
         at, starting = tick * 10.0, min(pending, count)
         rates = Known(rate, at) if arrivals_known else NOT_READ
         batches: Service = Known(BatchSums(15.0, 60, 20, 60, 250, 7.0, 24.5), at) if known else NOT_READ
-        observation = Observation(
+        observation = RevisionObservation(
             Arrivals(rates, rates, rates, rates),
             Known(p99, at),
             Known(inside, at) if known else NOT_READ,
@@ -94,12 +97,12 @@ def test_the_printed_line_comes_out_at_the_printed_number(
             Replicas(count, count - starting, starting, min(stuck, starting)),
             Known(60.0, at),
         )
-        decision = decide(at, observation, Objective(2.0, 16, 0.05), limits, state)
+        decision = decide(at, observation, LatencyTarget(2.0, 16, 0.05), limits, state)
         comes_out(decision)
         state, count = decision.state, decision.replicas
 
 
-def comes_out(decision: Decision) -> None:
+def comes_out(decision: ReplicaDecision) -> None:
     """The line of a decision, and what is written before and after it."""
     written = decision.explanation.line
     number, _, term = written.partition(" = ")
@@ -109,7 +112,7 @@ def comes_out(decision: Decision) -> None:
 
 def test_the_line_names_what_decided_in_panic() -> None:
     known = Known(160.0, 0.0)
-    flooded = Observation(
+    flooded = RevisionObservation(
         Arrivals(known, known, known, known),
         Known(3.0, 0.0),
         Known(2000.0, 0.0),
@@ -118,11 +121,11 @@ def test_the_line_names_what_decided_in_panic() -> None:
         Known(60.0, 0.0),
     )
     state = State(learned=LearnedCapacity(0.2, 0.05, 0.9))
-    decision = decide(0.0, flooded, Objective(2.0, 16, 0.05), Limits(1, 60), state)
+    decision = decide(0.0, flooded, LatencyTarget(2.0, 16, 0.05), Limits(1, 60), state)
     comes_out(decision)
     assert "queue foreseen" in decision.explanation.line
     assert decision.explanation.line.endswith("; P99 within margin 0.8 * 2 s at dispersion 2")
     quiet = replace(flooded, p99=Known(1.0, 0.0), in_flight=Known(80.0, 0.0))
-    calm = decide(0.0, quiet, Objective(2.0, 16, 0.05), Limits(1, 60), state)
+    calm = decide(0.0, quiet, LatencyTarget(2.0, 16, 0.05), Limits(1, 60), state)
     comes_out(calm)
     assert "usage 0.88 * correction 0.9" in calm.explanation.line

@@ -1,7 +1,6 @@
-"""Decisions, tick by tick: what they rest on, and what they never do."""
+"""Decisions, tick by tick: the replicas that they lead to, and what they never do."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -9,77 +8,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.autoscale.decide import decide
-from tailbound.autoscale.decision import Decision, Reason
+from tailbound.autoscale.decision import ReplicaDecision, ReplicaReason
 from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
     Ceiling,
     Known,
+    LatencyTarget,
     LearnedCapacity,
     Limit,
     Limits,
-    Objective,
-    Observation,
     Replicas,
     Service,
-    Unknown,
 )
-from tailbound.autoscale.state import State, restored, worth_saving
+from tailbound.autoscale.state import State
+from tailbound.objects.unknown import Unknown
 
-OBJECTIVE = Objective(p99=2.0, max_batch=16, max_queue_delay=0.05)
-LIMITS = Limits(1, 60)
-LEARNED = LearnedCapacity(0.2, 0.05)
-LOST = Unknown("Prometheus does not answer")
-
-
-def batches(rows: float = 8.0, factor: float = 1.0, per_request: float = 1.0) -> BatchSums:
-    """A window of batches of about `rows`, exactly on the curve 0.2 + 0.05 n."""
-    sizes = [max(1.0, rows - 4), rows, rows + 4] * 20
-    times = [factor * (0.2 + 0.05 * size) for size in sizes]
-    pairs = list(zip(sizes, times, strict=True))
-    return BatchSums(
-        window=30.0,
-        requests=sum(sizes) / per_request,
-        batches=60,
-        rows=sum(sizes),
-        rows_squared=sum(n * n for n in sizes),
-        seconds=sum(times),
-        rows_seconds=sum(n * s for n, s in pairs),
-    )
-
-
-def seen(
-    at: float, rate: float, replicas: Replicas, p99: float | None = 0.8, waiting: float = 0.0
-) -> Observation:
-    """Everything known, and fresh."""
-    known = Known(rate, at)
-    return Observation(
-        Arrivals(known, known, known, known),
-        Unknown("nothing completed") if p99 is None else Known(p99, at),
-        Known(waiting, at),
-        Known(batches(), at) if rate else Unknown("no batches"),
-        replicas,
-        Known(60.0, at),
-    )
-
-
-def blind(replicas: Replicas) -> Observation:
-    """Nothing known but the pods."""
-    return Observation(Arrivals(LOST, LOST, LOST, LOST), LOST, LOST, LOST, replicas, LOST)
-
-
-def ready(count: int) -> Replicas:
-    return Replicas(count, count, 0)
-
-
-def steady(rate: float, ticks: int, replicas: int = 0, limits: Limits = LIMITS) -> Decision:
-    """The decision after `ticks` at one rate, the replicas ready as soon as they are asked for."""
-    state, count = State(learned=LEARNED), replicas or 1
-    for tick in range(ticks):
-        at = tick * 10.0
-        decision = decide(at, seen(at, rate, ready(count)), OBJECTIVE, limits, state)
-        state, count = decision.state, decision.replicas
-    return decision
+from tests.unit.autoscale.observations import (
+    LEARNED,
+    LIMITS,
+    LOST,
+    OBJECTIVE,
+    batches,
+    blind,
+    ready,
+    seen,
+    steady,
+)
 
 
 @pytest.mark.parametrize(("rate", "fewest", "most"), [(10, 1, 2), (80, 6, 7), (160, 11, 13), (480, 33, 38)])
@@ -112,7 +67,7 @@ def test_a_request_of_many_rows_is_one_run_without_batching() -> None:
     for tick in range(30):
         at = tick * 10.0
         observation = replace(seen(at, 2.0, ready(count)), service=Known(runs, at))
-        decision = decide(at, observation, Objective(p99=2.0), LIMITS, state)
+        decision = decide(at, observation, LatencyTarget(p99=2.0), LIMITS, state)
         state, count = decision.state, decision.replicas
         assert count == 1, decision.words()
         capacity = decision.explanation.capacity
@@ -144,7 +99,7 @@ def test_metrics_that_are_lost_hold_the_replicas_within_the_bounds() -> None:
         assert decision.stale
     assert (
         decide(900, blind(ready(before.replicas)), OBJECTIVE, LIMITS, before.state).reason
-        is Reason.METRICS_STALE
+        is ReplicaReason.METRICS_STALE
     )
 
 
@@ -153,7 +108,7 @@ def test_a_value_that_is_too_old_is_as_good_as_none() -> None:
     old = seen(300, 0.0, ready(before.replicas))
     decision = decide(400, old, OBJECTIVE, LIMITS, before.state)
     assert decision.replicas == before.replicas
-    assert decision.reason is Reason.METRICS_STALE
+    assert decision.reason is ReplicaReason.METRICS_STALE
 
 
 def test_a_backlog_grows_the_replicas_even_while_arrivals_are_unknown() -> None:
@@ -161,7 +116,7 @@ def test_a_backlog_grows_the_replicas_even_while_arrivals_are_unknown() -> None:
     waiting = replace(blind(ready(before.replicas)), in_flight=Known(3000.0, 300.0))
     decision = decide(300, waiting, OBJECTIVE, LIMITS, before.state)
     assert decision.replicas > before.replicas
-    assert decision.reason is Reason.PANIC
+    assert decision.reason is ReplicaReason.PANIC
 
 
 def test_without_arrivals_pods_that_start_are_part_of_what_a_backlog_needs() -> None:
@@ -228,7 +183,7 @@ def test_no_pod_goes_while_one_starts(starting: int, goes: bool) -> None:
     assert (least < count) == goes
 
 
-def counted(state: State, rate: float, longer: float) -> Decision:
+def counted(state: State, rate: float, longer: float) -> ReplicaDecision:
     """Eight pods whose last half minute brought `rate` a second and whose last two minutes `longer`."""
     observation = seen(1200, rate, ready(8))
     arrivals = replace(observation.arrivals, over_120s=Known(longer, 1200.0))
@@ -260,7 +215,7 @@ def test_an_unknown_capacity_holds_unless_overloaded() -> None:
     assert decide(0, observation, OBJECTIVE, LIMITS, State()).replicas == 3
     flooded = replace(observation, in_flight=Known(900.0, 0.0))
     decision = decide(0, flooded, OBJECTIVE, LIMITS, State())
-    assert (decision.replicas, decision.reason) == (4, Reason.UNKNOWN_CAPACITY)
+    assert (decision.replicas, decision.reason) == (4, ReplicaReason.UNKNOWN_CAPACITY)
     pending = replace(flooded, replicas=Replicas(4, 3, 1))
     assert decide(0, pending, OBJECTIVE, LIMITS, State()).replicas == 4
 
@@ -284,7 +239,7 @@ def test_late_requests_add_one_replica_of_unknown_capacity_and_the_next_one_afte
 def test_a_cold_learner_keeps_one_replica_at_a_tiny_rate(
     rate: float, max_batch: int, seconds: float, most: int
 ) -> None:
-    objective, state, count = Objective(2.0, max_batch), State(), 1
+    objective, state, count = LatencyTarget(2.0, max_batch), State(), 1
     for tick in range(60):
         at = tick * 10.0
         rows = max(1.0, 60 * rate)
@@ -300,7 +255,7 @@ def test_a_cold_learner_keeps_one_replica_at_a_tiny_rate(
 
 
 def test_a_step_grows_the_replicas_to_little_more_than_what_it_needs() -> None:
-    objective, state, count, most = Objective(2.0, 1), State(learned=LearnedCapacity(0.125, 0.0)), 1, 0
+    objective, state, count, most = LatencyTarget(2.0, 1), State(learned=LearnedCapacity(0.125, 0.0)), 1, 0
     for tick in range(90):
         at = tick * 10.0
         rate = 2.0 if tick < 40 else 22.0
@@ -318,7 +273,7 @@ def test_pending_replicas_count_as_capacity_and_stuck_ones_do_not() -> None:
     pending = decide(600, seen(600, 160, Replicas(count, count - 3, 3)), OBJECTIVE, LIMITS, before.state)
     assert pending.replicas == count
     stuck = decide(600, seen(600, 160, Replicas(count, count - 3, 3, 3)), OBJECTIVE, LIMITS, before.state)
-    assert (stuck.replicas, stuck.reason) == (count + 3, Reason.STUCK)
+    assert (stuck.replicas, stuck.reason) == (count + 3, ReplicaReason.STUCK)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +293,7 @@ def test_a_bound_is_kept_and_named(limits: Limits, replicas: int | None, limited
     assert replicas is None or decision.replicas == replicas
 
 
-def test_replicas_without_room_stay_asked_for_and_grow_no_more() -> None:
+def test_replicas_without_capacity_stay_asked_for_and_grow_no_more() -> None:
     before = steady(160, 30)
     limits = Limits(1, 60, (Ceiling(Limit.HARDWARE, 4),))
     short = Replicas(6, 4, 2, 2)
@@ -381,7 +336,7 @@ def test_to_none_and_back_to_one() -> None:
         at = tick * 10.0
         decision = decide(at, seen(at, 0, ready(count), p99=None), OBJECTIVE, limits, state)
         state, count = decision.state, decision.replicas
-    assert (count, decision.reason) == (0, Reason.IDLE)
+    assert (count, decision.reason) == (0, ReplicaReason.IDLE)
     woken = decide(200, seen(200, 0.5, ready(0), p99=None, waiting=5), OBJECTIVE, limits, state)
     assert woken.replicas == 1
 
@@ -396,45 +351,6 @@ def test_slower_batches_raise_the_need_at_once() -> None:
     assert isinstance(state.learned, LearnedCapacity)
     assert state.learned.base + 16 * state.learned.per_row == pytest.approx(1.35, rel=0.02)
     assert decision.replicas >= 1.25 * before.replicas
-
-
-def test_a_restart_forecasts_what_it_would_have_without_one() -> None:
-    rates = [Known(80.0 + tick, tick * 10.0) for tick in range(60)]
-    state = restored(rates, 60.0, OBJECTIVE, LEARNED)
-    count = 12
-    decision = decide(600, seen(600, 140, ready(count)), OBJECTIVE, LIMITS, state)
-    assert decision.reason is not Reason.UNKNOWN_CAPACITY
-    assert isinstance(decision.explanation.forecast, Known)
-    assert decision.explanation.forecast.value > 142
-
-
-@pytest.mark.parametrize(
-    ("learned", "saved", "saved_at", "worth"),
-    [
-        (LEARNED, Unknown("never"), None, True),
-        (LEARNED, LEARNED, 0.0, False),
-        (replace(LEARNED, per_row=0.051), LEARNED, 0.0, False),
-        (replace(LEARNED, per_row=0.06), LEARNED, 0.0, True),
-        (replace(LEARNED, per_row=0.06), LEARNED, 500.0, False),
-        (replace(LEARNED, correction=0.9), LEARNED, 0.0, True),
-    ],
-)
-def test_capacity_is_saved_seldom(
-    learned: LearnedCapacity, saved: LearnedCapacity | Unknown, saved_at: float | None, worth: bool
-) -> None:
-    assert worth_saving(learned, saved, saved_at, 1000.0) is worth
-
-
-def test_a_decision_says_why_in_words() -> None:
-    decision = steady(160, 20)
-    assert "160 requests/s arrive" in decision.words()
-    assert "one replica does 15.96," in decision.words()
-    lost = decide(900, blind(ready(12)), OBJECTIVE, LIMITS, decision.state)
-    assert "unknown (Prometheus does not answer) requests/s arrive" in lost.words()
-
-
-def test_a_decision_and_its_state_can_be_written_down() -> None:
-    assert json.loads(json.dumps(asdict(steady(160, 20))))["replicas"] > 0
 
 
 rates = st.one_of(st.just(0.0), st.floats(0.01, 2000))

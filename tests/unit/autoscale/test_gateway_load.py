@@ -8,16 +8,17 @@ from tailbound.autoscale.model import (
     Arrivals,
     GatewayLoad,
     Known,
+    LatencyTarget,
     LearnedCapacity,
-    Objective,
-    Observation,
     Replicas,
-    Unknown,
+    RevisionObservation,
 )
 from tailbound.autoscale.state import State, taught
+from tailbound.objects.unknown import Unknown
 
 from e2e.bench.autoscale.fleet import Fleet, Floats, Server, draw, simulate
 from e2e.bench.autoscale.own import Own
+from tests.support.effort import effort
 
 STEEP = Server(0.1, 0.1, batch=4, target=3.0, delay=0.0)
 FLAT = Server(0.25, 0.0, batch=4, target=3.0, delay=0.0)
@@ -47,7 +48,10 @@ def learned(server: Server, rates: Floats, replicas: int = 1, seed: int = 1) -> 
 )
 @pytest.mark.parametrize("server", [STEEP, FLAT, LARGE, ONE], ids=["steep", "flat", "large", "one"])
 def test_the_busier_it_is_the_better_the_capacity_is_known(server: Server, load: float, least: float) -> None:
-    ratios = [learned(server, np.full(SECONDS, load * server.capacity), seed=seed) for seed in (1, 2, 3)]
+    ratios = [
+        learned(server, np.full(SECONDS, load * server.capacity), seed=seed)
+        for seed in effort((1,), (1, 2, 3))
+    ]
     assert least <= min(ratios) <= max(ratios) <= 1.15, ratios
 
 
@@ -136,7 +140,7 @@ def test_what_was_learned_before_a_restart_is_corrected_upwards_by_faster_answer
     for minute in range(10):
         at = 60.0 * minute
         unread = Unknown("not read")
-        seen = Observation(
+        seen = RevisionObservation(
             Arrivals(unread, unread, unread, unread),
             unread,
             unread,
@@ -144,6 +148,6 @@ def test_what_was_learned_before_a_restart_is_corrected_upwards_by_faster_answer
             Replicas(1, 1, 0),
             unread,
         )
-        state = taught(state, seen, Objective(2.0, 4), at)
+        state = taught(state, seen, LatencyTarget(2.0, 4), at)
     assert state.batch_times is not None
     assert state.batch_times.capacity(4) > 1.3 * BatchTimeModel(0.4, 0.1).capacity(4)

@@ -15,19 +15,19 @@ from tailbound.autoscale.model import (
     Arrivals,
     BatchSums,
     Known,
+    LatencyTarget,
     Limits,
-    Objective,
-    Observation,
     Replicas,
-    Unknown,
+    RevisionObservation,
 )
 from tailbound.autoscale.panic import MOST_CAUTION, backlog, caution_after, overloaded
 from tailbound.autoscale.replica_estimate import USAGE, ReplicaEstimate
 from tailbound.autoscale.rows_per_request import RowsPerRequest
 from tailbound.autoscale.shortage import foreseen, short
+from tailbound.objects.unknown import Unknown
 
 BATCH_TIMES = BatchTimeModel(0.2, 0.05)
-OBJECTIVE = Objective(2.0, 16, 0.05)
+OBJECTIVE = LatencyTarget(2.0, 16, 0.05)
 NOT_READ = Unknown("not read")
 
 
@@ -116,7 +116,7 @@ def test_the_spare_is_as_large_as_forecasts_at_that_horizon_were_wrong(
 ) -> None:
     seen = forecast(rates, horizon, span)
     last = seen.pending[-1]
-    without = max(last.risen, last.present * exp(last.predicted))
+    without = max(seen.risen, last.present * exp(last.predicted))
     assert least <= seen.expected / without <= most
 
 
@@ -192,7 +192,7 @@ def test_late_requests_make_cautious_and_that_fades() -> None:
 def test_more_rows_than_a_batch_for_each_replica_are_an_overload(
     in_flight: float, p99_seconds: float, rows_per_request: float, waiting: float, hot: bool
 ) -> None:
-    seen = Observation(
+    seen = RevisionObservation(
         Arrivals(NOT_READ, NOT_READ, NOT_READ, NOT_READ),
         Known(p99_seconds, 0.0),
         Known(in_flight, 0.0),
@@ -267,7 +267,7 @@ def test_the_queue_that_is_foreseen(waiting: float, rate: float, coming: list[fl
 def test_a_queue_that_is_no_longer_than_requests_may_wait_is_no_shortage(
     target: float, in_flight: float, is_short: bool
 ) -> None:
-    seen = Observation(
+    seen = RevisionObservation(
         Arrivals(NOT_READ, NOT_READ, NOT_READ, NOT_READ),
         NOT_READ,
         Known(in_flight, 0.0),
@@ -275,15 +275,15 @@ def test_a_queue_that_is_no_longer_than_requests_may_wait_is_no_shortage(
         Replicas(4, 4, 0),
         NOT_READ,
     )
-    sizing = ReplicaEstimate(BATCH_TIMES, Objective(target, 16, 0.05), 1.0, 1.0)
+    sizing = ReplicaEstimate(BATCH_TIMES, LatencyTarget(target, 16, 0.05), 1.0, 1.0)
     assert (short(0.0, seen, sizing, Known(66.0, 0.0), 60.0) is not None) is is_short
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Objective(1.0, 0), "max_batch is 0"),
-        (lambda: Objective(1.0, 1, 1.0), "max_queue_delay is 1.0 s"),
+        (lambda: LatencyTarget(1.0, 0), "max_batch is 0"),
+        (lambda: LatencyTarget(1.0, 1, 1.0), "max_queue_delay is 1.0 s"),
         (lambda: Limits(3, 2), "min is 3 and max 2"),
     ],
 )

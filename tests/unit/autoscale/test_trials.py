@@ -12,7 +12,7 @@ SEED = 3
 
 
 def outcomes(name: str, seconds: int) -> tuple[Outcome, Outcome, Outcome]:
-    """Of the product, an HPA at 0.7 and the floor, in the first part of a row."""
+    """Outcomes of the product, an HPA at 0.7 and the floor, in the first part of a row."""
     trial = trials.drawn(name, SEED)
     scenario = replace(trial, rates=trial.rates[:seconds]).scenario(name, SEED)
     own = scenario.run(Own(tells_batches=trial.tells_batches))

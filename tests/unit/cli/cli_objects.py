@@ -16,6 +16,7 @@ from tailbound.api.names import (
 from tailbound.cli.subject import Subject, subject_of
 
 from tests.api_cases.objects import SERVICE, changed
+from tests.support.pods import restricted_pod
 
 R1, R2, R3 = "churn-r1-a", "churn-r2-b", "churn-r3-c"
 FINDING: dict[str, Any] = {
@@ -104,7 +105,7 @@ def service(
 def revision(name: str, annotations: dict[str, str] | None = None, image: str = "server:1") -> dict[str, Any]:
     template = {
         "metadata": {"labels": {REVISION_LABEL: name}},
-        "spec": {"containers": [{"name": "server", "image": image}]},
+        "spec": restricted_pod(image=image),
     }
     return {
         "apiVersion": "apps/v1",

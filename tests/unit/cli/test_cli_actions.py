@@ -58,22 +58,22 @@ def test_an_action_names_its_revision(
         (Action.PROMOTE, OVER, None, "risk/churn has no rollout under way"),
         (Action.ABORT, REJECTED, None, "risk/churn has no rollout under way"),
         (Action.PAUSE, FIRST, None, "risk/churn has no rollout under way"),
-        (Action.PAUSE, PAUSED, None, f"{R3} is paused already: kubectl tailbound resume lets it go on"),
+        (Action.PAUSE, PAUSED, None, f"{R3} is paused already: run kubectl tailbound resume to continue it"),
         (Action.ABORT, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to abort"),
         (Action.PROMOTE, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to promote"),
-        (Action.PAUSE, RETURNING, None, f"{R3} takes over again by itself: there is nothing to pause"),
+        (Action.PAUSE, RETURNING, None, f"{R3} is being restored by a rollback: there is nothing to pause"),
         (Action.RESUME, None, None, f"{R3} is not paused"),
-        (Action.PAUSE, MANUAL, None, f"{R3} was promoted manually, which no pause holds"),
-        (Action.PAUSE, ASKED["promote"], None, f"{R3} was promoted manually, which no pause holds"),
-        (Action.PAUSE, ASKED["abort"], None, f"an abort of {R3} was asked for already"),
-        (Action.PROMOTE, ASKED["abort"], None, f"an abort of {R3} was asked for already"),
+        (Action.PAUSE, MANUAL, None, f"{R3} was promoted manually, which cannot be paused"),
+        (Action.PAUSE, ASKED["promote"], None, f"{R3} was promoted manually, which cannot be paused"),
+        (Action.PAUSE, ASKED["abort"], None, f"an abort of {R3} has been requested already"),
+        (Action.PROMOTE, ASKED["abort"], None, f"an abort of {R3} has been requested already"),
         (
             Action.ROLLBACK,
             REJECTED,
             None,
-            f"{R2} has the requests already, as {R3} was rolled back",
+            f"{R2} gets the requests already, because {R3} was rolled back",
         ),
-        (Action.ROLLBACK, REJECTED, R2, f"{R2} has the requests already, as {R3} was rolled back"),
+        (Action.ROLLBACK, REJECTED, R2, f"{R2} gets the requests already, because {R3} was rolled back"),
         (
             Action.ROLLBACK,
             STOPPED,
@@ -84,8 +84,13 @@ def test_an_action_names_its_revision(
         (Action.RETRY, EDITED, None, "the operator has not seen generation 4 of the spec yet"),
         (Action.RETRY, None, None, "the newest revision of risk/churn was not rejected"),
         (Action.RETRY, OVER, None, "the newest revision of risk/churn was not rejected"),
-        (Action.ROLLBACK, OVER, R3, f"{R3} is the newest revision: there is nothing to return to"),
-        (Action.ROLLBACK, OVER, "x", f"x is no revision of risk/churn that served: choose one of {R1}, {R2}"),
+        (Action.ROLLBACK, OVER, R3, f"{R3} is the newest revision: it cannot be rolled back to"),
+        (
+            Action.ROLLBACK,
+            OVER,
+            "x",
+            f"x is not a revision of risk/churn that has served: choose one of {R1}, {R2}",
+        ),
     ],
 )
 def test_an_action_without_sense_is_refused_in_words(
@@ -124,7 +129,7 @@ def test_a_pause_says_what_is_kept(raw: Any, told: str) -> None:
     assert said(Action.PAUSE, subject(raw), R3) == told
 
 
-def test_an_action_says_that_nobody_may_be_there_to_act_on_it() -> None:
+def test_an_action_warns_that_the_operator_has_not_seen_the_service() -> None:
     told = said(Action.ABORT, subject(service(generation=4)), R3)
     assert told.startswith(f"{R3} is being rolled back; the operator has not seen generation 4")
 

@@ -21,7 +21,7 @@ ANSWERS = {
             "items": [{"metadata": {"name": "gateway-a"}}],
         }
     ),
-    f"{PODS}/gateway-a:8081/proxy/metrics": "tailbound_requests_total{} 1\n",
+    f"{PODS}/gateway-a:8082/proxy/metrics": "tailbound_requests_total{} 1\n",
 }
 
 

@@ -10,15 +10,24 @@ from tailbound.cli.proposal import Surroundings, propose
 from tailbound.cli.subject import CommandError, service_of
 from tailbound.judge.counters import Classes
 from tailbound.reconcile.rollouts import terms_of
+from tailbound.rollout import fitting, forecast
 from tailbound.rollout.forecast import Traffic
 
+from tests.support.effort import effort
 from tests.unit.reconcile.objects import model, runtime, service, spec
 from tests.unit.reconcile.simulator import Simulator
 
 SLA = {"latency": {"p99": "100ms"}}
 CANARY = {"strategy": "canary", "steps": [{"weight": 5}, {"weight": 50}], "promotion": "manual"}
-UNKNOWN = Requests(None, "as no requests came within 10s: give --requests-per-second")
+UNKNOWN = Requests(None, "because no requests arrived within 10s: give --requests-per-second")
 OTHER: dict[str, Any] = {"model": model("b")}
+
+
+@pytest.fixture(autouse=True)
+def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer drawn rollouts than a person gets: what is told of them is the same."""
+    for module in (forecast, fitting):
+        monkeypatch.setattr(module, "RUNS", effort(20, forecast.RUNS))
 
 
 def served() -> Simulator:
@@ -49,7 +58,7 @@ def test_what_stays_is_told() -> None:
 def test_a_new_service_is_told() -> None:
     text = told(Simulator(), new=True)
     assert text.startswith("risk/churn would be created\n  new revision churn-r1-")
-    assert "serves as soon as it can, and is not judged" in text
+    assert "serves as soon as a pod is ready, and is not judged" in text
 
 
 def test_what_makes_no_revision_is_told_with_both_values() -> None:
@@ -78,7 +87,7 @@ def test_the_revision_that_is_foretold_is_the_one_that_comes() -> None:
     assert "b" * 64 in stored["template"]
     assert [line for line in foretold if "sha256" in line or "aaaa" in line or "bbbb" in line]
     assert not [line for line in foretold if "image" in line], "nothing else changes"
-    assert "expected time: not known, as no requests came within 10s" in text
+    assert "expected time: not known, because no requests arrived within 10s" in text
 
 
 def test_a_changed_runtime_is_part_of_the_difference() -> None:
@@ -119,7 +128,9 @@ def test_the_stable_revision_ends_a_rollout() -> None:
     simulator.edit(**OTHER, rollout={"promotion": "manual"})
     simulator.settle()
     old, _ = simulator.names("ControllerRevision")
-    assert f"{old} serves already: a rollout under way ends at once" in told(simulator, model=spec()["model"])
+    assert f"{old} serves already: a rollout that is under way ends at once" in told(
+        simulator, model=spec()["model"]
+    )
 
 
 def test_expected_times_are_told_for_good_and_for_bad() -> None:
@@ -170,8 +181,11 @@ def test_given_requests_are_taken_to_be_half_as_bad_as_allowed() -> None:
     assert assumed(50, terms).traffic == Traffic(50, 0.005, 0.0)
 
 
-def test_a_service_without_an_sla_is_not_judged() -> None:
-    assert "without spec.sla nothing is judged" in told(served(), **OTHER, sla={})
+def test_what_a_service_without_an_sla_is_not_judged_by_is_told() -> None:
+    text = told(served(), **OTHER, sla={})
+    assert "no proof is required" in text
+    assert "the latency of a new revision is not judged" in text
+    assert "its failures are judged relative to the stable revision" in text
 
 
 BOUNDS = [
@@ -184,12 +198,19 @@ def test_metrics_are_told_with_their_bounds_and_not_foreseen() -> None:
     rollout = {**CANARY, "analysis": {"metrics": BOUNDS}}
     requests = Requests(Traffic(100, 0.003, 0.0), "counted for 10s")
     text = told(served(), requests, **OTHER, rollout=rollout)
-    assert "nothing is foreseen of the metrics" in text
+    assert "the metrics are not part of this forecast" in text
     rows = [["METRIC", "AT", "LEAST", "AT", "MOST"], ["accuracy", "0.9", "-"], ["refusals", "-", "0.05"]]
-    assert [line.split() for line in text.splitlines()[-3:]] == rows
+    assert _table(text) == rows
     alone = told(served(), requests, **OTHER, rollout=rollout, sla={})
-    assert "not known, it is up to the metrics" in alone
-    assert [line.split() for line in alone.splitlines()[-3:]] == rows
+    assert "not known, because it depends on the metrics" in alone
+    assert _table(alone) == rows
+
+
+def _table(text: str) -> list[list[str]]:
+    """The words of the bounds' table, line by line."""
+    lines = text.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.split()[:1] == ["METRIC"])
+    return [line.split() for line in lines[first : first + 1 + len(BOUNDS)]]
 
 
 METRICS = """# TYPE envoy_other counter

@@ -1,7 +1,7 @@
 """A fleet is refreshed a few at a time, and no further once one rollout did not end well."""
 
 import pytest
-from tailbound.cli.outcome import FAILED, PAUSED, PROMOTED, ROLLED_BACK, Outcome
+from tailbound.cli.outcome import FAILED, PAUSED, PROMOTED, ROLLED_BACK, WaitOutcome
 from tailbound.cli.refresh import Fleet, outdated
 from tailbound.cli.subject import service_of
 
@@ -19,7 +19,7 @@ def refreshed(at_once: int, ends: dict[str, int]) -> tuple[list[str], Fleet, int
             begun.append(key[1])
         most = max(most, len(fleet.under_way))
         key = min(fleet.under_way)
-        fleet = fleet.after(key, Outcome(ends.get(key[1], PROMOTED), "end"))
+        fleet = fleet.after(key, WaitOutcome(ends.get(key[1], PROMOTED), "end"))
     return begun, fleet, most
 
 
@@ -37,7 +37,7 @@ def test_one_that_does_not_end_promoted_is_the_last_that_is_begun(
 ) -> None:
     found, fleet, _ = refreshed(at_once, {"b": code})
     assert "".join(found) == begun
-    assert fleet.failed == Outcome(code, "end")
+    assert fleet.failed == WaitOutcome(code, "end")
     assert not fleet.under_way, "the others are waited for"
 
 

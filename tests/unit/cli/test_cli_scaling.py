@@ -36,7 +36,7 @@ def lines(scaling: dict[str, Any], status: dict[str, Any] | None = None) -> list
     [
         ({"min": 3}, "pods: 3, as the spec asks for."),
         ({"mode": "external", "replicas": 4}, "pods: 4, as the scale subresource asks for."),
-        (AUTOMATIC, "pods: nothing was decided yet; they stay as many as they are."),
+        (AUTOMATIC, "pods: there is no decision yet; their number does not change."),
     ],
 )
 def test_who_decides(scaling: dict[str, Any], line: str) -> None:
@@ -58,7 +58,7 @@ def test_a_floor_that_was_left_behind_is_named() -> None:
 def test_a_scale_under_min_says_that_min_counts() -> None:
     assert lines({"min": 3, "replicas": 2}) == [
         "pods: 3, as the spec asks for.",
-        "  spec.scaling.replicas is 2, and spec.scaling.min 3 counts: lower min for fewer.",
+        "  spec.scaling.replicas is 2, but spec.scaling.min is 3: lower min to get fewer pods.",
     ]
 
 

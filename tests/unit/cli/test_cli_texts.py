@@ -8,7 +8,6 @@ import pytest
 from tailbound.cli.history import diff, history
 from tailbound.cli.status import age, overview, status
 from tailbound.cli.subject import CommandError
-from tailbound.revisions.record import Rejected
 from tailbound.rollout.figures import count, proof
 
 from tests.unit.cli.cli_objects import (
@@ -53,7 +52,8 @@ def test_status_of_a_service_that_nobody_has_seen() -> None:
     text = status(subject(raw, []), NOW)
     assert text.splitlines()[:2] == [
         "risk/churn",
-        "  the operator has not seen this service yet; if this lasts, see whether Tailbound's operator runs",
+        "  the operator has not seen this service yet; if this persists, check that the operator of "
+        "Tailbound runs",
     ]
     assert "rollout of" not in text
 
@@ -86,7 +86,7 @@ def test_status_tells_of_what_is_not_as_it_should_be(kind: str) -> None:
 def test_a_return_has_no_steps() -> None:
     back = {"state": "Promoting", "reason": "RolledBackManually", "revision": R1, "step": 0}
     text = status(subject(service(rollout=back)), NOW)
-    assert f"  return to {R1}: coming back (RolledBackManually)" in text.splitlines()
+    assert f"  rollback to {R1}: under way (RolledBackManually)" in text.splitlines()
 
 
 def test_overview_of_services() -> None:
@@ -113,15 +113,23 @@ def test_history_has_the_newest_first_and_tells_who_acted() -> None:
     ]
 
 
+def rejections(at: str, reason: str) -> str:
+    """One rejection, as an annotation holds it."""
+    return json.dumps([{"at": at, "reason": reason, "message": "m", "by": None}])
+
+
 def test_history_remembers_what_a_retry_forgave_and_what_was_given_up() -> None:
-    again = revision(R3, {"tailbound.dev/formerly-rejected": json.dumps([vars(Rejected("T1", "Slow", "m"))])})
+    again = revision(
+        R3,
+        {"tailbound.dev/formerly-rejected": rejections("T1", "Slow")},
+    )
     left = {"tailbound.dev/superseded-at": "T2", "tailbound.dev/superseded-by": R3}
     lines = history(subject(None, [revision(R1, left), HISTORY[1], again])).splitlines()
     assert lines[1].endswith("tried again after it was rejected at T1 (Slow: m)")
-    assert lines[3].endswith(f"Superseded: given up before a verdict, at T2, for {R3}")
-    vain = {"tailbound.dev/return-given-up": json.dumps([vars(Rejected("T3", "CrashLoop", "m"))])}
+    assert lines[3].endswith(f"Superseded: ended before a verdict at T2, by {R3}")
+    vain = {"tailbound.dev/return-given-up": rejections("T3", "CrashLoop")}
     lines = history(subject(None, [revision(R1, vain), *HISTORY[1:]])).splitlines()
-    assert lines[-1].endswith("a return to it was given up at T3 (CrashLoop: m)")
+    assert lines[-1].endswith("a rollback to it was abandoned at T3 (CrashLoop: m)")
     on_its_way = subject(None, [*HISTORY[:2], revision(R3, left)])
     assert history(on_its_way).splitlines()[1].endswith("-")
 

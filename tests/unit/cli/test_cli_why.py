@@ -54,7 +54,7 @@ NOW = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
             [
                 f"{R3} was rolled back (Slow): m.",
                 "  beyond the SLA: proven, evidence 5.5 of 5.0 (a chance of at most 1 in 148 to be wrong)",
-                "  RollBack: this is proof enough to reject it.",
+                "  RollBack: the evidence is sufficient to reject it.",
             ],
         ),
         (
@@ -70,7 +70,10 @@ NOW = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
         (
             {"findings": [{**FINDING, "outcome": "Pass", "improvesBreach": True}]},
             {},
-            ["  Pass: it breaches the SLA, but is proven better than a stable revision that does too."],
+            [
+                "  Pass: it breaches the SLA, but is proven better than the stable revision, which "
+                "breaches it too."
+            ],
         ),
         (
             {"findings": [{**FINDING, "requests": 0.0, "bad": 0.0}]},
@@ -97,7 +100,7 @@ def test_why_tells_of_metrics() -> None:
         "  worse than the stable revision: proven, evidence 5.5 of 5.3 "
         "(a chance of at most 1 in 200 to be wrong)",
         "  good enough in this step: not proven, evidence -1.0 of 3.0",
-        "  RollBack: this is proof enough to reject it.",
+        "  RollBack: the evidence is sufficient to reject it.",
     ]
 
 
@@ -140,12 +143,12 @@ def served(backends: list[dict[str, Any]], ready: int, **spec: Any) -> dict[str,
         ),
         pytest.param(
             {**served([], 0), "status": {"observedGeneration": 3}},
-            "risk/churn: nothing has served yet.",
+            "risk/churn: no revision has served yet.",
             id="nothing-yet",
         ),
         pytest.param(
             served(BACKENDS, 4, stopped=True),
-            "risk/churn is stopped (spec.stopped is true): it answers 503.",
+            "risk/churn is stopped (spec.stopped is true) and answers 503.",
             id="stopped",
         ),
     ],
@@ -158,8 +161,8 @@ def test_why_says_first_what_serves_now(raw: dict[str, Any], line: str) -> None:
 
 def test_a_status_of_an_older_spec_is_told_as_such() -> None:
     silent = (
-        "the operator has not seen generation 4 of the spec yet, and its status is of generation 3; if "
-        "this lasts, see whether Tailbound's operator runs"
+        "the operator has not seen generation 4 of the spec yet, and the status describes generation 3; if "
+        "this persists, check that the operator of Tailbound runs"
     )
     raw = service(generation=4)
     assert why(subject(raw)).splitlines()[1] == f"But {silent}."
@@ -183,11 +186,11 @@ UNPROVEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "manual": (
         {"state": "Promoted", "reason": "PromotedManually"},
-        "It was promoted manually: this proof was not waited for.",
+        "It was promoted manually, without this proof.",
     ),
     "rolled-back": (
         {"state": "RolledBack", "reason": "CrashLoop"},
-        "Neither was proven: another cause rolled it back.",
+        "Neither was proven: it was rolled back for another cause.",
     ),
 }
 
@@ -205,7 +208,7 @@ def test_a_metric_without_a_value_is_not_told_to_wait_for_requests() -> None:
     lines = why(subject(service(rollout={"findings": [], "metrics": [unasked]}))).splitlines()
     assert "accuracy: no value yet; the bound is 0.9." in lines
     assert (
-        "  Wait: neither is proven yet, and its query has to give values: see that it matches a series."
+        "  Wait: neither is proven yet, and its query must return values: check that it matches a series."
     ) in lines
 
 
@@ -229,11 +232,11 @@ def test_nothing_is_said_of_requests_that_there_were_not(rollout: dict[str, Any]
 def test_a_return_that_was_given_up_is_not_told_of_what_serves() -> None:
     rollout = {"state": "Promoted", "reason": "CrashLoop", "from": R1, "message": "it crashed"}
     told = subject(service(rollout=rollout))
-    assert why(told).splitlines()[1] == f"The return to {R1} was given up (CrashLoop): it crashed."
-    assert f"  return to {R1}: given up (CrashLoop)" in status(told, NOW).splitlines()
+    assert why(told).splitlines()[1] == f"The rollback to {R1} was abandoned (CrashLoop): it crashed."
+    assert f"  rollback to {R1}: abandoned (CrashLoop)" in status(told, NOW).splitlines()
 
 
-LEAST = "Pass: proof enough to go on once the step has had its least time."
+LEAST = "Pass: the evidence is sufficient for the next step, which begins when minStepTime is over."
 
 
 @pytest.mark.parametrize(
@@ -258,8 +261,8 @@ def test_what_has_passed_goes_on_only_where_there_is_a_step_to_go_on_to(
 def test_why_points_at_bad_events_that_stable_names_and_the_new_revision_does_not() -> None:
     metric = {**METRIC, "name": "refused", "outcome": "Pass", "mean": 0.0, "unmatched": True}
     assert (
-        f"  The query for bad matches series of {R2} and none of {R3}, which counts as no bad events: see "
-        f"that {R3} does not name them in another way."
+        f"  The query for bad matches series of {R2} and none of {R3}, which counts as no bad events: check "
+        f"that {R3} uses the same names."
     ) in why(subject(service(rollout={"metrics": [metric]}))).splitlines()
     blind = {**metric, "missing": "the query for bad has matched no series of the new revision so far"}
     assert "none of" not in why(subject(service(rollout={"metrics": [blind]})))
@@ -285,6 +288,6 @@ def test_a_stopped_service_has_no_rollout_and_no_pods() -> None:
     raw = service(rollout={"state": None})
     raw["spec"]["stopped"] = True
     assert why(subject(raw)).splitlines()[1:] == [
-        "There is no rollout while it is stopped.",
-        "pods: none, as spec.stopped is true.",
+        "There is no rollout while the service is stopped.",
+        "pods: none, because spec.stopped is true.",
     ]

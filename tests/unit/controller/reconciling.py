@@ -2,17 +2,19 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from tailbound.controller.execute import Executor
-from tailbound.controller.reconciler import Outcome, Reconciler
+from tailbound.controller.reconciler import PassOutcome, Reconciler
 from tailbound.controller.stores import Stores
-from tailbound.controller.subscriptions import Following
+from tailbound.controller.subscriptions import Followed, Subscriptions
 from tailbound.kube.errors import KubeError
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.objects import Key
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import INFERENCE_SERVICES, Resource
+from tailbound.objects.fields import Object
 from tailbound.reconcile.desired import Draft
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Observation, Plan, Rendering, Write
 from tailbound.reconcile.snapshot import BeingDeleted, Reading
@@ -94,12 +96,15 @@ class Api:
 
 @dataclass
 class Decider:
-    """Decides on the simulated cluster, with the obstacles that the reconciler has met."""
+    """Decides on the simulated cluster, with the refused writes that the reconciler has met."""
 
     simulator: Simulator
+    service: Object = field(default_factory=dict)
+    """The service as the reconciler sees it: with evidence that is not written yet."""
 
     def read(self, observation: Observation) -> Reading:
-        self.simulator.obstacles = observation.obstacles
+        self.simulator.refused_writes = observation.refused_writes
+        self.service = observation.service
         return BeingDeleted()
 
     def draft_version(self, _reading: Reading) -> None:
@@ -112,7 +117,9 @@ class Decider:
         return None
 
     def decide(self, _reading: Reading, _drafted: Draft, _now: datetime) -> Plan:
-        plan = self.simulator.plan()
+        self.simulator.seen_ready = self.simulator.ready_revisions()
+        observation = replace(self.simulator.observation(), service=self.service)
+        plan = self.simulator.decided(observation)
         self.simulator.polls, self.simulator.queries = plan.poll_counters, plan.queries
         return plan
 
@@ -127,7 +134,7 @@ class Operator:
         self._reconciler = Reconciler(
             self._stores,
             Executor(cluster, self._stores, metrics, lambda: True),
-            cast(Following, _Nobody()),
+            cast(Subscriptions, _Nobody()),
             cast(Any, None),
             EventWriter(cluster, "operator-0", lambda: simulator.now, lambda: "x"),
             Decider(simulator),
@@ -135,7 +142,7 @@ class Operator:
             lambda: simulator.now,
         )
 
-    async def passes(self) -> Outcome:
+    async def passes(self) -> PassOutcome:
         """One pass over what is there now."""
         self._stores.of[INFERENCE_SERVICES].upsert(copy.deepcopy(self.simulator.service))
         return await self._reconciler.reconcile(KEY)
@@ -145,11 +152,7 @@ class Operator:
         simulator = self.simulator
         end = simulator.now + timedelta(seconds=seconds)
         while simulator.now < end:
-            simulator.run_controllers()
-            for pod in list(simulator.pods):
-                simulator.make_ready(pod)
-            for name in simulator.gateways:
-                simulator.sync(name)
+            simulator.work()
             simulator.traffic(100)
             before = simulator.versions
             outcome = await self.passes()
@@ -171,6 +174,9 @@ class Operator:
 @dataclass
 class _Nobody:
     """Follows nothing: the simulator tells what gateways report."""
+
+    def view(self, _: Key) -> Followed:
+        return Followed(gateways={}, readings=None, signatures={}, sizes=None)
 
     def __getattr__(self, _: str) -> Any:
         return self

@@ -6,27 +6,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from tailbound.autoscale.decision import Decision
-from tailbound.autoscale.model import LearnedCapacity, Limit, Limits, Objective, Observation, Unknown
+from tailbound.autoscale.decision import ReplicaDecision
+from tailbound.autoscale.model import LatencyTarget, LearnedCapacity, Limit, Limits, RevisionObservation
 from tailbound.autoscale.state import State
 from tailbound.controller.autoscaler import Autoscaler
-from tailbound.controller.signals import HISTORY
+from tailbound.controller.signals import QUERIES, limit_seconds
 from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key
-from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, PODS
-from tailbound.reconcile.model import Carrier, ScalingRequest
-from tailbound.telemetry.prometheus import Series, Unavailable, Value
+from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, INFERENCE_SERVICES, PODS
+from tailbound.objects.unknown import Unknown
+from tailbound.reconcile.model import RevisionLoad, ScalingRequest
+from tailbound.telemetry.prometheus import Series, Value
 
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.simulator import Simulator
 from tests.unit.reconcile.sizes import decision
 
 NOW = 1_800_000_000.0
-OBJECTIVE = Objective(p99=0.2)
+OBJECTIVE = LatencyTarget(p99=0.2)
 
 
 def wanted(*revisions: str) -> ScalingRequest:
-    return ScalingRequest(1, 20, OBJECTIVE.p99, {name: Carrier(100, OBJECTIVE) for name in revisions})
+    return ScalingRequest(1, 20, OBJECTIVE.p99, {name: RevisionLoad(100, OBJECTIVE) for name in revisions})
 
 
 @dataclass
@@ -34,21 +35,31 @@ class Silent:
     """A Prometheus without any series, but for those of the past."""
 
     past: tuple[Series, ...] = ()
+    limits: set[float | None] = field(default_factory=set)
+    """Seconds that it was given for an answer."""
 
-    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
-        return self.past if expression == HISTORY else ()
+    async def query(
+        self, expression: str, *, timeout_seconds: float | None = None
+    ) -> tuple[Series, ...] | Unknown:
+        self.limits.add(timeout_seconds)
+        return () if expression in QUERIES else self.past
 
 
 @dataclass
 class Core:
     """A pure core that decides what it is told to, and remembers what it was asked."""
 
-    answer: Callable[[], Decision] = field(default=lambda: decision(3))
+    answer: Callable[[], ReplicaDecision] = field(default=lambda: decision(3))
     states: list[State] = field(default_factory=list)
 
     def __call__(
-        self, now: float, observation: Observation, objective: Objective, limits: Limits, state: State
-    ) -> Decision:
+        self,
+        now: float,
+        observation: RevisionObservation,
+        objective: LatencyTarget,
+        limits: Limits,
+        state: State,
+    ) -> ReplicaDecision:
         assert now >= NOW
         assert objective == OBJECTIVE
         self.states.append(state)
@@ -111,6 +122,29 @@ def test_a_hundred_services_with_the_same_decision_are_reconciled_once() -> None
 
 
 @pytest.mark.parametrize(
+    ("found", "missing", "told"),
+    [
+        pytest.param(decision(3), False, False, id="as-it-was"),
+        pytest.param(decision(3, arrivals=99.0), False, False, id="other-figures"),
+        pytest.param(decision(4), False, True, id="another-count"),
+        pytest.param(decision(3, Limit.MAX), False, True, id="limited"),
+        pytest.param(decision(3, stale=("arrivals",)), False, True, id="metrics-are-missing"),
+        pytest.param(decision(3), True, True, id="the-status-says-less"),
+    ],
+)
+def test_the_first_look_of_a_process_is_news_only_where_the_status_says_something_else(
+    found: ReplicaDecision, missing: bool, told: bool
+) -> None:
+    lab = Lab()
+    name = lab.add("churn")
+    known = None if missing else {name: (100, 3, "None")}
+    lab.autoscaler.expect(("risk", "churn"), replace(wanted(name), settled=known))
+    lab.core.answer = lambda: found
+    assert lab.tick() == ([("risk", "churn")] if told else [])
+    assert lab.tick() == []
+
+
+@pytest.mark.parametrize(
     ("other", "told"),
     [
         pytest.param(decision(4), True, id="another count"),
@@ -119,7 +153,7 @@ def test_a_hundred_services_with_the_same_decision_are_reconciled_once() -> None
         pytest.param(decision(3, arrivals=99.0), False, id="figures"),
     ],
 )
-def test_only_a_changed_decision_is_told(other: Decision, told: bool) -> None:
+def test_only_a_changed_decision_is_told(other: ReplicaDecision, told: bool) -> None:
     lab = Lab()
     lab.add("churn")
     lab.tick()
@@ -183,6 +217,17 @@ def test_that_first_metrics_are_not_awaited_any_more_is_told() -> None:
     assert told == [True, False, True, False]
 
 
+def test_prometheus_has_the_time_for_the_whole_fleet_while_few_services_are_followed_yet() -> None:
+    lab = Lab()
+    lab.add("churn")
+    for number in range(1000):
+        body = service()
+        body["metadata"] |= {"name": f"s{number}", "uid": f"uid-{number}", "resourceVersion": "1"}
+        lab.stores.of[INFERENCE_SERVICES].upsert(body)
+    lab.tick()
+    assert lab.prometheus.limits == {limit_seconds(1000)}
+
+
 def test_the_state_of_one_tick_is_what_the_next_begins_with() -> None:
     lab = Lab()
     lab.add("churn")
@@ -227,9 +272,9 @@ def test_what_was_learned_is_to_be_written_until_the_record_has_it_and_serves_it
     assert view is not None
     assert view.revisions[revision].capacity is None
     lab.core.states.clear()
-    elsewhere = {**record["metadata"], "namespace": "other", "uid": "other"}
+    elsewhere = {**meta, "namespace": "other", "uid": "other"}
     lab.stores.of[CONTROLLER_REVISIONS].upsert({**record, "metadata": elsewhere})
-    assert [each["metadata"]["namespace"] for each in lab.stores.revisions("risk")] == ["risk"]
+    assert [each["metadata"]["namespace"] for each in lab.stores.learned_like(record)] == ["risk"]
     lab.add("same")
     lab.add("zother", letter="b")
     lab.tick()
@@ -243,7 +288,7 @@ def test_a_service_whose_decision_fails_leaves_the_others_alone() -> None:
     lab.add("b")
     answers = iter([None, decision(3)])
 
-    def answer() -> Decision:
+    def answer() -> ReplicaDecision:
         made = next(answers)
         if made is None:
             raise ValueError("no such curve")

@@ -1,17 +1,18 @@
 """Rounds of counters: of each service from where its spec says."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tailbound.api.traffic import Observed, RequestClasses, ServiceObservation
 from tailbound.controller.counters import CounterPoller
-from tailbound.judge.counters import Classes, Reading, Unknown
+from tailbound.controller.tenant_queries import TenantQueries
+from tailbound.judge.counters import Classes, Reading
 from tailbound.judge.polls import PollResults
 from tailbound.kube.objects import Key
-from tailbound.reconcile.model import Unread
-from tailbound.telemetry.prometheus import Prometheus, Series, Unavailable, Value
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import Prometheus, Series, Value
 
 ASKED, SCRAPED = ("risk", "asked"), ("risk", "scraped")
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -24,6 +25,7 @@ class Pods:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Key, ...]] = []
+        self.failing: dict[Key, Observed | Unknown] = {}
 
     def ready_pods(self) -> Mapping[str, dict[str, Any]]:
         return {"gw-0": POD}
@@ -31,22 +33,25 @@ class Pods:
     def all_pods(self) -> Iterable[dict[str, Any]]:
         return [POD, LEAVING]
 
-    async def ask(self, services: tuple[Key, ...]) -> Mapping[str, Observed | Unread]:
-        self.asked.append(services)
+    async def ask(self, services: Sequence[Key]) -> Mapping[Key, Mapping[str, Observed | Unknown]]:
+        self.asked.append(tuple(services))
         seen = ServiceObservation(counters={"r1": RequestClasses(good=3)})
         services_seen = {"/".join(service): seen for service in services}
-        return {"gw-0": Observed(envoy_start_time=START, synced=True, services=services_seen)}
+        answer = Observed(envoy_start_time=START, synced=True, services=services_seen)
+        return {key: {"gw-0": self.failing.get(key, answer)} for key in services}
 
 
 class Canned(Prometheus):
     """Answers every query alike."""
 
-    def __init__(self, answer: tuple[Series, ...] | Unavailable) -> None:
+    def __init__(self, answer: tuple[Series, ...] | Unknown) -> None:
         super().__init__("http://prometheus.test")
         self.answer = answer
         self.asked: list[str] = []
 
-    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+    async def query(
+        self, expression: str, *, timeout_seconds: float | None = None
+    ) -> tuple[Series, ...] | Unknown:
         self.asked.append(expression)
         return self.answer
 
@@ -75,7 +80,7 @@ async def rounds(
 ) -> tuple[dict[Key, PollResults | None], Pods, list[Key]]:
     """One round over these services: their answers, the pods, and whom it was told to."""
     pods, changed = Pods(), list[Key]()
-    counters = CounterPoller(pods, changed.append, lambda key: key == SCRAPED, prometheus)
+    counters = CounterPoller(pods, changed.append, lambda key: key == SCRAPED, prometheus, None)
     for key in keys:
         counters.expect(key)
     await counters.round()
@@ -104,7 +109,7 @@ async def test_nobody_is_asked_for_nothing() -> None:
     ("prometheus", "why"),
     [
         (None, "no Prometheus is named in the installation's values (prometheus.url)"),
-        (Canned(Unavailable("Prometheus is not reached: refused")), "Prometheus is not reached: refused"),
+        (Canned(Unknown("Prometheus is not reached: refused")), "Prometheus is not reached: refused"),
         (Canned(()), "Prometheus has no scrape of gw-0 within 30 s"),
     ],
 )
@@ -112,9 +117,61 @@ async def test_without_prometheus_only_its_services_have_no_counters(
     prometheus: Prometheus | None, why: str
 ) -> None:
     answers, _, changed = await rounds(prometheus, ASKED, SCRAPED)
-    assert answers[SCRAPED] == PollResults({"u0": Unknown.UNKNOWN}, {"u0", "u1"}, why)
+    scraped = answers[SCRAPED]
+    assert scraped is not None
+    assert isinstance(scraped.by_pod["u0"], Unknown)
+    assert (scraped.existing, scraped.unread) == ({"u0", "u1"}, why)
     asked = answers[ASKED]
     assert asked is not None
     assert asked.unread == ""
     assert isinstance(asked.by_pod["u0"], Reading)
     assert SCRAPED in changed
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            Unknown("/observed answers 413: the body is too large"),
+            "/observed answers 413: the body is too large",
+        ),
+        (Observed(envoy_start_time=None, synced=True, services={}), "its Envoy is not up"),
+        (Observed(envoy_start_time=START, synced=True, services={}), "it does not know risk/asked yet"),
+        (
+            Observed(envoy_start_time=START, synced=True, services={"risk/asked": ServiceObservation()}),
+            "its Envoy does not tell its counters",
+        ),
+    ],
+    ids=["refused", "envoy-down", "unknown-service", "no-counters"],
+)
+async def test_service_whose_counters_a_gateway_does_not_tell_says_which_and_why(
+    answer: Observed | Unknown, why: str
+) -> None:
+    pods = Pods()
+    pods.failing = {ASKED: answer}
+    counters = CounterPoller(pods, lambda _: None, lambda _: False, None, None)
+    for key in (ASKED, SCRAPED):
+        counters.expect(key)
+    await counters.round()
+    failed, read = counters.view(ASKED), counters.view(SCRAPED)
+    reason = f"could not be read: {why}"
+    assert failed == PollResults({"u0": Unknown(reason)}, {"u0", "u1"}, f"gateway pod gw-0 {reason}")
+    assert read is not None
+    assert read.unread == ""
+
+
+async def test_metrics_are_asked_by_namespace_and_told_to_the_services_that_want_them() -> None:
+    prometheus = Canned(())
+    tenants = TenantQueries(prometheus, lambda: 0.0)
+    counters = CounterPoller(Pods(), lambda _: None, lambda _: False, None, tenants)
+    other = ("ads", "asked")
+    for key in (ASKED, other):
+        counters.expect(key, ("a", "b"))
+    await counters.round()
+    for key in (ASKED, other):
+        seen = counters.view(key)
+        assert seen is not None
+        assert seen.metrics == {"a": (), "b": ()}
+    assert sorted(prometheus.asked) == [
+        f'{name}{{namespace="{of}"}}' for name in "ab" for of in ("ads", "risk")
+    ]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tailbound.api.names import DEFAULT_CLASS_ANNOTATION, DEFAULTS_HASH_ANNOTATION
 from tailbound.controller.defaults import judge, load_defaults
-from tailbound.controller.settings import InvalidSetting
+from tailbound.environment import SettingError
 
 CPU = """
 apiVersion: tailbound.dev/v1alpha1
@@ -110,7 +110,7 @@ def test_files_are_read_in_order_and_may_hold_several_objects(tmp_path: Path) ->
 )
 def test_unusable_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "broken.yaml").write_text(text)
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(SettingError) as refused:
         load_defaults(tmp_path)
     assert "TAILBOUND_DEFAULTS_DIR" in str(refused.value)
     assert "broken.yaml" in str(refused.value)

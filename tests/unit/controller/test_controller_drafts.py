@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from tailbound.controller.drafts import Drafts
+from tailbound.objects.fields import Object
 from tailbound.reconcile import decide
-from tailbound.reconcile.model import Object, Observation, Rendering, RenderRequest
+from tailbound.reconcile.model import Observation, Rendering, RenderRequest
 from tailbound.revisions.record import Revision
 from tailbound.revisions.template import expand
 
@@ -40,13 +41,17 @@ def _edited(seen: Observation) -> Observation:
     return replace(seen, service=service)
 
 
+def _edited_class(raw: Object) -> Object:
+    return {**raw, "metadata": {**raw["metadata"], "generation": 2}}
+
+
 CHANGES: dict[str, Callable[[Observation], Observation]] = {
     "spec": _edited,
     "runtime": lambda seen: replace(
         seen, cluster_runtimes={name: _newer(raw) for name, raw in seen.cluster_runtimes.items()}
     ),
     "class": lambda seen: replace(
-        seen, hardware_classes={name: _newer(raw) for name, raw in seen.hardware_classes.items()}
+        seen, hardware_classes={name: _edited_class(raw) for name, raw in seen.hardware_classes.items()}
     ),
     "settings": lambda seen: replace(seen, settings=replace(SETTINGS, fetch_image="another")),
 }

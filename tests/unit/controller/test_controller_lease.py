@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 from tailbound.controller.lease import Elector, LeadershipLost, LeaseTimes
 from tailbound.kube.errors import Conflict, Transient
-from tailbound.kube.protocol import KubeClient, Object
+from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import Resource
+from tailbound.objects.fields import Object
 
 from tests.unit.controller.virtualtime import VirtualTime
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,9 +12,10 @@ from tailbound.kube.errors import Transient
 from tailbound.reconcile.model import Rendered, RenderFailed, RenderRequest
 
 
-def request(text: str, number: int = 0) -> RenderRequest:
+def request(text: str, number: int = 0, namespace: str = "risk") -> RenderRequest:
     context = {"service": {"name": f"churn-{number}"}}
-    return RenderRequest("ServingRuntime mine", json.dumps({"args": [text]}), json.dumps(context))
+    template = json.dumps({"server": {"args": [text]}})
+    return RenderRequest("ServingRuntime mine", template, json.dumps(context), namespace)
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ async def renderer() -> AsyncIterator[Renderer]:
 async def test_leaf_strings_are_expanded(renderer: Renderer) -> None:
     rendering = await renderer.render(request("--name={{ service.name }}"))
     assert isinstance(rendering, Rendered)
-    assert json.loads(rendering.template_json) == {"args": ["--name=churn-0"]}
+    assert json.loads(rendering.template_json)["server"] == {"args": ["--name=churn-0"]}
 
 
 @pytest.mark.parametrize(
@@ -92,10 +94,62 @@ async def test_child_that_was_killed_is_a_passing_fault_and_is_replaced(renderer
 async def test_child_that_does_not_answer_is_ended(
     renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await renderer.render(request("{{ service.name }}"))
     monkeypatch.setattr(module, "WALL_SECONDS", 0.2)
     child = renderer._child
     assert child is not None
     child.send_signal(19)
     with pytest.raises(Transient, match="no answer"):
-        await renderer.render(request("{{ service.name }}"))
+        await renderer.render(request("{{ service.name }}", 1))
     assert child.returncode is not None
+
+
+async def test_child_that_starts_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WALL_SECONDS", 3.0)
+    renderer = Renderer()
+    await renderer.start()
+    child = renderer._child
+    assert child is not None
+    child.send_signal(19)
+    waiting = asyncio.create_task(renderer.render(request("{{ service.name }}")))
+    await asyncio.sleep(3.5)
+    child.send_signal(18)
+    assert isinstance(await waiting, Rendered)
+    await renderer.close()
+
+
+async def test_answer_to_a_request_that_was_given_up_is_not_taken_for_that_to_the_next(
+    renderer: Renderer,
+) -> None:
+    await renderer.render(request("{{ service.name }}"))
+    child = renderer._child
+    assert child is not None
+    child.send_signal(19)
+    given_up = asyncio.create_task(renderer.render(request("{{ service.name }}", 1)))
+    await asyncio.sleep(0.1)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    rendering = await renderer.render(request("{{ service.name }}", 2))
+    assert isinstance(rendering, Rendered)
+    assert json.loads(rendering.template_json)["server"] == {"args": ["churn-2"]}
+
+
+async def test_costly_templates_of_one_namespace_cost_no_other_one_its_turn() -> None:
+    """Forty of them are tried; a second of the others' time passes with none, as the clock stands still."""
+    renderer = Renderer(lambda: 0.0)
+    await renderer.start()
+    costly = [
+        asyncio.create_task(renderer.render(request("{{ 'x' * 999999999 }}", n, "costly"))) for n in range(40)
+    ]
+    await asyncio.sleep(0)
+    assert isinstance(await renderer.render(request("{{ service.name }}")), Rendered)
+    outcomes = await asyncio.gather(*costly, return_exceptions=True)
+    tried = math.ceil(module.BURST_SECONDS / module.CHILD_SECONDS)
+    assert [type(each) for each in outcomes] == [RenderFailed] * tried + [Transient] * (40 - tried)
+    refused = outcomes[-1]
+    assert isinstance(refused, Transient)
+    assert refused.retry_after_seconds == pytest.approx(10.0)
+    again = await renderer.render(request("{{ 'x' * 999999999 }}", 0, "costly"))
+    assert again is outcomes[0]
+    await renderer.close()

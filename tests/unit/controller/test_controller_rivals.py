@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from tailbound.kube.errors import QuotaExceeded, Terminal
+from tailbound.kube.errors import NotAdmitted, Terminal
 
 from tests.unit.controller.reconciling import Operator
 from tests.unit.reconcile.lives import OTHER_MODEL, settled
@@ -91,7 +91,7 @@ async def test_what_a_new_service_cannot_be_without_says_why_and_comes_once_it_m
     operator = Operator(
         simulator,
         refuses=lambda written, name: (
-            QuotaExceeded("exceeded quota") if written == kind and re.match(names, name) else None
+            NotAdmitted("exceeded quota") if written == kind and re.match(names, name) else None
         ),
     )
     await operator.works(60)

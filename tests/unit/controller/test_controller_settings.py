@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tailbound.controller.settings import InvalidSetting, read_settings
+from tailbound.api.hosts import HostPolicy
+from tailbound.controller.observed_client import ObservedAccess
+from tailbound.controller.settings import read_settings
+from tailbound.environment import SettingError
 
 LEAST = {
     "POD_NAME": "op-0",
@@ -20,8 +23,9 @@ def test_least_environment_gets_the_defaults() -> None:
     assert settings.services.image_pull_policy == "IfNotPresent"
     assert settings.services.operator_namespace == "tailbound-system"
     assert settings.defaults_dir is None
-    assert settings.observed_token_file is None
+    assert settings.observed is None
     assert settings.prometheus_url is None
+    assert settings.host_policy is HostPolicy.OPEN
 
 
 def test_every_variable_is_honoured() -> None:
@@ -34,9 +38,14 @@ def test_every_variable_is_honoured() -> None:
             "TAILBOUND_IMAGE_PULL_POLICY": "Never",
             "TAILBOUND_IMAGE_PULL_SECRETS": "one,two",
             "TAILBOUND_FETCH_ALLOWED_HOSTS": "models.test",
+            "TAILBOUND_FETCH_ALLOWED_CIDRS": "10.0.0.0/8",
+            "TAILBOUND_FETCH_TIMEOUT_SECONDS": "7200",
+            "TAILBOUND_FETCH_PROXY": "http://proxy:3128",
             "TAILBOUND_FETCH_DENIED_CIDRS": "10.0.0.0/8,fd00::/8",
+            "TAILBOUND_HOST_POLICY": "granted",
             "TAILBOUND_DEFAULTS_DIR": "/etc/defaults",
             "TAILBOUND_OBSERVED_TOKEN_FILE": "/var/run/token",
+            "TAILBOUND_OBSERVED_CA_FILE": "/var/run/ca.crt",
             "TAILBOUND_PROMETHEUS_URL": "http://prometheus.test:9090/prefix",
         }
     )
@@ -47,15 +56,24 @@ def test_every_variable_is_honoured() -> None:
     assert settings.services.image_pull_policy == "Never"
     assert settings.services.image_pull_secrets == ("one", "two")
     assert settings.services.fetch_allowed_hosts == ("models.test",)
+    assert settings.services.fetch_allowed_cidrs == ("10.0.0.0/8",)
+    assert settings.services.fetch_timeout_seconds == 7200
+    assert settings.services.fetch_proxy == "http://proxy:3128"
     assert settings.services.fetch_denied_cidrs == ("10.0.0.0/8", "fd00::/8")
+    assert settings.host_policy is HostPolicy.GRANTED
     assert settings.defaults_dir == Path("/etc/defaults")
-    assert settings.observed_token_file == Path("/var/run/token")
+    assert settings.observed == ObservedAccess(Path("/var/run/token"), Path("/var/run/ca.crt"))
     assert settings.prometheus_url == "http://prometheus.test:9090/prefix"
+
+
+def test_token_without_an_authority_to_verify_gateways_by_is_refused() -> None:
+    with pytest.raises(SettingError, match="TAILBOUND_OBSERVED_CA_FILE is not set"):
+        read_settings({**LEAST, "TAILBOUND_OBSERVED_TOKEN_FILE": "/var/run/token"})
 
 
 @pytest.mark.parametrize("name", sorted(LEAST))
 def test_required_variable_is_asked_for_by_name(name: str) -> None:
-    with pytest.raises(InvalidSetting, match=f"{name} is not set"):
+    with pytest.raises(SettingError, match=f"{name} is not set"):
         read_settings({**LEAST, name: " "})
 
 
@@ -72,7 +90,7 @@ def test_required_variable_is_asked_for_by_name(name: str) -> None:
     ],
 )
 def test_unusable_value_is_refused_with_variable_and_value(name: str, value: str) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+    with pytest.raises(SettingError) as refused:
         read_settings({**LEAST, name: value})
     assert name in str(refused.value)
     assert value.rsplit(",", maxsplit=1)[-1] in str(refused.value)

@@ -4,10 +4,26 @@ import asyncio
 from typing import Any
 
 import pytest
-from tailbound.autoscale.model import BATCH_WINDOW, BatchSums, GatewayLoad, Known, Unknown
-from tailbound.controller.signals import QUERIES, SIGNALS, Snapshot, history, take
+from tailbound.autoscale.model import BATCH_WINDOW, BatchSums, GatewayLoad, Known
+from tailbound.controller.signals import (
+    HISTORY_BATCH,
+    QUERIES,
+    SIGNALS,
+    FleetSnapshot,
+    Past,
+    history,
+    limit_seconds,
+    take,
+)
+from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.signals import Signals
-from tailbound.telemetry.prometheus import Fleet, RevisionName, Series, Unavailable, Value
+from tailbound.telemetry.prometheus import (
+    TIMEOUT_SECONDS,
+    FleetSignal,
+    RevisionName,
+    Series,
+    Value,
+)
 
 KEY = ("risk", "churn")
 AT = 1_000_000.0
@@ -21,18 +37,18 @@ BATCHES = {
 }
 
 
-def fleet(**revisions: float) -> Fleet:
-    return Fleet({RevisionName(*KEY, name): Value(AT, number) for name, number in revisions.items()})
+def fleet(**revisions: float) -> FleetSignal:
+    return FleetSignal({RevisionName(*KEY, name): Value(AT, number) for name, number in revisions.items()})
 
 
-def snapshot(**answers: Any) -> Snapshot:
+def snapshot(**answers: Any) -> FleetSnapshot:
     """Two gateways that report; whatever is not named has no series."""
     named = {name.replace("_", " "): answer for name, answer in answers.items()}
-    known = dict.fromkeys(SIGNALS, Fleet()) | {"gateways": fleet(r1=2, r2=2)}
-    return Snapshot(known | named | {name: answers[name] for name in BATCHES if name in answers}, 2)
+    known = dict.fromkeys(SIGNALS, FleetSignal()) | {"gateways": fleet(r1=2, r2=2)}
+    return FleetSnapshot(known | named | {name: answers[name] for name in BATCHES if name in answers}, 2)
 
 
-def signals(taken: Snapshot) -> Signals:
+def signals(taken: FleetSnapshot) -> Signals:
     return taken.of(KEY, ("r1", "r2"), 0.2)
 
 
@@ -45,7 +61,7 @@ def test_arrivals_are_those_of_all_revisions_together() -> None:
 
 @pytest.mark.parametrize(
     ("reporting", "known"),
-    [(fleet(r1=2), True), (fleet(r1=1), False), (Fleet(), False), (Unavailable("refused"), False)],
+    [(fleet(r1=2), True), (fleet(r1=1), False), (FleetSignal(), False), (Unknown("refused"), False)],
 )
 def test_arrivals_are_unknown_unless_every_gateway_reports(reporting: Any, known: bool) -> None:
     seen = signals(snapshot(gateways=reporting, arrivals_10=fleet(r1=3.0)))
@@ -121,9 +137,13 @@ class Prometheus:
     def __init__(self, **values: float) -> None:
         self.values = {name.replace("_", " "): value for name, value in values.items()}
         self.asked: list[str] = []
+        self.limits: list[float | None] = []
 
-    async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
+    async def query(
+        self, expression: str, *, timeout_seconds: float | None = None
+    ) -> tuple[Series, ...] | Unknown:
         self.asked.append(expression)
+        self.limits.append(timeout_seconds)
         names = {"namespace": KEY[0], "service": KEY[1], "revision": "r1"}
         return tuple(
             Series(names | {"signal": signal}, (Value(AT, self.values[signal]),))
@@ -140,7 +160,7 @@ def test_what_was_in_flight_for_a_moment_says_nothing_of_the_speed() -> None:
 
 def test_few_queries_tell_every_signal_of_every_service() -> None:
     prometheus = Prometheus(judged=100.0, late=1.0, shed=0.5, gateways=2.0, arrivals_10=7.0)
-    taken = asyncio.run(take(prometheus, 2))
+    taken = asyncio.run(take(prometheus, 2, 9))
     seen = [taken.of(("risk", name), ("r1",), 0.2) for name in ("churn", *"abcdefgh")]
     assert seen[0].arrivals.over_10s == Known(7.0, AT)
     assert [(each.late, each.shed) for each in seen[:2]] == [(0.01, 0.005), (None, 0.0)]
@@ -156,13 +176,48 @@ def test_what_batches_are_reckoned_from_is_of_one_moment() -> None:
 
 def test_no_traffic_is_looked_back_at_where_there_is_no_knowing() -> None:
     class Refusing:
-        async def query(self, expression: str) -> tuple[Series, ...] | Unavailable:
-            return Unavailable("told to")
+        async def query(
+            self, expression: str, *, timeout_seconds: float | None = None
+        ) -> tuple[Series, ...] | Unknown:
+            return Unknown("told to")
 
-    assert asyncio.run(history(Refusing())) == asyncio.run(history(None)) == {}
+    assert asyncio.run(history(Refusing(), [KEY], 1)) == Past({}, {KEY: "told to"})
+    assert asyncio.run(history(None, [KEY], 1)) == Past({}, {})
+
+
+def test_the_past_is_asked_for_in_batches_and_what_one_loses_is_named() -> None:
+    keys = [("n" * 63, f"{number:04}" + "s" * 59) for number in range(5 * HISTORY_BATCH // 2)]
+
+    class Half(Prometheus):
+        async def query(
+            self, expression: str, *, timeout_seconds: float | None = None
+        ) -> tuple[Series, ...] | Unknown:
+            await super().query(expression, timeout_seconds=timeout_seconds)
+            if "/".join(keys[0]) in expression:
+                return Unknown("too slow")
+            names = dict(zip(("namespace", "service"), keys[-1], strict=True))
+            values = (Value(AT, 1.0), Value(AT + 10, 2.0))
+            return tuple(Series({**names, "revision": each}, values) for each in ("r1", "r2"))[:2]
+
+    prometheus = Half()
+    past = asyncio.run(history(prometheus, keys[: HISTORY_BATCH + 1], 5000))
+    assert past.rates == {keys[-1]: (Known(2.0, AT), Known(4.0, AT + 10))}
+    assert past.lost == dict.fromkeys(keys[:HISTORY_BATCH], "too slow")
+    assert prometheus.limits == [limit_seconds(5000)] * 2
+    assert all(len(expression) < 16_384 for expression in prometheus.asked)
+    asyncio.run(history(prometheus, [], 5000))
+    assert len(prometheus.asked) == 2
+
+
+def test_answers_about_a_large_fleet_may_take_longer() -> None:
+    prometheus = Prometheus()
+    asyncio.run(take(prometheus, 2, 5000))
+    assert set(prometheus.limits) == {limit_seconds(5000)}
+    assert limit_seconds(0) == TIMEOUT_SECONDS
+    assert limit_seconds(5000) > 4 * TIMEOUT_SECONDS
 
 
 def test_without_a_prometheus_everything_is_unknown_and_the_remedy_is_told() -> None:
-    seen = signals(asyncio.run(take(None, 2)))
+    seen = signals(asyncio.run(take(None, 2, 9)))
     assert isinstance(seen.arrivals.over_10s, Unknown)
-    assert "prometheus.url" in seen.arrivals.over_10s.why
+    assert "prometheus.url" in seen.arrivals.over_10s.reason

@@ -14,7 +14,7 @@ def pod(
     *ports: dict[str, Any],
     labels: dict[str, str] | None = None,
     container: str = "server",
-    **status: str,
+    **status: Any,
 ) -> dict[str, Any]:
     """A pod as the API server has it; one of a service by default."""
     return {
@@ -54,7 +54,19 @@ def test_a_pod_that_cannot_be_scraped_is_left_out(left_out: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("address", "target"), [("10.0.0.7", "10.0.0.7:8081"), ("fd00::7", "[fd00::7]:8081")]
+    ("container", "targets"), [("hold", 0), ("fetch", 1)], ids=["it-is-held", "its-server-drains"]
+)
+def test_a_stopping_pod_is_scraped_unless_it_stops_only_when_nothing_is_open(
+    container: str, targets: int
+) -> None:
+    stopping = pod(HTTP, initContainerStatuses=[{"name": container}])
+    assert len(serving_targets([stopping])) == 1
+    stopping["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert len(serving_targets([stopping])) == targets
+
+
+@pytest.mark.parametrize(
+    ("address", "target"), [("10.0.0.7", "10.0.0.7:8082"), ("fd00::7", "[fd00::7]:8082")]
 )
 def test_gateway_pods_are_told_apart_by_their_names_alone(address: str, target: str) -> None:
     assert gateway_targets([pod(podIP=address), pod(podIP="")]) == [

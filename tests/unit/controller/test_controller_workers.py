@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tailbound.controller.execute import NotLeaderError
 from tailbound.controller.queue import FIRST_BACKOFF_SECONDS
-from tailbound.controller.reconciler import Outcome
-from tailbound.controller.workers import Workers
-from tailbound.kube.errors import Conflict, Terminal, Transient
+from tailbound.controller.reconciler import PassOutcome
+from tailbound.controller.workers import ENDING_SECONDS, Workers
+from tailbound.kube.errors import Conflict, NamespaceEnds, Terminal, Transient
 from tailbound.kube.objects import Key
 from tailbound.telemetry.metrics import Metrics
 
@@ -17,11 +17,11 @@ A, B = ("ns", "a"), ("ns", "b")
 NOW = 1000.0
 
 
-async def one_pass(ending: Outcome | Exception) -> tuple[Workers, Metrics]:
+async def one_pass(ending: PassOutcome | Exception) -> tuple[Workers, Metrics]:
     """Reconcile one key that ends so."""
     metrics = Metrics()
 
-    async def reconcile(_: Key) -> Outcome:
+    async def reconcile(_: Key) -> PassOutcome:
         workers.stop()
         if isinstance(ending, Exception):
             raise ending
@@ -37,20 +37,21 @@ async def one_pass(ending: Outcome | Exception) -> tuple[Workers, Metrics]:
 @pytest.mark.parametrize(
     ("ending", "outcome", "delay"),
     [
-        (Outcome(), "unchanged", None),
-        (Outcome(wrote=True), "changed", None),
-        (Outcome(requeue_after_seconds=7.0), "unchanged", 7.0),
-        (Outcome(gone=True), "gone", None),
-        (Outcome(obstructed=True, requeue_after_seconds=7.0), "obstructed", 7.0),
+        (PassOutcome(), "unchanged", None),
+        (PassOutcome(wrote=True), "changed", None),
+        (PassOutcome(requeue_after_seconds=7.0), "unchanged", 7.0),
+        (PassOutcome(gone=True), "gone", None),
+        (PassOutcome(obstructed=True, requeue_after_seconds=7.0), "obstructed", 7.0),
         (Conflict("changed"), "conflict", FIRST_BACKOFF_SECONDS),
         (Transient("away"), "transient", FIRST_BACKOFF_SECONDS),
         (Transient("busy", retry_after_seconds=9.0), "transient", 9.0),
+        (NamespaceEnds("being terminated"), "ending", ENDING_SECONDS),
         (Terminal("refused"), "terminal", FIRST_BACKOFF_SECONDS),
         (KeyError("a bug of ours"), "error", FIRST_BACKOFF_SECONDS),
     ],
     ids=lambda each: None if isinstance(each, float) else str(each),
 )
-async def test_key_comes_back(ending: Outcome | Exception, outcome: str, delay: float | None) -> None:
+async def test_key_comes_back(ending: PassOutcome | Exception, outcome: str, delay: float | None) -> None:
     workers, metrics = await one_pass(ending)
     assert workers.queue.next_due() == (None if delay is None else NOW + delay)
     assert workers.queue.take(NOW) is None
@@ -59,13 +60,13 @@ async def test_key_comes_back(ending: Outcome | Exception, outcome: str, delay: 
 
 
 async def test_service_that_was_begun_comes_back_after_the_new_ones() -> None:
-    workers, _ = await one_pass(Outcome(requeue_after_seconds=0.0, wrote=True))
+    workers, _ = await one_pass(PassOutcome(requeue_after_seconds=0.0, wrote=True))
     workers.add(B)
     assert [workers.queue.take(NOW) for _ in range(3)] == [B, A, None]
 
 
 async def test_lost_lease_ends_the_work() -> None:
-    async def reconcile(_: Key) -> Outcome:
+    async def reconcile(_: Key) -> PassOutcome:
         raise NotLeaderError
 
     workers = Workers(reconcile, Metrics(), lambda: NOW)
@@ -81,7 +82,7 @@ async def test_keys_are_worked_on_side_by_side_but_no_key_twice_at_a_time() -> N
     most = 0
     passes = 0
 
-    async def reconcile(key: Key) -> Outcome:
+    async def reconcile(key: Key) -> PassOutcome:
         nonlocal most, passes
         assert key not in running
         running.add(key)
@@ -92,7 +93,7 @@ async def test_keys_are_worked_on_side_by_side_but_no_key_twice_at_a_time() -> N
         passes += 1
         if passes >= 30:
             workers.stop()
-        return Outcome()
+        return PassOutcome()
 
     workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time)
     for number in range(6):
@@ -106,11 +107,11 @@ async def test_delayed_key_is_taken_when_it_is_due_and_earlier_when_it_is_added(
     seen: list[tuple[Key, float]] = []
     loop = asyncio.get_running_loop()
 
-    async def reconcile(key: Key) -> Outcome:
+    async def reconcile(key: Key) -> PassOutcome:
         seen.append((key, loop.time()))
         if len(seen) == 2:
             workers.stop()
-        return Outcome(requeue_after_seconds=0.1)
+        return PassOutcome(requeue_after_seconds=0.1)
 
     workers = Workers(reconcile, Metrics(), loop.time)
     workers.add(A)
@@ -123,11 +124,11 @@ async def test_delayed_key_is_taken_when_it_is_due_and_earlier_when_it_is_added(
 async def test_keys_under_way_are_finished_when_work_stops() -> None:
     finished: list[Key] = []
 
-    async def reconcile(key: Key) -> Outcome:
+    async def reconcile(key: Key) -> PassOutcome:
         workers.stop()
         await asyncio.sleep(0.05)
         finished.append(key)
-        return Outcome()
+        return PassOutcome()
 
     workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time)
     workers.add(A)
@@ -142,3 +143,26 @@ def test_metric_labels_do_not_grow_with_services() -> None:
     metrics.gauge("tailbound_operator_services", "by condition", ("condition", "status"), read)
     labels = {"condition": "Ready", "status": "True"}
     assert metrics.registry.get_sample_value("tailbound_operator_services", labels) == 3.0
+
+
+async def test_a_service_of_a_namespace_that_ends_is_tried_at_intervals_and_logged_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now, tried = NOW, 0
+
+    async def reconcile(_: Key) -> PassOutcome:
+        nonlocal tried
+        tried += 1
+        raise NamespaceEnds("forbidden: namespace ns is being terminated")
+
+    async def look() -> None:
+        workers.add(A)
+        assert workers.queue.take(now) == A
+        await workers._work(A, asyncio.Semaphore())
+
+    workers = Workers(reconcile, Metrics(), lambda: now)
+    for _ in range(50):
+        await look()
+        now += 1.0
+    assert tried == 2
+    assert capsys.readouterr().out.count("the namespace is being deleted") == 1

@@ -1,4 +1,4 @@
-"""What the README shows is valid, and what it names exists."""
+"""What the README and the pages of docs/ show is valid, and what they name exists."""
 
 import re
 from pathlib import Path
@@ -11,6 +11,14 @@ from e2e.demo import filetypes
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKS = sorted(
+    (page.relative_to(ROOT).as_posix(), target)
+    for page in PAGES
+    for target in set(re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()))
+)
+TARGETS = sorted({target for page in PAGES for target in re.findall(r"\bmake ([a-z-]+)", page.read_text())})
+MOST_LINES = 130
 
 
 def test_the_example_is_a_valid_service() -> None:
@@ -18,12 +26,16 @@ def test_the_example_is_a_valid_service() -> None:
     assert InferenceService.model_validate(yaml.safe_load(example)).metadata.name == "churn"
 
 
-@pytest.mark.parametrize("target", re.findall(r"\]\(([^)]+)\)", TEXT))
-def test_every_link_leads_to_a_file(target: str) -> None:
-    assert (ROOT / target).exists()
+def test_the_readme_stays_short() -> None:
+    assert len(TEXT.splitlines()) <= MOST_LINES
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z-]+)", TEXT))))
+@pytest.mark.parametrize(("page", "target"), LINKS)
+def test_every_link_leads_to_a_file(page: str, target: str) -> None:
+    assert ((ROOT / page).parent / target).exists()
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_every_make_target_exists(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 

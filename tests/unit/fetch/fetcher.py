@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tailbound.api.runtime_contract import TerminationReason
-from tailbound.fetch.addresses import ALLOWED_HOSTS, AddressPolicy
-from tailbound.fetch.download import Dependencies, FetchRequest, Retries, fetch
+from tailbound.api.runtime_contract import FetchEnv, TerminationReason
+from tailbound.fetch.addresses import AddressPolicy
+from tailbound.fetch.dial import TimeOuts
+from tailbound.fetch.download import FetchDependencies, Retries
 from tailbound.fetch.failures import FetchFailedError
-from tailbound.fetch.source import TimeOuts
+from tailbound.fetch.fetching import Access, FetchRequest, fetch
 
 from tests.unit.fetch.faulty_store import FaultyStore
 
@@ -18,6 +19,7 @@ CONTENT = random.Random(7).randbytes(3_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 OTHER = random.Random(8).randbytes(3_000_000)
 HALF = len(CONTENT) // 2
+LOCALHOST = Access(AddressPolicy.from_env({FetchEnv.ALLOWED_HOSTS: "localhost"}))
 
 
 @dataclass
@@ -30,9 +32,8 @@ class Fetcher:
     pauses: list[float] = field(default_factory=list)
 
     @property
-    def world(self) -> Dependencies:
-        return Dependencies(
-            policy=AddressPolicy.from_env({ALLOWED_HOSTS: "localhost"}),
+    def world(self) -> FetchDependencies:
+        return FetchDependencies(
             time_outs=TimeOuts(connect_seconds=2, stall_seconds=0.3),
             retries=Retries(attempts=3, first_pause_seconds=1),
             emit=lambda event, **fields: self.lines.append((event, fields)),
@@ -41,9 +42,15 @@ class Fetcher:
         )
 
     def run(
-        self, *, path: str = "/model.onnx", sha256: str = SHA256, world: Dependencies | None = None
+        self,
+        *,
+        path: str = "/model.onnx",
+        sha256: str = SHA256,
+        world: FetchDependencies | None = None,
+        access: Access = LOCALHOST,
     ) -> str:
-        return fetch(FetchRequest(self.store.url(path), sha256, self.output), world or self.world)
+        order = FetchRequest(self.store.url(path), sha256, self.output)
+        return fetch(order, access, world or self.world).message
 
     def fails(
         self,
@@ -51,10 +58,11 @@ class Fetcher:
         *,
         path: str = "/model.onnx",
         sha256: str = SHA256,
-        world: Dependencies | None = None,
+        world: FetchDependencies | None = None,
+        access: Access = LOCALHOST,
     ) -> str:
         with pytest.raises(FetchFailedError) as caught:
-            self.run(path=path, sha256=sha256, world=world)
+            self.run(path=path, sha256=sha256, world=world, access=access)
         assert caught.value.reason is reason
         return str(caught.value)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tailbound.api.runtime_contract import Termination, TerminationReason
+from tailbound.api.runtime_contract import Resolution, Termination, TerminationReason
 from tailbound.fetch.command import termination_bytes
 
 from tests.unit.fetch.faulty_store import FaultyStore, running, stall_after, status
@@ -87,6 +87,78 @@ def test_failure_exits_1_and_says_why(
     assert Termination.model_validate_json(termination_log.read_bytes()).reason is reason
 
 
+@pytest.mark.parametrize(
+    ("option", "content", "variables", "reason", "said"),
+    [
+        (
+            "--ca",
+            None,
+            {},
+            TerminationReason.SOURCE_UNREACHABLE,
+            "caRef does not exist or has no key 'ca.crt'",
+        ),
+        ("--ca", "no certificate", {}, TerminationReason.SOURCE_UNREACHABLE, "holds no PEM certificate"),
+        ("--credentials", None, {}, TerminationReason.CREDENTIALS_REFUSED, "does not exist, or is empty"),
+        (
+            None,
+            None,
+            {"TAILBOUND_FETCH_PROXY": "https://proxy"},
+            TerminationReason.SOURCE_UNREACHABLE,
+            "'https://proxy' is not a proxy: write http://HOST:PORT",
+        ),
+    ],
+    ids=["no-certificates", "other-than-certificates", "no-secret", "no-proxy"],
+)
+def test_what_the_fetch_needs_and_does_not_find_is_named(
+    store: FaultyStore,
+    tmp_path: Path,
+    termination_log: Path,
+    option: str | None,
+    content: str | None,
+    variables: dict[str, str],
+    reason: TerminationReason,
+    said: str,
+) -> None:
+    path = tmp_path / "ca.crt"
+    if content is not None:
+        path.write_text(content)
+    extra = [] if option is None else [option, str(path)]
+    done = run([*command(store, tmp_path), *extra], TAILBOUND_FETCH_ALLOWED_HOSTS="localhost", **variables)
+    assert (done.returncode, done.stderr) == (1, "")
+    ended = Termination.model_validate_json(termination_log.read_bytes())
+    assert ended.reason is reason
+    assert said in ended.message
+    assert store.requests == []
+
+
+def test_without_a_digest_the_source_is_resolved_and_its_change_is_told_afterwards(
+    store: FaultyStore, tmp_path: Path, termination_log: Path
+) -> None:
+    pinned = command(store, tmp_path)
+    at = pinned.index("--sha256")
+    allowed = {"TAILBOUND_FETCH_ALLOWED_HOSTS": "localhost"}
+    assert run([*pinned[:at], "--resolve", *pinned[at + 2 :]], **allowed).returncode == 0
+    found = Resolution.model_validate_json(termination_log.read_bytes())
+    assert (found.sha256, found.size_bytes) == (SHA256, len(CONTENT))
+    (tmp_path / "model.onnx").unlink()
+    assert run([*command(store, tmp_path, "b" * 64), "--resolved"], **allowed).returncode == 1
+    ended = Termination.model_validate_json(termination_log.read_bytes())
+    assert ended.reason is TerminationReason.SOURCE_CHANGED
+    assert f"has sha256 {SHA256}, but had {'b' * 64}" in ended.message
+    assert "kubectl tailbound refresh" in ended.message
+    assert run([*pinned[:at], *pinned[at + 2 :]], **allowed).returncode == 1
+
+
+def test_a_page_of_a_site_is_not_resolved(store: FaultyStore, tmp_path: Path, termination_log: Path) -> None:
+    store.content = b"<!DOCTYPE html><html><body>Sign in</body></html>"
+    pinned = command(store, tmp_path)
+    at = pinned.index("--sha256")
+    arguments = [*pinned[:at], "--resolve", *pinned[at + 2 :]]
+    assert run(arguments, TAILBOUND_FETCH_ALLOWED_HOSTS="localhost").returncode == 1
+    ended = Termination.model_validate_json(termination_log.read_bytes())
+    assert ended.reason is TerminationReason.NOT_A_MODEL
+
+
 @pytest.mark.parametrize("sha256", ["", "abc", SHA256.upper(), SHA256 + "0"])
 def test_a_malformed_digest_is_wrong_usage(store: FaultyStore, tmp_path: Path, sha256: str) -> None:
     done = run(command(store, tmp_path, sha256))
@@ -117,6 +189,21 @@ def test_a_terminated_fetch_leaves_at_once_and_the_next_goes_on(store: FaultySto
     assert run(command(store, tmp_path), TAILBOUND_FETCH_ALLOWED_HOSTS="localhost").returncode == 0
     assert store.requests[1]["Range"] == "bytes=200000-"
     assert (tmp_path / "model.onnx").read_bytes() == CONTENT
+
+
+def test_a_fetch_ends_at_its_deadline_whatever_it_waits_for(
+    store: FaultyStore, tmp_path: Path, termination_log: Path
+) -> None:
+    store.replies.append(stall_after(200_000))
+    done = run(
+        command(store, tmp_path),
+        TAILBOUND_FETCH_ALLOWED_HOSTS="localhost",
+        TAILBOUND_FETCH_TIMEOUT_SECONDS="1",
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    ended = Termination.model_validate_json(termination_log.read_bytes())
+    assert ended.reason is TerminationReason.SOURCE_UNREACHABLE
+    assert "within 1 s, which fetch.timeoutSeconds of the chart sets" in ended.message
 
 
 @pytest.mark.parametrize("message", ["short", "ä" * 5000, '"' * 9000])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
-from tailbound.fetch.download import Retries
+from tailbound.fetch.download import DownloadLimits, Retries
 from tailbound.fetch.partial import Partial
 
 from tests.unit.fetch.faulty_store import (
@@ -283,3 +283,24 @@ def test_proxy_variables_are_not_honoured(fetcher: Fetcher, monkeypatch: pytest.
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     fetcher.run()
     assert fetcher.output.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("reply", [well, without_length], ids=["said-before", "found-out"])
+def test_a_file_above_the_storage_of_the_pod_is_refused(fetcher: Fetcher, reply: Reply) -> None:
+    fetcher.store.replies.append(reply)
+    world = replace(fetcher.world, limits=DownloadLimits(total_bytes=2_000_000))
+    message = fetcher.fails(TerminationReason.INSUFFICIENT_STORAGE, world=world)
+    assert "the pod may store 2.0 MB (2000000 bytes): raise spec.resources.ephemeralStorage" in message
+    assert fetcher.leftovers() == set()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xef\xbb\xbf \n<!DOCTYPE html><title>Sign in</title>", b"<html><form action=login>"],
+)
+def test_a_page_to_sign_in_is_named_as_what_it_is(fetcher: Fetcher, content: bytes) -> None:
+    fetcher.store.content = content
+    message = fetcher.fails(TerminationReason.NOT_A_MODEL)
+    assert f"answered with a page of a web site (no content type, {len(content)} bytes)" in message
+    assert SHA256 not in message
+    assert fetcher.leftovers() == set()

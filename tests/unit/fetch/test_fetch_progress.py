@@ -19,8 +19,14 @@ def test_a_slow_download_reports_every_five_seconds() -> None:
         clock.now = 100.0 + second
         progress.update(second * 1000)
     assert lines == [
-        {"bytes": 5000, "total_bytes": 10**9, "percent": 0, "bytes_per_second": 1000},
-        {"bytes": 10000, "total_bytes": 10**9, "percent": 0, "bytes_per_second": 1000},
+        {"bytes": 5000, "total_bytes": 10**9, "percent": 0, "seconds_left": 999995, "bytes_per_second": 1000},
+        {
+            "bytes": 10000,
+            "total_bytes": 10**9,
+            "percent": 0,
+            "seconds_left": 999990,
+            "bytes_per_second": 1000,
+        },
     ]
 
 

@@ -4,16 +4,18 @@ import hashlib
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trustme
 from tailbound.api.runtime_contract import TerminationReason
-from tailbound.fetch.addresses import ALLOWED_HOSTS, AddressPolicy
-from tailbound.fetch.download import Dependencies, FetchRequest, fetch
+from tailbound.fetch.download import FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
+from tailbound.fetch.fetching import Access, FetchRequest, fetch
 
 from tests.unit.fetch.faulty_store import FaultyStore, running, status
+from tests.unit.fetch.fetcher import LOCALHOST
 
 CONTENT = b"model" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -36,9 +38,9 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
     return authority
 
 
-def get(store: FaultyStore, folder: Path) -> str:
-    world = Dependencies(AddressPolicy.from_env({ALLOWED_HOSTS: "localhost"}), emit=lambda *_, **__: None)
-    return fetch(FetchRequest(f"https://localhost:{store.port}/m", SHA256, folder / "m.onnx"), world)
+def get(store: FaultyStore, folder: Path, access: Access = LOCALHOST) -> str:
+    order = FetchRequest(f"https://localhost:{store.port}/m", SHA256, folder / "m.onnx")
+    return fetch(order, access, FetchDependencies(emit=lambda *_, **__: None)).message
 
 
 def test_a_trusted_certificate_of_that_name_serves(authority: trustme.CA, tmp_path: Path) -> None:
@@ -46,6 +48,14 @@ def test_a_trusted_certificate_of_that_name_serves(authority: trustme.CA, tmp_pa
         get(store, tmp_path)
     assert (tmp_path / "m.onnx").read_bytes() == CONTENT
     assert store.requests[0]["Host"] == f"localhost:{store.port}"
+
+
+def test_further_certificates_are_trusted_beside_the_usual_ones(tmp_path: Path) -> None:
+    own = trustme.CA()
+    access = replace(LOCALHOST, ca=own.cert_pem.bytes().decode())
+    with tls_store(own, "localhost") as store:
+        get(store, tmp_path, access)
+    assert (tmp_path / "m.onnx").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(("trusted", "name"), [(True, "other.example"), (False, "localhost")])

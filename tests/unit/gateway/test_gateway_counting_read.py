@@ -4,7 +4,7 @@ import re
 
 import pytest
 from tailbound.api.traffic import RequestClasses
-from tailbound.gateway.counting import counters_pattern, name_metric, read_counters
+from tailbound.gateway.counting import MOST_NAMED, counters_pattern, name_metric, read_counters
 from tailbound.traffic.model import ServiceKey
 
 CHURN, FRAUD = ServiceKey("risk", "churn"), ServiceKey("risk", "fraud")
@@ -60,6 +60,15 @@ def test_only_the_services_asked_for_match(namespace: str, service: str, matches
     assert bool(re.search(counters_pattern([FRAUD, CHURN]), name)) == matches
 
 
+def test_many_services_are_asked_for_in_one_short_expression() -> None:
+    many = [ServiceKey("n" * 63, f"{number:03}" + "s" * 60) for number in range(MOST_NAMED + 1)]
+    pattern = counters_pattern(many)
+    assert len(pattern) < 100
+    assert re.search(pattern, line("churn", "r1", "good", 1))
+    assert not re.search(pattern, "cluster.risk/churn/r1/http.upstream_rq_total: 1")
+    assert len(counters_pattern(many[:MOST_NAMED])) < 16_384
+
+
 def test_the_metric_has_its_own_name_outside_of_envoy() -> None:
     ours = '# TYPE envoy_tailbound_requests counter\nenvoy_tailbound_requests{class="good"} 1\n'
     theirs = "envoy_server_live{} 1\n"
@@ -78,7 +87,7 @@ def test_classes_that_were_never_counted_are_zero_for_each_revision_in_one_block
     told = name_metric(f"envoy_other 1\n{counted}envoy_more 2\n")
     assert told.startswith(f"envoy_other 1\n{counted}")
     assert told.endswith("envoy_more 2\n")
-    zeros = [("r1", name) for name in ("slow", "timed_out", "shed", "abandoned")]
-    zeros += [("r2", name) for name in ("good", "timed_out", "shed", "failed", "abandoned")]
+    zeros = [("r1", name) for name in ("slow", "timed_out", "shed", "abandoned", "other")]
+    zeros += [("r2", name) for name in ("good", "timed_out", "shed", "failed", "abandoned", "other")]
     added = told.removeprefix(f"envoy_other 1\n{counted}").removesuffix("envoy_more 2\n")
     assert sorted(added.splitlines(keepends=True)) == sorted(sample(*each, 0) for each in zeros)

@@ -63,8 +63,8 @@ class TestRefusal:
             (None, "churn-r2", b"so that its new revision cannot be reached"),
             ("churn-r3", "churn-r2", b"so that its new revision cannot be reached"),
             ("churn-r2", "churn-r2", b"risk/churn/churn-r2/http"),
-            ("", None, b"has no new revision on its way"),
-            ("churn-r2", None, b"has no new revision on its way"),
+            ("", None, b"has no new revision now"),
+            ("churn-r2", None, b"has no new revision now"),
         ],
     )
     def test_a_preview_in_what_is_refused_is_never_another_revision(

@@ -8,9 +8,11 @@ import pytest
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS
 from tailbound.gateway.resources import ResourceType
 from tailbound.gateway.routes import bundle_of
-from tailbound.traffic.model import Endpoint, Preview, Route, RouteBackend, ServiceKey, Unavailable
+from tailbound.gateway.script import LUA_FILTER
+from tailbound.traffic.model import Endpoint, NoBackend, Preview, Route, RouteBackend, ServiceKey
 
 from tests.unit.gateway.delta_routes import route
 
@@ -44,7 +46,7 @@ def routes_of(made: Route, name: str = "risk/churn") -> list[tuple[bool, Any]]:
     ("made", "expected"),
     [
         pytest.param(
-            with_backends(unavailable=Unavailable.STOPPED), [(False, 503)], id="no backends: 503 for all"
+            with_backends(unavailable=NoBackend.STOPPED), [(False, 503)], id="no backends: 503 for all"
         ),
         pytest.param(
             with_backends(backend("r1", 95, grpc=GRPC), backend("r2", 5, grpc=GRPC)),
@@ -162,6 +164,21 @@ def test_endpoints_change_nothing_but_the_assignment() -> None:
     assert [item.type for item in changed] == [ResourceType.ENDPOINTS]
     assignment = ClusterLoadAssignment.FromString(changed[0].body.value)
     assert len(assignment.endpoints[0].lb_endpoints) == 2
+
+
+@pytest.mark.parametrize(
+    ("paths", "patterns"),
+    [(DEFAULT_INFERENCE_PATHS, None), (("/v1/a-b/*:run", "/x/**"), ["^/v1/a%-b/[^/]+%:run$", "^/x/.*$"])],
+    ids=["known-to-the-script", "others"],
+)
+def test_the_script_is_told_which_requests_are_inference_calls(
+    paths: tuple[str, ...], patterns: list[str] | None
+) -> None:
+    made = bundle_of(with_backends(backend("r1", 100), inference_paths=paths))
+    (body,) = [item.body.value for item in made.resources if item.id == (ResourceType.ROUTE, "risk/churn")]
+    for found in RouteConfiguration.FromString(body).virtual_hosts[0].routes:
+        told = found.metadata.filter_metadata.get(LUA_FILTER)
+        assert (None if told is None else [each.string_value for each in told["paths"].values]) == patterns
 
 
 def test_one_scope_per_host() -> None:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tailbound.gateway.settings import SettingError, read_settings
+from tailbound.environment import SettingError
+from tailbound.gateway.settings import read_settings
 
 GOOD = {
     "POD_NAME": "gateway-0",
@@ -11,7 +12,9 @@ GOOD = {
     "TAILBOUND_CLUSTER_DOMAIN": "cluster.local",
     "TAILBOUND_OPERATOR_SERVICE_ACCOUNT": "tailbound-system:tailbound-operator",
     "TAILBOUND_MAX_REQUEST_BYTES": "33554432",
+    "TAILBOUND_MEMORY_BYTES": "1073741824",
     "TAILBOUND_RUN_DIR": "/run/tailbound",
+    "TAILBOUND_OBSERVED_TLS_DIR": "/etc/tailbound/observed-tls",
 }
 
 
@@ -38,6 +41,7 @@ def test_missing(name: str) -> None:
         ("TAILBOUND_MAX_REQUEST_BYTES", "32Mi", "'32Mi' is not a number of bytes"),
         ("TAILBOUND_MAX_REQUEST_BYTES", "0", "'0' is not a number of bytes from 1"),
         ("TAILBOUND_MAX_REQUEST_BYTES", "4294967296", "is not a number of bytes from 1 to 4294967295"),
+        ("TAILBOUND_MEMORY_BYTES", "1Gi", "'1Gi' is not a number of bytes"),
         ("TAILBOUND_OPERATOR_SERVICE_ACCOUNT", "operator", "'operator' is not NAMESPACE:NAME"),
         ("TAILBOUND_OPERATOR_SERVICE_ACCOUNT", ":operator", "is not NAMESPACE:NAME"),
     ],

@@ -10,7 +10,7 @@ from tests.one import selection, targets
     [
         pytest.param("tests/unit/house/test_one.py", ["tests/unit/house/test_one.py"], id="file"),
         pytest.param("tests/one.py::test_a[b]", ["tests/one.py::test_a[b]"], id="id"),
-        pytest.param("kills", ["tests", "e2e/scenarios", "-k", "kills"], id="part-of-a-name"),
+        pytest.param("kills", ["tests", "e2e/cluster", "e2e/scenarios", "-k", "kills"], id="part-of-a-name"),
     ],
 )
 def test_a_name_is_a_file_an_id_or_a_part_of_one(name: str, expected: list[str]) -> None:

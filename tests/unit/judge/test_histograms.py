@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 from tailbound.judge.histograms import split
-from tailbound.telemetry.prometheus import Series, Unavailable, Value
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import Series, Value
 
 
 def buckets(counts: Mapping[str, float], **labels: str) -> list[Series]:
@@ -50,5 +51,5 @@ def test_what_no_bucket_tells_is_refused_with_what_there_is(
     series: list[Series], edge: float, reason: str
 ) -> None:
     found = split(series, edge)
-    assert isinstance(found, Unavailable)
+    assert isinstance(found, Unknown)
     assert reason in found.reason

@@ -8,7 +8,8 @@ from tailbound.judge.betting import BoundTest, that_polls_are_above
 from tailbound.judge.evidence import Tally
 from tailbound.judge.metric_evidence import LOOKBACK_SECONDS, Answer, Events, Values, Watch, judge
 from tailbound.judge.verdict import Outcome, Policy
-from tailbound.telemetry.prometheus import Series, Unavailable, Value
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import Series, Value
 
 from tests.unit.judge.metric_answers import (
     ACCURACY_OF_BOTH,
@@ -49,7 +50,7 @@ def test_values_count_once_in_each_interval() -> None:
         pytest.param((), 0, id="none"),
         pytest.param(value(0.9) + value(0.9), 0, id="several"),
         pytest.param(value(1.9), 0, id="beyond-the-range"),
-        pytest.param(Unavailable("down"), 0, id="no-answer"),
+        pytest.param(Unknown("down"), 0, id="no-answer"),
     ],
 )
 def test_a_value_is_compared_with_that_of_stable_at_the_same_time(stable: Answer, pairs: int) -> None:
@@ -163,7 +164,7 @@ def test_counters_that_were_all_gone_for_long_count_from_where_they_return() -> 
 @pytest.mark.parametrize(
     ("fields", "before", "answer", "reason"),
     [
-        pytest.param(None, value(1), Unavailable("down"), "down", id="no-answer"),
+        pytest.param(None, value(1), Unknown("down"), "down", id="no-answer"),
         pytest.param(None, value(1), value(1) + value(1), "several values", id="two-values"),
         pytest.param(None, value(1), value(1.5), "outside the metric's range", id="beyond-the-range"),
         pytest.param(COUNTED, counters(total_a=9, bad_a=0), counters(total_a=8), "fell", id="a-counter-fell"),

@@ -12,12 +12,13 @@ from tailbound.judge.metric_evidence import judge, taken_in
 from tailbound.judge.verdict import Outcome, Policy, decide, thresholds
 from tailbound.judge.windows import Span
 
+from tests.support.effort import effort
 from tests.unit.judge.metric_answers import COUNTED, counters, metric
 
 BOUND, TESTS = 0.1, 1
-RUNS = 300
-# Of 300, at one in a hundred each, more come by chance once in tens of thousands of test runs.
-MOST_FALSE_ALARMS = 12
+RUNS = effort(100, 300)
+# At one in a hundred each, more come by chance once in thousands of test runs.
+MOST_FALSE_ALARMS = effort(5, 12)
 STEPS = (20, 40)
 Pair = tuple[float, float]
 

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tailbound.judge.counters import Classes, Reading, Unknown, increment
-from tailbound.judge.polls import SETTLED, Arms, Counted, NoData, Readings, Round, baseline, poll
+from tailbound.judge.counters import FELL, Classes, Reading, increment
+from tailbound.judge.polls import SETTLED, Arms, Counted, Readings, Round, baseline, poll
 from tailbound.judge.windows import Span
+from tailbound.objects.unknown import Unknown
 
-UNREAD = Unknown.UNKNOWN
+UNREAD = Unknown("it does not answer")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -51,14 +52,14 @@ def test_increment(before: Reading | None, now: Reading, expected: Classes | Unk
     ],
 )
 def test_what_fell_is_no_data_until_the_reading_before_is_settled(now: Reading, expected: Classes) -> None:
-    assert increment(BEFORE, now, "canary", settled=False) == UNREAD
+    assert increment(BEFORE, now, "canary", settled=False) == FELL
     assert increment(BEFORE, now, "canary", settled=True) == expected
 
 
 def test_a_counter_that_envoy_dropped_is_counted_from_zero_after_two_minutes() -> None:
     before, counted = Readings({"a": BEFORE}, NOON), reading(canary=Classes(14), stable=Classes(95))
     early = poll(before, {"a": counted}, {"a"}, at(NOON + SETTLED - timedelta(seconds=1)))
-    assert isinstance(early, NoData)
+    assert isinstance(early, Unknown)
     assert early.reason == (
         "a counter of gateway pod a went down though its process did not restart;"
         " if it stays down for 2 minutes, it is counted from zero"
@@ -81,7 +82,9 @@ def test_readings_are_as_old_as_the_last_request_that_was_counted() -> None:
     assert busy.readings.since == NOON + SETTLED
 
 
-def judged(answers: dict[str, Reading | Unknown], before: dict[str, Reading], *gone: str) -> Counted | NoData:
+def judged(
+    answers: dict[str, Reading | Unknown], before: dict[str, Reading], *gone: str
+) -> Counted | Unknown:
     existing = (set(before) | set(answers)) - set(gone)
     return poll(Readings(before, NOON), answers, existing, at(NOON))
 
@@ -109,14 +112,14 @@ def test_increments_of_all_gateways_add_up() -> None:
 )
 def test_poll_is_frozen(answers: dict[str, Reading | Unknown], reason: str) -> None:
     found = judged(answers, {"a": BEFORE})
-    assert isinstance(found, NoData)
+    assert isinstance(found, Unknown)
     assert reason in found.reason
 
 
 def test_next_complete_poll_makes_up_for_a_frozen_one() -> None:
     before = {"a": BEFORE, "b": BEFORE}
     later = replace(BEFORE, classes={"canary": Classes(20, 3), "stable": Classes(90)})
-    assert isinstance(judged({"a": later, "b": UNREAD}, before), NoData)
+    assert isinstance(judged({"a": later, "b": UNREAD}, before), Unknown)
     found = judged({"a": later, "b": later}, before)
     assert isinstance(found, Counted)
     assert found.arms.canary == Classes(20)
@@ -171,7 +174,7 @@ def test_pod_that_was_not_ready_at_the_baseline_starts_from_its_own_first_answer
 def test_poll_tells_of_the_time_since_a_pod_that_was_not_asked_was_read() -> None:
     start = baseline({"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON))
     assert isinstance(start, Readings)
-    found: Counted | NoData = Counted(Arms(Classes(), Classes()), start, Span(0, 0))
+    found: Counted | Unknown = Counted(Arms(Classes(), Classes()), start, Span(0, 0))
     spans = []
     for number, asked in enumerate((["a", "b"], ["a"], ["a"], ["a", "b"], ["a", "b"]), start=1):
         assert isinstance(found, Counted)
@@ -184,7 +187,7 @@ def test_poll_tells_of_the_time_since_a_pod_that_was_not_asked_was_read() -> Non
 
 @pytest.mark.parametrize("answers", [{}, {"a": BEFORE, "b": UNREAD}])
 def test_baseline_waits_until_every_gateway_is_read(answers: dict[str, Reading | Unknown]) -> None:
-    assert isinstance(baseline(answers, set(answers), at(NOON)), NoData)
+    assert isinstance(baseline(answers, set(answers), at(NOON)), Unknown)
 
 
 STEP, DAY, STALE = timedelta(seconds=2), timedelta(days=1), timedelta(seconds=30)
@@ -297,7 +300,7 @@ def test_no_interleaving_counts_a_request_twice(actions: list[tuple[str, str, Cl
             fleet.idle(name)
             continue
         found = poll(readings, fleet.answers(action, name), set(fleet.pods), at(fleet.now))
-        if action == "crash" or isinstance(found, NoData):
+        if action == "crash" or isinstance(found, Unknown):
             continue
         readings = found.readings
         judged_so_far += found.arms.canary

@@ -2,7 +2,7 @@
 
 import pytest
 from tailbound.judge.promql import looks_back, rates
-from tailbound.telemetry.prometheus import Unavailable
+from tailbound.objects.unknown import Unknown
 
 from tests.unit.judge.metric_answers import metric
 
@@ -32,7 +32,7 @@ def test_a_query_looks_back_as_far_as_its_ranges_say(expression: str, seconds: f
 @pytest.mark.parametrize("expression", ["rate(a[$range])", "rate(a[])", "rate(a[5m:x])", "a[step() * 2]"])
 def test_a_range_that_cannot_be_read_is_named(expression: str) -> None:
     found = looks_back(expression)
-    assert isinstance(found, Unavailable)
+    assert isinstance(found, Unknown)
     assert "write one such as [5m]" in found.reason
 
 

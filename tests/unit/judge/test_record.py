@@ -11,7 +11,7 @@ from tailbound.judge.evidence import Tally
 from tailbound.judge.means import Means, means_about
 from tailbound.judge.metric_evidence import Counter, Events, Values, Watch
 from tailbound.judge.polls import Readings
-from tailbound.judge.record import EvidenceState, Record, memory_of, to_document
+from tailbound.judge.record import EvidenceState, Record, memory_of, packed, to_document, unpacked
 from tailbound.judge.verdict import Measure
 from tailbound.judge.windows import Span
 
@@ -66,6 +66,7 @@ WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Eve
 def test_document_is_plain_json_and_comes_back_bit_by_bit(memory: EvidenceState) -> None:
     text = json.dumps(to_document(memory), allow_nan=False)
     assert memory_of(json.loads(text)) == memory
+    assert unpacked(json.loads(json.dumps(packed(memory)))) == memory
     assert ('"timedOut": 3' in text) == (memory.record is not None)
 
 
@@ -97,3 +98,18 @@ def test_record_that_cannot_be_read_names_field_value_and_remedy(
     with pytest.raises(ValueError, match="remove the evidence") as refusal:
         memory_of({"record": document})
     assert str(refusal.value).startswith(problem)
+
+
+def test_people_who_look_at_the_status_see_one_short_line() -> None:
+    both = {Measure.LATENCY: counted(0.01), Measure.ERRORS: counted(0.01)}
+    (line,) = packed(EvidenceState(Record(READINGS, both))).values()
+    assert line.isascii()
+    assert len(line) < 2_000
+
+
+@pytest.mark.parametrize(
+    "stored", [{}, {"record": None}, {"zlib": 1}, {"zlib": "e30="}, {"zlib": "?"}], ids=range(5)
+)
+def test_evidence_that_is_not_what_this_operator_writes_is_refused_whole(stored: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="the rollout is then judged from the beginning"):
+        unpacked(stored)

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pytest
-from tailbound.judge.counters import Classes, Reading, Unknown
-from tailbound.judge.polls import Counted, NoData, Readings, Round, poll
+from tailbound.judge.counters import Classes, Reading
+from tailbound.judge.polls import Counted, Readings, Round, poll
 from tailbound.judge.scrapes import expression, readings, unread
+from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.prometheus import Series, Value
 
 SERVICE = ("risk", "churn")
@@ -102,13 +103,13 @@ def test_one_scrape_is_one_reading(scraped: list[Series], counted: Mapping[str, 
 )
 def test_what_is_not_one_fresh_scrape_is_unknown(scraped: list[Series]) -> None:
     reading = read(*scraped)
-    assert reading is Unknown.UNKNOWN
+    assert isinstance(reading, Unknown)
     assert unread({"gw-0": reading}) == "Prometheus has no scrape of gw-0 within 30 s"
 
 
 def test_every_gateway_that_must_be_read_is_answered_for() -> None:
     found = readings([start({100: STARTED})], SERVICE, ["gw-0", "gw-1"])
-    assert found == {"gw-0": Reading(STARTED_TEXT, {}), "gw-1": Unknown.UNKNOWN}
+    assert found == {"gw-0": Reading(STARTED_TEXT, {}), "gw-1": Unknown("it was not scraped lately")}
     assert unread({"gw-0": found["gw-0"]}) == ""
 
 
@@ -143,7 +144,7 @@ def test_between_two_scrapes_only_new_requests_count(now: list[Series], canary: 
     assert isinstance(before, Reading)
     counted = poll(Readings({"uid": before}), {"uid": read(*now)}, {"uid"}, OF)
     if canary is None:
-        assert isinstance(counted, NoData)
+        assert isinstance(counted, Unknown)
     else:
         assert isinstance(counted, Counted)
         assert counted.arms.canary == canary
@@ -163,5 +164,5 @@ def test_one_expression_asks_for_all_services() -> None:
     asked = expression([("risk", "churn"), ("ads", "rank-1"), ("ads", "churn")])
     assert asked == (
         '{__name__=~"tailbound_requests_total|tailbound_gateway_envoy_start_time_seconds",'
-        'service=~"|churn|rank-1"}[30s]'
+        'job="tailbound-gateways",service=~"|churn|rank-1"}[30s]'
     )

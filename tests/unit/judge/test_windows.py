@@ -51,7 +51,7 @@ SPANS = st.lists(
     st.tuples(st.floats(0.1, 40), st.floats(0, 40) | st.just(0.0), st.floats(0, 1) | st.just(1.0)),
     max_size=40,
 )
-"""Of each poll: the seconds since the last one, how much further back it reaches, and how much is bad."""
+"""Seconds since the last poll, how much further back this one reaches, and how much of it is bad."""
 
 
 def polls(drawn: list[tuple[float, float, float]]) -> list[tuple[Span, float]]:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tailbound.kube.protocol import Object
 from tailbound.kube.store import ObjectStore
+from tailbound.objects.fields import Object
 
 
 def obj(name: str, version: int, uid: str = "", **labels: str) -> dict[str, Any]:
@@ -158,3 +158,13 @@ def test_the_index_always_equals_the_objects(changes: list[tuple[str, int, bool]
     assert [each for name in "abc" for each in store.indexed(name)] == sorted(
         store, key=lambda each: str(each["metadata"]["name"])
     )
+
+
+def test_list_of_one_namespace_says_nothing_about_the_others() -> None:
+    store = ObjectStore()
+    elsewhere = obj("other", 3)
+    elsewhere["metadata"]["namespace"] = "elsewhere"
+    for each in (obj("gone", 2), elsewhere):
+        store.upsert(each)
+    assert store.replace([], "20", "ns") == 1
+    assert versions(store) == {"other": "3"}

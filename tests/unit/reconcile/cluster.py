@@ -5,16 +5,18 @@ uid or an older resourceVersion. It checks at every write what must never happen
 """
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from tailbound.api.names import REVISION_LABEL
-from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Object, Write
+from tailbound.objects.fields import Object
+from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Write
 
-from tests.unit.reconcile.gateways import START, Gateway
-from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as_stored, ready_status, service
+from tests.unit.reconcile.cluster_safety import SafetyChecks
+from tests.unit.reconcile.cluster_state import class_of, number_of
+from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as_stored, ready_status
 
 GRACE = timedelta(seconds=30)
 """That a pod has to end."""
@@ -22,49 +24,15 @@ GRACE = timedelta(seconds=30)
 FRONTS = {NAME, f"{NAME}-preview"}
 """Services without pods of their own."""
 
-TAKES_OVER = {"RollingOut", "PromotedManually"}
-"""Reasons of a rollout that ends with its promotion."""
-
-
-class UnsafeError(AssertionError):
-    """Something happened that would have cost requests."""
+SERVER = {"name": "server", "ports": [{"name": "http", "containerPort": 8080}]}
+"""What matters of the server container of a pod."""
 
 
 @dataclass
-class Cluster:
-    """One service and its surroundings."""
-
-    service: dict[str, Any] = field(default_factory=service)
-    objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
-    gateways: dict[str, Gateway] = field(
-        default_factory=lambda: {"gateway-a": Gateway(), "gateway-b": Gateway()}
-    )
-    versions: int = 1
-    pod_count: int = 0
-    devices: int = 1000
-    """Places for pods on the nodes."""
-    placed: set[str] = field(default_factory=set)
-    """Pods that have one."""
-    quota: int = 1000
-    """Pods that the API server admits."""
-    refused: set[str] = field(default_factory=set)
-    """Deployments of which it refuses some."""
-    cut_off: set[str] = field(default_factory=set)
-    """Pods on a node that is gone: they are never ready, and nobody confirms their end."""
-    seen_ready: set[str] = field(default_factory=set)
-    """Revisions with ready endpoints when the last decision was made."""
-    now: datetime = START
+class Cluster(SafetyChecks):
+    """One service, and those that work for it."""
 
     # The API server.
-
-    def of(self, kind: str) -> tuple[dict[str, Any], ...]:
-        """The stored objects of a kind."""
-        return tuple(stored for (stored_kind, _), stored in self.objects.items() if stored_kind == kind)
-
-    def names(self, kind: str) -> list[str]:
-        """Names of the stored objects of a kind, oldest first."""
-        return [name for stored_kind, name in self.objects if stored_kind == kind]
 
     def touch(self, stored: dict[str, Any]) -> None:
         """A new version of an object."""
@@ -111,6 +79,10 @@ class Cluster:
         self.touch(stored)
 
     def _delete(self, write: Delete) -> None:
+        if write.kind == "Pod":
+            assert self.pods[write.name]["metadata"]["uid"] == write.uid
+            del self.pods[write.name]
+            return
         stored = self.objects[write.kind, write.name]
         assert (write.uid, write.resource_version) == (
             stored["metadata"]["uid"],
@@ -139,6 +111,19 @@ class Cluster:
 
     # Controllers, kubelet, gateways.
 
+    def work(self, kubelet: Callable[[str], object] | None = None, behind: Set[str] = frozenset()) -> None:
+        """Controllers, kubelets and gateways do their part once.
+
+        `kubelet` is what happens to each pod, which is to get ready if nothing is said; the gateways `behind`
+        apply nothing.
+        """
+        self.run_controllers()
+        for pod in list(self.pods):
+            (kubelet or self.make_ready)(pod)
+        for name in self.gateways:
+            if name not in behind:
+                self.sync(name)
+
     def run_controllers(self) -> None:
         """Deployments get their pods, and deleted ones go with theirs."""
         for (kind, name), stored in list(self.objects.items()):
@@ -149,13 +134,20 @@ class Cluster:
             own = [
                 pod for pod, body in self.pods.items() if body["metadata"]["labels"][REVISION_LABEL] == name
             ]
-            mine = [pod for pod in own if "deletionTimestamp" not in self.pods[pod]["metadata"]]
+            mine = [pod for pod in own if not self.gone(pod)]
+            for pod in own if leaving else ():
+                if self.pods[pod]["status"]["phase"] == "Failed":
+                    self.end(pod)
             # As a ReplicaSet does: of those that are not ready first, and the youngest of them.
             mine.sort(key=lambda pod: not self.pods[pod]["status"].get("ready"))
-            for pod in mine[wanted:]:
+            exchanged = {class_of(self.pods[pod]) for pod in mine} - {class_of(stored["spec"]["template"])}
+            for pod in mine[wanted + bool(exchanged) :]:
                 self.end(pod)
             missing = max(wanted - len(mine), 0)
-            admitted = min(missing, max(self.quota - len(self.pods), 0))
+            self._exchange(name, mine, stored["spec"]["template"])
+            admitted = (
+                0 if number_of(name) in self.denied else min(missing, max(self.quota - len(self.pods), 0))
+            )
             for _ in range(admitted):
                 self._add_pod(name, stored["spec"]["template"])
             self.refused = self.refused - {name} | ({name} if admitted < missing else set())
@@ -164,6 +156,20 @@ class Cluster:
             elif not leaving:
                 self.update_deployment_status(name)
         self._schedule()
+
+    def _exchange(self, revision: str, pods: list[str], template: Mapping[str, Any]) -> None:
+        """Pods of another class make way for new ones one by one, and go when those are ready."""
+        wanted = class_of(template)
+        old = [pod for pod in pods if pod in self.pods and class_of(self.pods[pod]) != wanted]
+        new = [pod for pod in pods if pod in self.pods and pod not in old]
+        if not old:
+            return
+        if not new:
+            self._add_pod(revision, template)
+        elif all(self.pods[pod]["status"].get("ready") for pod in new):
+            self.end(old[0])
+            if len(old) > 1:
+                self._add_pod(revision, template)
 
     def end(self, pod: str) -> None:
         """A pod is deleted: it goes at once, unless nobody is there to end it."""
@@ -176,6 +182,23 @@ class Cluster:
         body["metadata"].setdefault("deletionGracePeriodSeconds", GRACE.seconds)
         self.pods[pod] = body
 
+    def gone(self, pod: str) -> bool:
+        """The pod is being deleted, or has ended for good."""
+        body = self.pods[pod]
+        return "deletionTimestamp" in body["metadata"] or body["status"].get("phase") == "Failed"
+
+    def fail(self, pod: str, reason: str, message: str) -> None:
+        """The pod ends for good, for something that happened to it and not to a container."""
+        body, at = copy.deepcopy(self.pods[pod]), self.now.isoformat()
+        ready = {"type": "Ready", "status": "False", "lastTransitionTime": at}
+        body["status"] = {"phase": "Failed", "reason": reason, "message": message, "conditions": [ready]}
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
+        body["metadata"] |= {"uid": f"uid-{pod}", "resourceVersion": "1", "ownerReferences": [owner]}
+        body["metadata"] |= {"namespace": "risk"}
+        self.pods[pod] = body
+        self.placed.discard(pod)
+        self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
+
     def cut_off_node(self, pod: str) -> None:
         """The node of a pod is gone."""
         self.cut_off.add(pod)
@@ -184,20 +207,38 @@ class Cluster:
     def _schedule(self) -> None:
         self.placed &= set(self.pods)
         for name in self.pods:
-            if name in self.placed:
+            if name in self.placed or self.gone(name):
                 continue
-            if len(self.placed) < self.devices:
+            unfit = self.unfit.get(number_of(name))
+            if class_of(self.pods[name]) in self.full_classes:
+                self._wait_for_node(name)
+                continue
+            if unfit is not None:
+                condition = NO_NODE["conditions"][0] | {"message": unfit}
+                self.pods[name] = {**self.pods[name], "status": {**NO_NODE, "conditions": [condition]}}
+            elif len(self.placed) < self.devices:
                 self.placed.add(name)
                 self.pods[name] = {**self.pods[name], "status": STARTING}
             else:
                 self.pods[name] = {**self.pods[name], "status": NO_NODE}
 
+    def _wait_for_node(self, name: str) -> None:
+        """The scheduler finds no node for a pod, and says since when."""
+        known = [each.get("lastTransitionTime") for each in self.pods[name]["status"]["conditions"]]
+        since = next((each for each in known if each), self.now.isoformat())
+        condition = NO_NODE["conditions"][0] | {"lastTransitionTime": since}
+        self.pods[name] = {**self.pods[name], "status": {**NO_NODE, "conditions": [condition]}}
+
     def _add_pod(self, revision: str, template: Mapping[str, Any]) -> None:
         self.pod_count += 1
         name = f"{revision}-{self.pod_count}"
         self.pods[name] = {
-            "metadata": {"name": name, "labels": dict(template["metadata"]["labels"])},
-            "spec": {"nodeName": "node-1"},
+            "metadata": {
+                "name": name,
+                "labels": dict(template["metadata"]["labels"]),
+                "annotations": dict(template["metadata"].get("annotations", {})),
+            },
+            "spec": {"nodeName": "node-1", "containers": [SERVER]},
             "status": {"phase": "Pending", "conditions": []},
         }
 
@@ -237,11 +278,13 @@ class Cluster:
         stored = self.objects.get(("Deployment", revision))
         if stored is None:
             return
-        mine = [p for p in self.pods.values() if p["metadata"]["labels"][REVISION_LABEL] == revision]
+        own = [n for n, p in self.pods.items() if p["metadata"]["labels"][REVISION_LABEL] == revision]
+        mine = [self.pods[name] for name in own if self.pods[name]["status"].get("phase") != "Failed"]
         ready = sum(bool(p["status"].get("ready")) for p in mine)
         status: dict[str, Any] = {"replicas": len(mine), "readyReplicas": ready}
         if revision in self.refused:
-            status["conditions"] = [OVER_QUOTA]
+            said = self.denied.get(number_of(revision), OVER_QUOTA["message"])
+            status["conditions"] = [OVER_QUOTA | {"message": said}]
         if stored.get("status") != status:
             stored["status"] = status
             self.touch(stored)
@@ -292,107 +335,3 @@ class Cluster:
         if traffic is not None:
             self.gateways[name].route = copy.deepcopy(traffic)
             self.gateways[name].generation = self.service["metadata"]["generation"]
-
-    # What must never happen.
-
-    def check_unused(self, revision: str) -> None:
-        """No gateway sends requests to a revision that is taken away."""
-        users = [name for name, gateway in self.gateways.items() if revision in gateway.backends]
-        if users:
-            raise UnsafeError(f"{revision} is taken away while {users} send requests to it")
-
-    def check_last(self, revision: str) -> None:
-        """Only a dead pod gives up its place to another revision before its requests have gone."""
-        if self.ready_pods(revision):
-            self.check_unused(revision)
-
-    def check_weight(self, status: Object) -> None:
-        """Weight is on ready endpoints unless none is ready anywhere, and no rejected revision gets any.
-
-        What counts is what was seen: the decision may bring back a Service, and with it ready endpoints.
-        """
-        ready, rejected = self.seen_ready, self.marked("rejected-at")
-        recreates = self.service["spec"].get("rollout", {}).get("strategy") == "recreate"
-        before = weights_in(self.service.get("status") or {})
-        for name, weight in weights_in(status).items():
-            others = ready - rejected - {name}
-            if name not in ready and others and not recreates:
-                raise UnsafeError(f"weight on {name}, while {others} are ready")
-            able = any(self.ready_pods(stable) for stable in self.marked("stable") - {name})
-            if name in rejected and weight > before.get(name, 0) and able:
-                raise UnsafeError(f"{name} was rejected, and gets {weight} percent")
-        self.check_capacity(status)
-
-    def check_capacity(self, status: Object) -> None:
-        """What never served, or was rejected, has its step, and more only if stable cannot carry that."""
-        wanted, rollout = self.service["spec"], status.get("rollout") or {}
-        before = weights_in(self.service.get("status") or {})
-        stable = next(iter(self.marked("stable")), None)
-        recreates = wanted.get("rollout", {}).get("strategy") == "recreate"
-        if stable not in self.seen_ready or wanted.get("stopped") or recreates:
-            return
-        lacking = max(100 - 100 * self.ready_pods(stable) // self.needed(str(stable)), 0)
-        served = self.marked("promoted-at") - self.marked("rejected-at")
-        for name, weight in weights_in(status).items():
-            under_way = rollout.get("revision") == name and rollout["state"] != "RolledBack"
-            step = rollout["weight"] if under_way else 0
-            if name not in served and weight > max(step, min(lacking, before.get(name, 0))):
-                raise UnsafeError(f"{name} has {weight} percent, while stable lacks pods for {lacking}")
-        if rollout.get("state") == "Promoted" and weights_in(status).keys() - {rollout["revision"]}:
-            raise UnsafeError(f"told to be promoted, with weights {weights_in(status)}")
-
-    def check_promotion(self, stored: Object, old: Object) -> None:
-        """A revision that takes over has all its pods, unless the old ones have their places."""
-        name, wanted = stored["metadata"]["name"], self.service["spec"]
-        rollout, spec = (self.service.get("status") or {}).get("rollout") or {}, wanted.get("rollout", {})
-        marks = [each["metadata"]["annotations"] for each in (old, stored)]
-        newly = ["tailbound.dev/stable" in each for each in marks] == [False, True]
-        beside = not rollout.get("inPlace") and spec.get("strategy") != "recreate"
-        takes_over = rollout.get("revision") == name and rollout.get("reason") in TAKES_OVER
-        waiting = [pod for pod in self.pods if pod.startswith(name) and pod not in self.placed]
-        few = self.ready_pods(name) < self.needed(name)
-        if newly and beside and takes_over and rollout.get("from") and few and not waiting:
-            raise UnsafeError(f"{name} takes over with {self.ready_pods(name)} ready pods")
-
-    def check_stable(self, name: str, replicas: int, before: int) -> None:
-        """The stable revision keeps all its pods; `recreate` and `stopped` are for giving them up.
-
-        In place it gives up ready pods one at a time, never the last, and only where all others are ready.
-        Those that are not ready it gives up with any capacity.
-        """
-        wanted = self.service["spec"]
-        rollout, least = wanted.get("rollout", {}), self.needed(name)
-        gives_up = wanted.get("stopped") or rollout.get("strategy") == "recreate"
-        if name not in self.marked("stable") or replicas >= least or gives_up:
-            return
-        in_place = rollout.get("capacity", "surge") != "surge"
-        gone = max(min(before, self.ready_pods(name)) - replicas, 0)
-        if gone and (not in_place or replicas == 0 or gone > 1 or self.ready_pods() - gone < least - 1):
-            raise UnsafeError(f"stable {name} is to have {replicas} pods")
-
-    def needed(self, revision: str) -> int:
-        """Pods of a revision with all requests."""
-        return int(self.service["spec"].get("scaling", {}).get("min", 1))
-
-    def ready_pods(self, revision: str | None = None) -> int:
-        """Ready pods of a revision, or of all."""
-        return sum(
-            bool(pod["status"].get("ready"))
-            for pod in self.pods.values()
-            if revision in (None, pod["metadata"]["labels"][REVISION_LABEL])
-        )
-
-    def marked(self, mark: str) -> set[str]:
-        """Revisions with this mark."""
-        return {
-            stored["metadata"]["name"]
-            for stored in self.of("ControllerRevision")
-            if f"tailbound.dev/{mark}" in stored["metadata"].get("annotations", {})
-        }
-
-
-def weights_in(status: Object) -> dict[str, int]:
-    """status.traffic by revision; nothing where somebody broke it."""
-    traffic = status.get("traffic")
-    backends = traffic.get("backends", []) if isinstance(traffic, dict) else []
-    return {backend["revision"]: backend["weight"] for backend in backends}

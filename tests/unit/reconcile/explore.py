@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.conftest import PROFILE
-from tests.unit.reconcile.test_reconcile_room_simulated import FullNodes
+from tests.unit.reconcile.test_reconcile_shortage_simulated import FullNodes
 from tests.unit.reconcile.test_reconcile_simulated import Rollovers
 from tests.unit.reconcile.test_reconcile_trials import Trials
 

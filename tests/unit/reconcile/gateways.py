@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tailbound.api.traffic import AppliedRoute, Observed, ServiceObservation
-from tailbound.judge.counters import Classes, Reading, Unknown
-from tailbound.reconcile.model import Unread
+from tailbound.judge.counters import Classes, Reading
+from tailbound.objects.unknown import Unknown
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """When everything begins."""
@@ -61,13 +61,13 @@ class Gateway:
     def reading(self) -> Reading | Unknown:
         """Its counters."""
         if not self.readable or self.route is None:
-            return Unknown.UNKNOWN
+            return Unknown("it does not answer")
         return Reading(str(self.started), dict(self.counted))
 
-    def report(self, key: str) -> Observed | Unread:
+    def report(self, key: str) -> Observed | Unknown:
         """Its /observed for the service NAMESPACE/NAME."""
         if not self.readable:
-            return Unread("timed out after 2 s")
+            return Unknown("timed out after 2 s")
         applied = None
         if self.route is not None:
             applied = AppliedRoute(generation=self.generation, traffic_generation=self.route["generation"])

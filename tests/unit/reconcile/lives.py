@@ -8,7 +8,6 @@ from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.simulator import Simulator
 
 OTHER_MODEL = model("b")
-THIRD_MODEL = model("c")
 
 
 def settled(**fields: Any) -> Simulator:

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from tailbound.reconcile.model import Object
+from tailbound.objects.fields import Object
 
 NAME, NAMESPACE, UID = "churn", "risk", "uid-of-churn"
 NO_NODE: dict[str, Any] = {
@@ -85,6 +85,7 @@ def ready_status() -> dict[str, Any]:
     """Status of a pod that is through with everything."""
     return {
         "phase": "Running",
+        "podIP": "10.0.0.1",
         "conditions": [{"type": "PodScheduled", "status": "True"}],
         "initContainerStatuses": [
             {"name": "fetch", "ready": True, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}

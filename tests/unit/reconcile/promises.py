@@ -13,8 +13,9 @@ from typing import Any
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import parse
 from tailbound.api.rollout import OnInconclusive, Promotion, Strategy
+from tailbound.objects.fields import Object
 from tailbound.reconcile.desired import intend
-from tailbound.reconcile.model import Apply, Create, Delete, Object, Observation, Plan, Write
+from tailbound.reconcile.model import Apply, Create, Delete, Observation, Plan, Write
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.rollout.sizing import ALL
@@ -56,7 +57,7 @@ class Seen:
     now: datetime
 
     @cached_property
-    def world(self) -> OwnedState:
+    def owned(self) -> OwnedState:
         """What exists."""
         service = parse(InferenceService, self.observation.service)
         assert isinstance(service, InferenceService), service
@@ -75,7 +76,7 @@ class Seen:
     @cached_property
     def desired(self) -> str:
         """The revision of the spec."""
-        return intend(self.world).name
+        return intend(self.owned).name
 
     @property
     def weights(self) -> list[tuple[str, int]]:
@@ -95,11 +96,11 @@ class Seen:
 
     def ready(self, name: str | None) -> int:
         """Ready endpoints of a revision."""
-        return self.world.ready_endpoints.get(name or "", 0)
+        return self.owned.ready_endpoints.get(name or "", 0)
 
     def needs(self, name: str) -> int:
         """Pods that a revision needs for all requests."""
-        return sizing_of(self.world).pods(name, ALL)
+        return sizing_of(self.owned).pods(name, ALL)
 
     def carries(self, name: str) -> int:
         """Percent of the requests that its ready pods carry."""
@@ -107,18 +108,18 @@ class Seen:
 
     def promoted(self, name: str) -> bool:
         """It was promoted once, and not rejected since."""
-        marks = self.world.marks.get(name)
+        marks = self.owned.marks.get(name)
         return marks is not None and marks.promoted_at is not None and marks.rejected is None
 
     def rejected(self, name: str) -> bool:
         """It is rejected, or is to be with this decision."""
-        marks = self.world.marks.get(name)
+        marks = self.owned.marks.get(name)
         return (marks is not None and marks.rejected is not None) or name in newly_rejected(self)
 
     @property
     def spec(self) -> Any:
         """The spec, parsed."""
-        return self.world.service.spec
+        return self.owned.service.spec
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         """A condition as it will be."""
@@ -132,7 +133,7 @@ def marked(body: Object, mark: str) -> bool:
 
 def newly_rejected(seen: Seen) -> set[str]:
     """Revisions that this decision rejects."""
-    had = {name for name, marks in seen.world.marks.items() if marks.rejected is not None}
+    had = {name for name, marks in seen.owned.marks.items() if marks.rejected is not None}
     return {
         write.body["metadata"]["name"]
         for write in seen.plan.writes
@@ -197,7 +198,7 @@ def weights_are_whole(seen: Seen) -> None:
     if len(set(names)) != len(names):
         raise BrokenPromiseError(f"a revision is named twice: {seen.weights}")
     created = {write.body["metadata"]["name"] for write in seen.plan.writes if isinstance(write, Create)}
-    unknown = {*names} - {*seen.world.stored_revisions, *seen.world.deployments, *created}
+    unknown = {*names} - {*seen.owned.stored_revisions, *seen.owned.deployments, *created}
     if unknown:
         raise BrokenPromiseError(f"weight on {unknown}, which does not exist")
 
@@ -222,7 +223,7 @@ def ready_tells_the_truth(seen: Seen) -> None:
 
 def nothing_unjudged_has_more_than_it_has_shown(seen: Seen) -> None:
     """But what the ready pods of the stable revision cannot carry."""
-    stable, rollout = seen.world.stable, seen.before.get("rollout") or {}
+    stable, rollout = seen.owned.stable, seen.before.get("rollout") or {}
     if stable is None or seen.spec.stopped or seen.spec.rollout.strategy is Strategy.RECREATE:
         return
     for name, weight in seen.weights:
@@ -242,7 +243,7 @@ def nothing_unjudged_has_more_than_it_has_shown(seen: Seen) -> None:
 
 def rejected_gets_only_what_stable_cannot_carry(seen: Seen) -> None:
     """A revision that was rejected."""
-    stable = seen.world.stable
+    stable = seen.owned.stable
     if stable is None or seen.spec.stopped or seen.spec.rollout.strategy is Strategy.RECREATE:
         return
     for name, weight in seen.weights:

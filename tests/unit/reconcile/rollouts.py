@@ -27,11 +27,7 @@ def begun(rollout: dict[str, Any] | None = None, *, replicas: int = 4, sla: Any 
 
 def around(simulator: Simulator, **slow: float) -> Plan:
     """Two seconds in a cluster where everything works."""
-    simulator.run_controllers()
-    for pod in list(simulator.pods):
-        simulator.make_ready(pod)
-    for name in simulator.gateways:
-        simulator.sync(name)
+    simulator.work()
     simulator.traffic(1000, **slow)
     simulator.now += timedelta(seconds=1)
     return simulator.reconcile()

@@ -10,9 +10,12 @@ from functools import lru_cache
 from typing import Any
 
 from tailbound.judge.polls import PollResults
+from tailbound.objects.fields import Object
+from tailbound.objects.signature import ModelSignature
+from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.decide import decide, draft, read, wanted_rendering
 from tailbound.reconcile.model import (
-    Object,
+    NO_READER,
     Observation,
     Plan,
     RefusedWrite,
@@ -21,9 +24,10 @@ from tailbound.reconcile.model import (
     RenderRequest,
     ScalingDecisions,
     Settings,
+    SignatureRequest,
 )
 from tailbound.revisions.template import expand
-from tailbound.telemetry.prometheus import Series, Unavailable
+from tailbound.telemetry.prometheus import Series
 
 from tests.unit.reconcile.cluster import Cluster
 from tests.unit.reconcile.objects import hardware_class, runtime
@@ -50,14 +54,20 @@ class Simulator(Cluster):
     hardware_classes: Mapping[str, Object] = field(default_factory=lambda: {"cpu": hardware_class()})
     runtimes: Mapping[str, Object] = field(default_factory=dict)
     cluster_runtimes: Mapping[str, Object] = field(default_factory=lambda: {"onnxruntime": runtime()})
-    obstacles: tuple[RefusedWrite, ...] = ()
+    refused_writes: tuple[RefusedWrite, ...] = ()
     sizes: ScalingDecisions | None = None
+    models: Mapping[str, ModelSignature | Unknown] | Unknown = NO_READER
+    """By number of a revision, what its pods answer about their model."""
+    unread: tuple[SignatureRequest, ...] = ()
+    """What the last plan asks pods for."""
     polls: bool = False
     """The last plan asks for counters."""
     queries: tuple[str, ...] = ()
     """What the last plan asks of Prometheus."""
-    prometheus: Callable[[str], tuple[Series, ...] | Unavailable] = field(default=lambda _: ())
+    prometheus: Callable[[str], tuple[Series, ...] | Unknown] = field(default=lambda _: ())
     """Answers a query."""
+    job_pods: tuple[Object, ...] = ()
+    """The pods of Jobs."""
     unscraped: str = ""
     """Why Prometheus has no counters of the gateways."""
 
@@ -73,14 +83,23 @@ class Simulator(Cluster):
             deployments=self.of("Deployment"),
             services=self.of("Service"),
             disruption_budgets=self.of("PodDisruptionBudget"),
-            pods=tuple(self.pods.values()),
+            pods=(*self.pods.values(), *self.job_pods),
+            jobs=self.of("Job"),
             endpoint_slices=self.endpoint_slices(),
             gateways={name: gateway.report(key) for name, gateway in self.gateways.items()},
             settings=SETTINGS,
-            obstacles=self.obstacles,
+            refused_writes=self.refused_writes,
             readings=self.readings() if self.polls else None,
+            signatures=self.signatures(),
             sizes=self.sizes,
         )
+
+    def signatures(self) -> Mapping[str, ModelSignature | Unknown] | Unknown:
+        """The answers to what the last plan asks for."""
+        if isinstance(self.models, Unknown):
+            return self.models
+        asked = {each.revision: each.revision.split("-")[1] for each in self.unread}
+        return {name: self.models[number] for name, number in asked.items() if number in self.models}
 
     def readings(self) -> PollResults:
         """A round of counters."""
@@ -109,7 +128,7 @@ class Simulator(Cluster):
     def reconcile(self, *, crash_after: int | None = None) -> Plan:
         """Decide and execute; `crash_after` writes the operator dies."""
         plan = self.plan()
-        self.polls, self.queries = plan.poll_counters, plan.queries
+        self.polls, self.queries, self.unread = plan.poll_counters, plan.queries, plan.unread
         self.now += timedelta(seconds=1)
         for done, write in enumerate(plan.writes):
             if done == crash_after:
@@ -126,11 +145,7 @@ class Simulator(Cluster):
         for gateway in self.gateways.values():
             gateway.readable = True
         for _ in range(rounds):
-            self.run_controllers()
-            for name in list(self.pods):
-                self.make_ready(name)
-            for name in self.gateways:
-                self.sync(name)
+            self.work()
             plan = self.reconcile()
             if plan.writes or plan.status is not None:
                 continue

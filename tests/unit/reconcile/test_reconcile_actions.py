@@ -114,11 +114,7 @@ def test_a_return_whose_operator_dies_half_way_ends_the_same(writes: int) -> Non
     simulator = served("b")
     simulator.annotate(rollback_to=f"{number_of(simulator, 'r1')}/1")
     for _ in range(20):
-        simulator.run_controllers()
-        for pod in list(simulator.pods):
-            simulator.make_ready(pod)
-        for name in simulator.gateways:
-            simulator.sync(name)
+        simulator.work()
         simulator.reconcile(crash_after=writes)
         simulator.reconcile()
     simulator.settle()

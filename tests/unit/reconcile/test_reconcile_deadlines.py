@@ -19,13 +19,9 @@ ReadyAt = Callable[[int, int], bool]
 def watch(simulator: Simulator, ready_at: ReadyAt, *, rounds: int) -> int:
     """Two seconds a round; the number of the round in which the new revision is rejected."""
     for number in range(rounds):
-        simulator.run_controllers()
-        for pod in [pod for pod in simulator.pods if "-r1-" in pod]:
-            simulator.make_ready(pod)
+        simulator.work()
         for index, pod in enumerate([pod for pod in simulator.pods if "-r2-" in pod]):
             simulator.make_ready(pod, ready_at(number, index))
-        for name in simulator.gateways:
-            simulator.sync(name)
         simulator.traffic(100)
         simulator.now += timedelta(seconds=1)
         simulator.reconcile()
@@ -52,7 +48,7 @@ def test_a_pod_that_gets_ready_again_and_again_is_rejected(
     assert simulator.rollout["reason"] in {"DeadlineExceeded", "Lost"}
 
 
-def test_one_pod_without_room_does_not_stop_the_deadline_of_those_that_run() -> None:
+def test_one_pod_without_capacity_does_not_stop_the_deadline_of_those_that_run() -> None:
     simulator = begun({**DEADLINE}, replicas=4)
     simulator.devices = 7
     assert watch(simulator, lambda _, __: False, rounds=40) <= 35
@@ -77,7 +73,7 @@ def test_a_deployment_that_is_refused_does_not_stop_the_deadline(rollout: dict[s
     refused = (RefusedWrite("Deployment", name, Reason.QUOTA_EXCEEDED, "exceeded quota: objects"),)
     looks = 0
     while simulator.rollout["state"] != "RolledBack":
-        simulator.obstacles = refused
+        simulator.refused_writes = refused
         for gateway in simulator.gateways:
             simulator.sync(gateway)
         simulator.now += timedelta(seconds=1)
@@ -91,7 +87,7 @@ def test_a_deployment_that_is_refused_does_not_stop_the_deadline(rollout: dict[s
     assert simulator.marked("rejected-at") == {name}
 
 
-def test_only_time_without_room_is_left_out() -> None:
+def test_only_time_without_capacity_is_left_out() -> None:
     simulator = begun({**DEADLINE}, replicas=4)
     simulator.devices = 7
     with pytest.raises(AssertionError):

@@ -7,7 +7,7 @@ from tailbound.reconcile.model import Apply, Create, Plan
 
 from tests.unit.reconcile.gateways import Gateway
 from tests.unit.reconcile.lives import OTHER_MODEL, settled, verbs
-from tests.unit.reconcile.objects import NAME, UID, spec
+from tests.unit.reconcile.objects import NAME, UID, runtime, service, spec
 from tests.unit.reconcile.simulator import Simulator
 
 # First deployment.
@@ -65,6 +65,7 @@ def test_status_document() -> None:
     assert status["servingPods"] == "2/2"
     assert "canary" not in status
     assert status["observedGeneration"] == 1
+    assert "inferencePaths" not in status
     assert [c["type"] for c in status["conditions"]] == [
         "Ready",
         "Reconciling",
@@ -77,6 +78,16 @@ def test_status_document() -> None:
         "ActionRefused",
         "Conflict",
     ]
+
+
+def test_gateways_learn_the_inference_paths_of_another_protocol() -> None:
+    openai = runtime()
+    openai["spec"] |= {"protocols": ["openai"], "inferencePaths": ["/rank/*"]}
+    simulator = Simulator(service=service(), cluster_runtimes={"onnxruntime": openai})
+    simulator.settle()
+    paths = simulator.service["status"]["inferencePaths"]
+    assert {"/rank/*", "/v1/embeddings"} < set(paths)
+    assert simulator.plan() == Plan()
 
 
 def test_an_idle_service_writes_nothing_whatever_the_time_and_whichever_gateway() -> None:

@@ -38,6 +38,13 @@ def test_each_fact_has_one_event(act: Callable[[Simulator], None], expected: Tol
     assert told(simulator) == expected
 
 
+def test_a_revision_that_is_rejected_has_one_warning() -> None:
+    simulator = judging()
+    events = [event for _ in range(40) for event in around(simulator, r2=0.1).events]
+    assert simulator.rollout["state"] == "RolledBack"
+    assert [event.reason for event in events if event.type == "Warning"] == ["RolledBack"]
+
+
 def test_a_stop_while_a_revision_is_judged_is_no_rollout_that_goes_on() -> None:
     simulator = judging()
     simulator.edit(stopped=True)
@@ -45,5 +52,5 @@ def test_a_stop_while_a_revision_is_judged_is_no_rollout_that_goes_on() -> None:
     assert simulator.condition("Promoted") == ("Unknown", "Stopped")
     _, new = simulator.names("ControllerRevision")
     assert simulator.message("Promoted") == (
-        f"spec.stopped is true: {new} takes over at the earliest once it is false"
+        f"spec.stopped is true: {new} cannot take over before spec.stopped is false"
     )

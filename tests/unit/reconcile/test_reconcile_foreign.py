@@ -80,14 +80,14 @@ def test_a_name_of_somebody_else_stalls_and_nothing_is_created(
 def test_a_refused_create_is_told_and_tried_again_later() -> None:
     simulator = Simulator()
     simulator.service["metadata"].update(name="kubernetes", namespace="default")
-    simulator.obstacles = (
+    simulator.refused_writes = (
         RefusedWrite("Service", "kubernetes", Reason.NAME_CONFLICT, "Service kubernetes has another owner"),
     )
     plan = simulator.reconcile()
     assert plan.writes == ()
     assert simulator.condition("Stalled") == ("True", "NameConflict")
     assert plan.requeue_after is not None
-    simulator.obstacles = ()
+    simulator.refused_writes = ()
     assert described(simulator.plan().writes[0]) == ("Create", "Service", "kubernetes")
 
 
@@ -105,7 +105,7 @@ def test_what_serves_is_made_whole_while_a_name_is_taken() -> None:
 def test_quota_on_a_deployment_is_no_stall() -> None:
     simulator = Simulator()
     name = described(simulator.plan().writes[3])[2]
-    simulator.obstacles = (
+    simulator.refused_writes = (
         RefusedWrite("Deployment", name, Reason.QUOTA_EXCEEDED, "exceeded quota: objects"),
     )
     simulator.reconcile()

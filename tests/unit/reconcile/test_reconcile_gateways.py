@@ -1,12 +1,14 @@
 """What the gateways' reports come to."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
+from tailbound.api.hosts import HostState, HostStatus
 from tailbound.api.traffic import AppliedRoute, Observed, RejectedRoute, ServiceObservation
+from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.gateways import Wanted, applied, latest
-from tailbound.reconcile.model import Unread
 
 from tests.unit.reconcile.gateways import START
 from tests.unit.reconcile.objects import service
@@ -18,13 +20,12 @@ WANTED = Wanted("risk/churn", generation=3, traffic_generation=7)
 def says(
     routed: tuple[int, int] | None, rejected: tuple[int, int] | None = None, denied: tuple[str, ...] = ()
 ) -> Observed:
-    def route(pair: tuple[int, int]) -> dict[str, int]:
+    def route(pair: tuple[int, int]) -> dict[str, Any]:
         return {"generation": pair[0], "traffic_generation": pair[1]}
 
     state = ServiceObservation(
-        applied=AppliedRoute(**route(routed)) if routed else None,
+        applied=AppliedRoute(**route(routed), denied_hosts=denied) if routed else None,
         rejected=RejectedRoute(**route(rejected), message="bad regex") if rejected else None,
-        denied_hosts=denied,
     )
     return Observed(envoy_start_time=START, synced=True, services={"risk/churn": state})
 
@@ -42,7 +43,7 @@ CASES = {
         "gateway pod a has not",
     ),
     "one unread": (
-        {"a": DONE, "b": Unread("timed out")},
+        {"a": DONE, "b": Unknown("timed out")},
         Reason.WAITING_FOR_GATEWAY,
         False,
         "b could not be read: timed",
@@ -67,33 +68,64 @@ CASES = {
         False,
         "gateway pod b refused",
     ),
-    "host denied": (
-        {"a": says((3, 7), None, ("b.example", "a.example"))},
+}
+ACCEPTED = HostStatus(host="mine.example", state=HostState.ACCEPTED)
+TAKEN = HostStatus(host="taken.example", state=HostState.TAKEN, owner="risk/fraud")
+NAMED = HostStatus(host="fraud.risk", state=HostState.RESERVED, owner="risk/fraud")
+UNGRANTED = HostStatus(host="theirs.example", state=HostState.NOT_GRANTED)
+HOSTS: dict[str, tuple[tuple[HostStatus, ...], tuple[str, ...], Reason, list[str]]] = {
+    "accepted": ((ACCEPTED,), (), Reason.ACKNOWLEDGED, ["every gateway pod"]),
+    "taken": (
+        (ACCEPTED, TAKEN),
+        ("taken.example",),
         Reason.HOST_CONFLICT,
-        True,
-        "a.example, b.example",
+        ["taken.example belongs to InferenceService risk/fraud"],
     ),
-    "host denied here, behind there": (
-        {"a": says((3, 7), None, ("a.example",)), "b": BEHIND},
+    "not-granted": (
+        (UNGRANTED,),
+        ("theirs.example",),
+        Reason.HOST_NOT_GRANTED,
+        ["no HostGrant gives theirs.example to namespace risk"],
+    ),
+    "both": (
+        (NAMED, UNGRANTED),
+        ("theirs.example", "fraud.risk"),
+        Reason.HOST_CONFLICT,
+        ["no HostGrant gives theirs.example", "fraud.risk is a name of risk/fraud"],
+    ),
+    "the-gateway-still-answers": ((TAKEN,), (), Reason.WAITING_FOR_GATEWAY, ["the newest hosts"]),
+    "the-gateway-does-not-answer-yet": (
+        (ACCEPTED,),
+        ("mine.example",),
         Reason.WAITING_FOR_GATEWAY,
-        False,
-        "gateway pod b",
+        ["the newest hosts"],
     ),
 }
 
 
+@pytest.mark.parametrize(("hosts", "denied", "reason", "words"), HOSTS.values(), ids=HOSTS)
+def test_decisions_on_hosts(
+    hosts: tuple[HostStatus, ...], denied: tuple[str, ...], reason: Reason, words: list[str]
+) -> None:
+    found = applied({"a": says((3, 7), None, denied)}, replace(WANTED, hosts=hosts))
+    assert (found.reason, found.acknowledged) == (reason, True)
+    assert all(each in found.message for each in words)
+    behind = applied({"a": says((3, 7), None, denied), "b": BEHIND}, replace(WANTED, hosts=hosts))
+    assert behind.reason is Reason.WAITING_FOR_GATEWAY
+
+
 @pytest.mark.parametrize(("gateways", "reason", "acknowledged", "words"), CASES.values(), ids=CASES)
 def test_applied(
-    gateways: dict[str, Observed | Unread], reason: Reason, acknowledged: bool, words: str
+    gateways: dict[str, Observed | Unknown], reason: Reason, acknowledged: bool, words: str
 ) -> None:
     found = applied(gateways, WANTED)
     assert (found.reason, found.acknowledged) == (reason, acknowledged)
     assert words in found.message
 
 
-UNREAD = Unread("timed out")
+UNREAD = Unknown("timed out")
 ACKNOWLEDGED, WAITING = Reason.ACKNOWLEDGED, Reason.WAITING_FOR_GATEWAY
-KEPT: dict[str, tuple[dict[str, Observed | Unread], Reason, bool]] = {
+KEPT: dict[str, tuple[dict[str, Observed | Unknown], Reason, bool]] = {
     "all done": ({"a": DONE, "b": DONE}, ACKNOWLEDGED, True),
     "one unread": ({"a": DONE, "b": UNREAD}, ACKNOWLEDGED, True),
     "all unread": ({"a": UNREAD, "b": UNREAD}, ACKNOWLEDGED, True),
@@ -107,13 +139,13 @@ KEPT: dict[str, tuple[dict[str, Observed | Unread], Reason, bool]] = {
 
 @pytest.mark.parametrize(("gateways", "reason", "acknowledged"), KEPT.values(), ids=KEPT)
 def test_a_kept_acknowledgement_stands_for_gateways_that_say_nothing(
-    gateways: dict[str, Observed | Unread], reason: Reason, acknowledged: bool
+    gateways: dict[str, Observed | Unknown], reason: Reason, acknowledged: bool
 ) -> None:
     found = applied(gateways, WANTED, kept=True)
     assert (found.reason, found.acknowledged) == (reason, acknowledged)
 
 
-LATEST: dict[str, tuple[dict[str, Observed | Unread], int]] = {
+LATEST: dict[str, tuple[dict[str, Observed | Unknown], int]] = {
     "none": ({}, 0),
     "unread": ({"a": UNREAD}, 0),
     "without-the-service": ({"a": ELSEWHERE}, 0),
@@ -124,7 +156,7 @@ LATEST: dict[str, tuple[dict[str, Observed | Unread], int]] = {
 
 @pytest.mark.parametrize(("gateways", "generation"), LATEST.values(), ids=LATEST)
 def test_latest_generation_that_a_gateway_applies(
-    gateways: dict[str, Observed | Unread], generation: int
+    gateways: dict[str, Observed | Unknown], generation: int
 ) -> None:
     assert latest(gateways, "risk/churn") == generation
 

@@ -85,7 +85,9 @@ def test_without_a_gateway_nothing_serves() -> None:
     plan = simulator.reconcile()
     assert simulator.condition("Ready") == ("False", "NoGateway")
     for kind in ("Ready", "Reconciling"):
-        assert simulator.message(kind).startswith("no gateway pod is Ready, so that nothing is routed"), kind
+        assert simulator.message(kind).startswith(
+            "no gateway pod is Ready, so that no request reaches the service"
+        ), kind
     assert [event.reason for event in plan.events] == ["NoGateway"]
 
 
@@ -104,11 +106,7 @@ def test_a_recreate_announces_no_outage() -> None:
     simulator = begun({"strategy": "recreate"})
     reasons: list[str] = []
     for _ in range(12):
-        simulator.run_controllers()
-        for pod in list(simulator.pods):
-            simulator.make_ready(pod)
-        for gateway in simulator.gateways:
-            simulator.sync(gateway)
+        simulator.work()
         reasons += [event.reason for event in simulator.reconcile().events]
     assert "NotReady" not in reasons
     assert "Promoted" in reasons or "Serving" in reasons
@@ -118,11 +116,7 @@ def test_a_rollback_is_told_by_one_event() -> None:
     simulator = begun(CANARY)
     told: list[str] = []
     for _ in range(200):
-        simulator.run_controllers()
-        for pod in list(simulator.pods):
-            simulator.make_ready(pod)
-        for gateway in simulator.gateways:
-            simulator.sync(gateway)
+        simulator.work()
         simulator.traffic(1000, r2=0.1)
         told += [event.reason for event in simulator.reconcile().events]
         if "RolledBack" in told:
@@ -148,8 +142,8 @@ def test_a_preview_has_not_passed_anything() -> None:
     until(simulator, lambda rollout: rollout["reason"] == "AwaitingPromotion")
     _, new = simulator.names("ControllerRevision")
     assert simulator.message("Promoted") == (
-        f"{new} is ready without a request of the service, and spec.rollout.promotion is manual: promote or "
-        "abort it"
+        f"{new} is ready, untested by requests of the service, and spec.rollout.promotion is manual: "
+        "promote or abort it"
     )
 
 

@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 from tailbound.api.conditions import Reason
 from tailbound.api.runtime_contract import TerminationReason
-from tailbound.reconcile.pods import report
+from tailbound.objects.deployment import Deployment
+from tailbound.objects.pod import Pod
+from tailbound.reconcile.pods import PodsReport, report
 
 from tests.unit.reconcile.objects import ready_status
+
+
+def reported(pods: list[dict[str, Any]], deployment: dict[str, Any] | None) -> PodsReport:
+    return report([Pod(each) for each in pods], Deployment(deployment) if deployment is not None else None)
+
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
@@ -102,7 +109,7 @@ FINDINGS: dict[str, tuple[dict[str, Any], Reason | None, str]] = {
     ),
     "crashed": (server(ended("Traceback: boom", 3)), Reason.CRASH_LOOP, "exit code 3: Traceback: boom"),
     "crashed and backs off": (server(BACK_OFF, ended("boom", 3)), Reason.CRASH_LOOP, "exit code 3: boom"),
-    "crashed without a word": (server(ended("", 139)), Reason.CRASH_LOOP, "left no message"),
+    "crashed without a word": (server(ended("", 139)), Reason.CRASH_LOOP, "wrote no termination message"),
     "ended as if it were done": (server(ended("", 0, "Completed")), Reason.CRASH_LOOP, "exit code 0"),
     "no JSON of ours": (server(ended('{"reason": "Other"}')), Reason.CRASH_LOOP, "Other"),
     "no node": (
@@ -110,27 +117,27 @@ FINDINGS: dict[str, tuple[dict[str, Any], Reason | None, str]] = {
         Reason.UNSCHEDULABLE,
         "pod p1 has no node: 0/1 nodes: no gpu",
     ),
-    "evicted": (pod(phase="Failed", conditions=[UNSCHEDULABLE]), None, ""),
+    "failed": (pod(phase="Failed", conditions=[UNSCHEDULABLE]), Reason.POD_FAILED, "no reason is given"),
 }
 
 
 @pytest.mark.parametrize(("found", "reason", "words"), FINDINGS.values(), ids=FINDINGS)
 def test_finding_of_one_pod(found: dict[str, Any], reason: Reason | None, words: str) -> None:
-    obstacle = report([found], None).obstacle
+    obstacle = reported([found], None).obstacle
     assert (obstacle.reason if obstacle is not None else None) == reason
     assert words in (obstacle.message if obstacle is not None else "")
 
 
 def test_the_sentence_does_not_change_while_the_kubelet_tries_again() -> None:
     rounds = [fetch(MISMATCH), fetch(BACK_OFF, MISMATCH), fetch(RUNNING, MISMATCH)]
-    assert len({report([found], None).obstacle for found in rounds}) == 1
+    assert len({reported([found], None).obstacle for found in rounds}) == 1
     pulls = [FINDINGS["image missing"][0], FINDINGS["image missing and backs off"][0]]
-    assert len({report([found], None).obstacle for found in pulls}) == 1
+    assert len({reported([found], None).obstacle for found in pulls}) == 1
 
 
 @pytest.mark.parametrize("reason", [r for r in TerminationReason if r is not TerminationReason.FETCHED])
 def test_every_word_of_a_container_is_a_reason(reason: TerminationReason) -> None:
-    obstacle = report([fetch(ended(said(reason)))], None).obstacle
+    obstacle = reported([fetch(ended(said(reason)))], None).obstacle
     assert obstacle is not None
     assert obstacle.reason == reason.value
 
@@ -138,12 +145,12 @@ def test_every_word_of_a_container_is_a_reason(reason: TerminationReason) -> Non
 def test_what_a_container_says_itself_goes_first() -> None:
     crashed, mismatch = server(ended("boom")), fetch(MISMATCH)
     crashed["metadata"]["name"], mismatch["metadata"]["name"] = "a", "b"
-    seen = report([crashed, mismatch], None)
+    seen = reported([crashed, mismatch], None)
     assert [finding.reason for finding in seen.findings] == [Reason.DIGEST_MISMATCH, Reason.CRASH_LOOP]
 
 
 def test_a_long_message_is_cut_to_its_end() -> None:
-    obstacle = report([server(ended("x" * 4000 + " ValueError: the cause"))], None).obstacle
+    obstacle = reported([server(ended("x" * 4000 + " ValueError: the cause"))], None).obstacle
     assert obstacle is not None
     assert obstacle.message.endswith("ValueError: the cause")
     assert len(obstacle.message) < 800
@@ -157,14 +164,14 @@ def test_refused_pods_are_told_by_the_deployment() -> None:
         "message": "exceeded quota: gpu",
     }
     wanted = {"spec": {"replicas": 3}}
-    seen = report([pod(**ready_status())], {**wanted, "status": {"conditions": [condition]}})
+    seen = reported([pod(**ready_status())], {**wanted, "status": {"conditions": [condition]}})
     assert seen.obstacle is not None
     assert (seen.obstacle.reason, seen.obstacle.message, seen.refused) == (
         Reason.QUOTA_EXCEEDED,
-        "the API server refuses pods: exceeded quota: gpu",
+        "the API server refuses to create pods: exceeded quota: gpu",
         2,
     )
-    admitted = report([], {**wanted, "status": {"conditions": [condition | {"status": "False"}]}})
+    admitted = reported([], {**wanted, "status": {"conditions": [condition | {"status": "False"}]}})
     assert (admitted.obstacle, admitted.refused) == (None, 0)
 
 
@@ -195,12 +202,11 @@ def test_the_probe_that_fails_is_named(spec: dict[str, Any], status: dict[str, A
     running = server(RUNNING)
     running["spec"] = {"containers": [{"name": "server", **spec}]}
     running["status"]["containerStatuses"][0] |= status
-    seen = report([running], None)
+    seen = reported([running], None)
     assert seen.obstacle is None
     if words:
         assert seen.unready == (
-            f"container server of pod p1 runs, and {words} does not succeed; kubectl describe pod p1 shows "
-            "the answers"
+            f"container server of pod p1 runs, and {words} fails; kubectl describe pod p1 shows its answers"
         )
     else:
         assert seen.unready == ""
@@ -209,12 +215,12 @@ def test_the_probe_that_fails_is_named(spec: dict[str, Any], status: dict[str, A
 def test_a_container_that_waits_fails_no_probe() -> None:
     waits = server(waiting("CrashLoopBackOff"))
     waits["spec"] = {"containers": [{"name": "server", **GET}]}
-    assert report([waits], None).unready == ""
+    assert reported([waits], None).unready == ""
 
 
 def test_counts_of_a_mixed_fleet() -> None:
     fetching, done, nowhere = fetch(RUNNING), pod(**ready_status()), pod(conditions=[UNSCHEDULABLE])
-    seen = report([fetching, done, nowhere], {"status": {}})
+    seen = reported([fetching, done, nowhere], {"status": {}})
     assert (seen.count, seen.scheduled, seen.fetched, seen.fetching) == (3, 2, True, True)
-    retrying = report([fetch(RUNNING, MISMATCH)], None)
+    retrying = reported([fetch(RUNNING, MISMATCH)], None)
     assert (retrying.fetched, retrying.fetching) == (False, False)

@@ -4,13 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tailbound.telemetry.prometheus import Series, Unavailable, Value
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import Series, Value
 
 from tests.unit.reconcile.gateways import START
 from tests.unit.reconcile.rollouts import CANARY, SLA, around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
 
-DOWN = Unavailable("Prometheus is not reached (ConnectionError)")
+DOWN = Unknown("Prometheus is not reached (ConnectionError)")
 ACCURACY = {"name": "accuracy", "query": "accuracy{r='$revision'}", "min": 0.9, "interval": "2s"}
 
 
@@ -24,7 +25,7 @@ def with_metric(*, sla: Any = SLA, accuracy: float | None = 0.95) -> Simulator:
 def answer(simulator: Simulator, accuracy: float | None, stable: float = 0.99) -> None:
     """What Prometheus says of both revisions from now on; None: it is down."""
 
-    def asked(query: str) -> tuple[Series, ...] | Unavailable:
+    def asked(query: str) -> tuple[Series, ...] | Unknown:
         at = (simulator.now - START).total_seconds()
         if accuracy is None:
             return DOWN

@@ -122,7 +122,7 @@ def test_a_return_that_nobody_can_make_way_for_is_given_up() -> None:
     trial.go(40, seconds=3)
     assert trial.weights() == {"r2": 100}
     assert QUOTE in trial.rollout["message"]
-    assert trial.rollout["message"].startswith(f"the return to {back} was given up")
+    assert trial.rollout["message"].startswith(f"the rollback to {back} was abandoned")
 
 
 @pytest.mark.parametrize("rollout", [CANARY, {}, RECREATE], ids=["canary", "blueGreen", "recreate"])

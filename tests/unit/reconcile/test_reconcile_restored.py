@@ -33,11 +33,7 @@ def restored() -> tuple[Simulator, str]:
 
 def look(simulator: Simulator, behind: set[str]) -> Any:
     """Two seconds in which some gateways apply nothing."""
-    simulator.run_controllers()
-    for pod in list(simulator.pods):
-        simulator.make_ready(pod)
-    for name in simulator.gateways.keys() - behind:
-        simulator.sync(name)
+    simulator.work(behind=behind)
     return simulator.reconcile()
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.test_reconcile_room import around_one, full
+from tests.unit.reconcile.test_reconcile_shortage import around_one, full
 from tests.unit.reconcile.trials import Trial
 
 PODS = 4
@@ -80,7 +80,9 @@ def test_a_return_in_place_says_that_another_one_makes_way_first() -> None:
     old, stable, new = simulator.names("ControllerRevision")
     simulator.annotate(rollback_to=old)
     around(simulator)
-    assert simulator.rollout["message"].endswith(f"First {stable} takes its places back from {new}")
+    assert simulator.rollout["message"].endswith(
+        f"First, the pods of {stable} replace those of {new} in place"
+    )
 
 
 def test_another_return_begins_where_the_first_one_has_given_its_places_back() -> None:
@@ -127,7 +129,7 @@ def has_no_place(trial: Trial) -> None:
 VAIN: dict[str, tuple[Any, str, str]] = {
     "hangs": (hangs, "DeadlineExceeded", "kubectl delete pod"),
     "crashes": (crashes, "CrashLoop", "no such operator"),
-    "has-no-place": (has_no_place, "Unschedulable", "waits for room"),
+    "has-no-place": (has_no_place, "Unschedulable", "waits for capacity"),
 }
 
 
@@ -146,7 +148,7 @@ def test_a_spec_whose_pods_do_not_come_back_says_why_and_what_else_helps(
     assert (trial.rollout["state"], trial.rollout["reason"]) == ("Promoting", reason)
     message = trial.rollout["message"]
     assert told in message
-    assert f"{first} has had no ready endpoint for 30s, and {second} has the requests meanwhile" in message
+    assert f"{first} has had no ready endpoint for 30s, and {second} gets the requests meanwhile" in message
     assert message.endswith("change the spec")
     assert reason in [event.reason for event in events if event.type == "Warning"]
     assert (trial.weights(), trial.marked("rejected-at")) == ({"r2": 100}, set())

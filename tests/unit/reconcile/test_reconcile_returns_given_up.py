@@ -8,7 +8,7 @@ import pytest
 from tests.unit.reconcile.objects import model
 from tests.unit.reconcile.rollouts import around, begun, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.test_reconcile_room import pods_of
+from tests.unit.reconcile.test_reconcile_shortage import pods_of
 
 
 def three(rollout: dict[str, Any] | None = None) -> Simulator:
@@ -25,14 +25,16 @@ def three(rollout: dict[str, Any] | None = None) -> Simulator:
 
 def look(simulator: Simulator, *, failing: str, restarts: int = 0) -> None:
     """Two seconds. Pods of one revision fail, all others work."""
-    simulator.run_controllers()
-    for pod in list(simulator.pods):
-        if f"-{failing}-" in pod:
-            simulator.crash(pod, restarts) if restarts else simulator.hang(pod, simulator.now)
-        else:
+
+    def kubelet(pod: str) -> None:
+        if f"-{failing}-" not in pod:
             simulator.make_ready(pod)
-    for name in simulator.gateways:
-        simulator.sync(name)
+        elif restarts:
+            simulator.crash(pod, restarts)
+        else:
+            simulator.hang(pod, simulator.now)
+
+    simulator.work(kubelet)
     simulator.traffic(100)
     simulator.now += timedelta(seconds=1)
     simulator.reconcile()
@@ -51,7 +53,7 @@ def test_a_return_that_cannot_happen_is_given_up(restarts: int) -> None:
         look(simulator, failing="r1", restarts=restarts)
     if restarts == 1:
         assert "no such operator" in simulator.rollout["message"]
-        assert f"an abort of {oldest} ends it now" in simulator.rollout["message"]
+        assert f"to end it now, abort {oldest}" in simulator.rollout["message"]
     looks = 0
     while simulator.rollout["state"] == "Promoting":
         look(simulator, failing="r1", restarts=restarts)
@@ -60,7 +62,7 @@ def test_a_return_that_cannot_happen_is_given_up(restarts: int) -> None:
     rollout = simulator.rollout
     assert (rollout["state"], rollout["revision"], rollout["from"]) == ("Promoted", serving, oldest)
     assert rollout["reason"] == ("DeadlineExceeded" if not restarts else "CrashLoop")
-    assert f"the return to {oldest} was given up" in rollout["message"]
+    assert f"the rollback to {oldest} was abandoned" in rollout["message"]
     assert f"rollback --to {older}" in rollout["message"]
     for _ in range(3):
         around(simulator)
@@ -83,7 +85,7 @@ ROOMS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(("rollout", "pods"), ROOMS.values(), ids=ROOMS)
-def test_a_return_that_finds_no_room_is_given_up_and_names_another_way_out(
+def test_a_return_that_lacks_capacity_is_given_up_and_names_another_way_out(
     rollout: dict[str, Any], pods: int
 ) -> None:
     simulator = three(rollout)
@@ -95,12 +97,10 @@ def test_a_return_that_finds_no_room_is_given_up_and_names_another_way_out(
         gateway.readable = rollout["capacity"] != "inPlace"
     simulator.annotate(rollback_to=oldest)
     looks = 0
-    while "was given up" not in simulator.rollout["message"]:
+    while "was abandoned" not in simulator.rollout["message"]:
         if looks == 5:
-            assert "is given up if no further pod gets ready within" in simulator.rollout["message"]
-        simulator.run_controllers()
-        for pod in list(simulator.pods):
-            simulator.make_ready(pod)
+            assert "is abandoned if no further pod gets ready within" in simulator.rollout["message"]
+        simulator.work(behind=set(simulator.gateways))
         simulator.now += timedelta(seconds=1)
         simulator.reconcile()
         looks += 1
@@ -159,12 +159,15 @@ def test_what_was_on_its_way_goes_on_after_a_return_that_is_given_up() -> None:
 def test_a_lost_revision_gets_the_one_before_the_one_that_cannot_return() -> None:
     simulator = three()
     older = names(simulator)[1]
+
+    def kubelet(pod: str) -> None:
+        if "-r1-" in pod:
+            simulator.make_ready(pod)
+        else:
+            simulator.hang(pod, simulator.now)
+
     for _ in range(150):
-        simulator.run_controllers()
-        for pod in list(simulator.pods):
-            simulator.make_ready(pod) if "-r1-" in pod else simulator.hang(pod, simulator.now)
-        for name in simulator.gateways:
-            simulator.sync(name)
+        simulator.work(kubelet)
         simulator.now += timedelta(seconds=1)
         simulator.reconcile()
     assert simulator.weights() == {"r1": 100}

@@ -2,13 +2,11 @@
 
 import copy
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from tailbound.reconcile.model import Plan
 
 from tests.unit.reconcile.rollouts import (
-    CANARY,
     around,
     begun,
     judged,
@@ -97,12 +95,13 @@ def test_one_that_turns_slow_at_a_later_step_is_rolled_back() -> None:
     assert simulator.weights() == {"r1": 100}
 
 
-def test_without_an_sla_time_alone_decides_and_nobody_counts() -> None:
-    simulator = begun(sla=None)
-    for _ in range(100):
-        assert not around(simulator).poll_counters
+def test_without_an_sla_requests_are_counted_and_no_proof_is_asked_for() -> None:
+    simulator, polled = begun(sla=None), False
+    for _ in range(200):
+        polled = around(simulator).poll_counters or polled
         if simulator.rollout["state"] == "Promoted":
             break
+    assert polled
     simulator.settle()
     assert simulator.weights() == {"r2": 100}
 
@@ -151,52 +150,13 @@ def test_dying_between_writes_neither_loses_nor_doubles_evidence(crash_after: in
     calm, troubled = begun(), begun()
     for _ in range(14):
         around(calm)
-        troubled.run_controllers()
-        for pod in list(troubled.pods):
-            troubled.make_ready(pod)
-        for name in troubled.gateways:
-            troubled.sync(name)
+        troubled.work()
         troubled.traffic()
         troubled.reconcile(crash_after=crash_after)
         troubled.polls = calm.polls
         troubled.reconcile()
     assert calm.weights() == troubled.weights() == {"r1": 90, "r2": 10}
     assert judged(calm) == judged(troubled) > 0
-
-
-def test_a_crash_looping_canary_is_rolled_back() -> None:
-    simulator = begun()
-    simulator.reconcile()
-    simulator.run_controllers()
-    (pod,) = (pod for pod in simulator.pods if "-r2-" in pod)
-    simulator.crash(pod, restarts=3)
-    simulator.reconcile()
-    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "CrashLoop")
-    assert "no such operator" in simulator.rollout["message"]
-    simulator.settle()
-    assert replicas(simulator) == {"r1": 4}
-
-
-def test_a_canary_that_never_gets_ready_is_rolled_back_after_its_deadline() -> None:
-    simulator = begun()
-    plan = simulator.reconcile()
-    assert plan.requeue_after is not None
-    simulator.run_controllers()
-    simulator.now += plan.requeue_after
-    plan = simulator.reconcile()
-    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "DeadlineExceeded")
-    assert [event.reason for event in plan.events] == ["RolledBack"]
-
-
-def test_one_that_dies_with_all_requests_returns_at_once() -> None:
-    simulator = begun({})
-    until(simulator, lambda rollout: rollout["state"] == "Promoting" and "stepStartedAt" in rollout)
-    for pod in simulator.pods:
-        if "-r2-" in pod:
-            simulator.make_ready(pod, ready=False)
-    simulator.reconcile()
-    assert simulator.weights() == {"r1": 100}
-    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "Lost")
 
 
 def test_a_blue_green_that_is_slow_after_the_switch_returns_at_once() -> None:
@@ -228,20 +188,3 @@ def test_one_that_dies_later_returns_by_scaling_the_old_one_up_first() -> None:
     assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": 4})
     assert simulator.rollout["reason"] == "Lost"
     assert simulator.condition("Ready") == ("False", "RolledBack")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "end"), [("pause", "Paused"), ("rollback", "RolledBack"), ("promote", "Promoted")]
-)
-def test_without_a_verdict_the_spec_says_what_follows(wanted: str, end: str) -> None:
-    simulator = begun(CANARY | {"onInconclusive": wanted, "maxStepTime": "1m"})
-    simulator.reconcile()
-    for _ in range(150):
-        simulator.run_controllers()
-        for pod in list(simulator.pods):
-            simulator.make_ready(pod)
-        for name in simulator.gateways:
-            simulator.sync(name)
-        simulator.now += timedelta(seconds=1)
-        simulator.reconcile()
-    assert simulator.rollout["state"] == end

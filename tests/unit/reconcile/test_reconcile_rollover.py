@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tailbound.reconcile.model import Delete
 
-from tests.unit.reconcile.lives import OTHER_MODEL, THIRD_MODEL, described, settled, template_of, verbs
+from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, template_of, verbs
 from tests.unit.reconcile.objects import runtime, spec
 from tests.unit.reconcile.simulator import Simulator
 
@@ -81,40 +81,6 @@ def test_nothing_shrinks_while_there_is_no_gateway() -> None:
     assert simulator.condition("Ready") == ("False", "NoGateway")
 
 
-def test_a_third_edit_drops_the_middle_one() -> None:
-    simulator = settled()
-    (old,) = simulator.names("Deployment")
-    simulator.edit(model=OTHER_MODEL)
-    simulator.reconcile()
-    simulator.sync("gateway-a")
-    simulator.sync("gateway-b")
-    simulator.reconcile()
-    middle = simulator.names("Deployment")[1]
-    simulator.edit(model=THIRD_MODEL)
-    simulator.sync("gateway-a")
-    simulator.sync("gateway-b")
-    plan = simulator.reconcile()
-    assert ("Delete", "Deployment", middle) in [described(write) for write in plan.writes]
-    assert old in simulator.names("Deployment")
-    assert simulator.serving() == [old]
-
-
-def test_going_back_to_the_serving_spec_ends_the_rollover_at_once() -> None:
-    simulator = settled()
-    (old,) = simulator.names("Deployment")
-    simulator.edit(model=OTHER_MODEL)
-    simulator.reconcile()
-    simulator.edit(model=spec()["model"])
-    simulator.sync("gateway-a")
-    simulator.sync("gateway-b")
-    plan = simulator.reconcile()
-    remembered = ("Apply", "ControllerRevision")
-    assert [verb for verb in verbs(plan) if verb[0] != "Delete"] == [remembered], "that it was given up"
-    assert simulator.condition("Ready") == ("True", "Serving")
-    simulator.settle()
-    assert simulator.names("Deployment") == [old]
-
-
 def test_returning_to_an_older_spec_brings_its_template_back_byte_for_byte() -> None:
     simulator = settled()
     (old,) = simulator.names("Deployment")
@@ -163,22 +129,6 @@ def test_a_revision_whose_record_was_deleted_serves_until_its_successor_does() -
     assert simulator.serving() == [old]
     simulator.settle()
     assert simulator.names("Deployment") == [new]
-
-
-def test_weight_returns_when_the_new_revision_loses_its_endpoints_before_it_is_promoted() -> None:
-    simulator = settled()
-    (old,) = simulator.names("Deployment")
-    simulator.edit(model=OTHER_MODEL)
-    simulator.reconcile()
-    simulator.run_controllers()
-    (pod,) = (pod for pod in simulator.pods if not pod.startswith(old))
-    simulator.make_ready(pod)
-    simulator.reconcile()
-    generation = simulator.service["status"]["traffic"]["generation"]
-    simulator.make_ready(pod, ready=False)
-    simulator.reconcile()
-    assert simulator.serving() == [old]
-    assert simulator.service["status"]["traffic"]["generation"] == generation + 1
 
 
 def test_losing_the_last_gateway_is_told_and_so_is_its_return() -> None:

@@ -4,6 +4,8 @@ import copy
 from typing import Any
 
 import pytest
+from tailbound.api.parsing import parse
+from tailbound.reconcile import selection
 
 from tests.unit.reconcile.lives import settled
 from tests.unit.reconcile.objects import hardware_class, runtime, service
@@ -60,12 +62,30 @@ def test_runtime_selection(
     assert stored["data"]["runtime"] == title
 
 
+def test_of_many_runtimes_only_the_one_that_is_chosen_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {f"other{number}": runtime(f"other{number}", priority=9) for number in range(30)}
+    for each in others.values():
+        each["spec"]["formats"] = [{"name": "gguf"}]
+    same = {name: runtime(name, priority=-1) for name in ("a", "b")}
+    simulator = Simulator(cluster_runtimes={**others, **same, "c": runtime("c")})
+    parsed: list[Any] = []
+
+    def counted(kind: Any, raw: Any) -> Any:
+        parsed.append(raw["metadata"]["name"])
+        return parse(kind, raw)
+
+    monkeypatch.setattr(selection, "parse", counted)
+    simulator.plan()
+    assert parsed == ["c", "cpu"]
+
+
 @pytest.mark.parametrize(
     ("fields", "chosen"),
     [({}, "a"), ({"hardware": {"class": ["c"]}}, "c"), ({"hardware": {"class": []}}, "a")],
 )
 def test_class_selection(fields: dict[str, Any], chosen: str) -> None:
-    classes = {n: hardware_class(n, default=n != "c") for n in "bac"}
+    classes = {n: hardware_class(n, default=n not in "Ac") for n in "bacA"}
+    classes["A"]["metadata"]["annotations"] = {"tailbound.dev/is-default-class": "True"}
     simulator = Simulator(service=service(**fields), hardware_classes=classes)
     simulator.settle()
     (stored,) = simulator.of("ControllerRevision")

@@ -4,31 +4,40 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tailbound.autoscale.model import Arrivals, Ceiling, Known, Limit, Objective, Replicas, Unknown
-from tailbound.reconcile.model import Carrier, ScalingRequest
+from tailbound.autoscale.model import Arrivals, Ceiling, Known, LatencyTarget, Limit, Replicas
+from tailbound.objects.deployment import Deployment
+from tailbound.objects.pod import Pod
+from tailbound.objects.unknown import Unknown
+from tailbound.reconcile.model import RevisionLoad, ScalingRequest
 from tailbound.reconcile.signals import RevisionSignals, Signals, limits, observed
 
 NOW = 1_000_000.0
 NOT_KNOWN = Unknown("nobody knows")
-WANTED = ScalingRequest(least=4, most=20, p99_seconds=0.2, revisions={"r1": Carrier(100, Objective(p99=0.2))})
+WANTED = ScalingRequest(
+    least=4, most=20, p99_seconds=0.2, revisions={"r1": RevisionLoad(100, LatencyTarget(p99=0.2))}
+)
 
 
-def deployment(replicas: int, *, refused: bool = False) -> dict[str, Any]:
+def deployment(replicas: int, *, refused: bool = False) -> Deployment:
     failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}
-    return {"spec": {"replicas": replicas}, "status": {"conditions": [failure] if refused else []}}
+    return Deployment(
+        {"spec": {"replicas": replicas}, "status": {"conditions": [failure] if refused else []}}
+    )
 
 
-def pod(name: str, *, ready: int | None = None, restarts: int = 0, **condition: Any) -> dict[str, Any]:
+def pod(name: str, *, ready: int | None = None, restarts: int = 0, **condition: Any) -> Pod:
     """A pod that became ready after so many seconds, or is not ready for the reason in `condition`."""
     conditions = [{"type": "PodScheduled", "status": "True", **condition}]
     if ready is not None:
         at = f"2026-01-01T00:00:{ready:02d}Z"
         conditions.append({"type": "Ready", "status": "True", "lastTransitionTime": at})
     server = {"name": "server", "ready": ready is not None, "restartCount": restarts}
-    return {
-        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [server]},
-    }
+    return Pod(
+        {
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [server]},
+        }
+    )
 
 
 UNSCHEDULABLE: dict[str, Any] = {"status": "False", "reason": "Unschedulable", "message": "no nodes"}
@@ -90,7 +99,7 @@ def test_the_cold_start_is_that_of_the_slow_ones_without_restarts() -> None:
             deployment(6),
             (pod("a", ready=1), pod("b"), pod("c", **UNSCHEDULABLE)),
             (Ceiling(Limit.HARDWARE, 2),),
-            id="no node has room",
+            id="no node has capacity",
         ),
         pytest.param(
             deployment(6, refused=True), (pod("a", ready=1),), (Ceiling(Limit.QUOTA, 1),), id="a full quota"
@@ -98,7 +107,7 @@ def test_the_cold_start_is_that_of_the_slow_ones_without_restarts() -> None:
     ],
 )
 def test_what_is_refused_is_a_ceiling_at_what_there_is_room_for(
-    stored: dict[str, Any], pods: tuple[dict[str, Any], ...], ceilings: tuple[Ceiling, ...]
+    stored: Deployment, pods: tuple[Pod, ...], ceilings: tuple[Ceiling, ...]
 ) -> None:
     found = limits(WANTED, 100, stored, pods)
     assert (found.min, found.max, found.ceilings) == (4, 20, ceilings)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.effort import effort
 from tests.unit.reconcile.gateways import Gateway
 from tests.unit.reconcile.objects import runtime, spec
 from tests.unit.reconcile.simulator import Simulator
@@ -85,10 +86,7 @@ class Rollovers(RuleBasedStateMachine):
     def all_is_well(self) -> None:
         """A while in a cluster where everything works."""
         for _ in range(3):
-            self.controllers()
-            self.all_pods_ready()
-            for name in self.simulator.gateways:
-                self.simulator.sync(name)
+            self.simulator.work()
             self.simulator.reconcile()
 
     @rule(devices=st.sampled_from((1, 2, 3, 4, PLENTY)))
@@ -248,6 +246,9 @@ def name_wanted(simulator: Simulator) -> str:
 
 
 Rollovers.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=effort(50, 100),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestRollovers = Rollovers.TestCase

@@ -18,11 +18,7 @@ def pods_of(simulator: Simulator, number: str) -> list[str]:
 
 def look(simulator: Simulator, *dead: str, **slow: float) -> None:
     """Two seconds in which every pod gets ready but those of the dead revisions."""
-    simulator.run_controllers()
-    for pod in list(simulator.pods):
-        simulator.make_ready(pod, not any(f"-{number}-" in pod for number in dead))
-    for name in simulator.gateways:
-        simulator.sync(name)
+    simulator.work(lambda pod: simulator.make_ready(pod, pod.split("-")[1] not in dead))
     simulator.traffic(1000, **slow)
     simulator.now += timedelta(seconds=1)
     simulator.reconcile()

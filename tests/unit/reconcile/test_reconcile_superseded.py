@@ -38,7 +38,10 @@ def test_a_revert_tells_that_the_revision_was_given_up() -> None:
     (event,) = told(simulator, "Superseded")
     first, second = name_of(simulator, "r1"), name_of(simulator, "r2")
     assert event.type == "Normal"
-    assert event.message == f"{second} was given up before a verdict, as the spec is now that of {first}"
+    assert (
+        event.message
+        == f"the rollout of {second} ended before a verdict, because the spec is now that of {first}"
+    )
     assert marks(simulator, "r2")["superseded-by"] == first
     simulator.settle()
     assert "superseded-by" not in marks(simulator, "r1")
@@ -111,7 +114,8 @@ def test_what_is_under_way_says_that_it_waits_for_the_newest_spec(
         around(simulator)
     stable, canary = simulator.names("ControllerRevision")
     assert simulator.rollout["message"] == (
-        f"{canary} goes no further, and {stable} has the requests, until the newest spec can be acted upon"
+        f"the rollout of {canary} is held, and {stable} gets the requests, until the problem with the "
+        "newest spec is solved"
     )
     assert simulator.serving() == [stable]
     assert simulator.condition("Ready") == ("False", "RuntimeNotFound")

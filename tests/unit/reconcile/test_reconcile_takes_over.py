@@ -34,4 +34,4 @@ def test_bad_seconds_put_off_the_promotion_and_are_named(strategy: str) -> None:
         messages.add(simulator.rollout["message"])
     until(simulator, state("RolledBack", "Promoted"))
     assert simulator.rollout["state"] == "Promoted", simulator.rollout
-    assert any("once that is found to be no breach" in message for message in messages), messages
+    assert any("when the evidence shows no breach" in message for message in messages), messages

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import ScalingDecision
 
+from tests.support.effort import effort
 from tests.unit.reconcile.objects import model, runtime, service
 from tests.unit.reconcile.sizes import decision
 from tests.unit.reconcile.trials import Trial
@@ -348,6 +349,9 @@ class Trials(RuleBasedStateMachine):
 
 
 Trials.TestCase.settings = settings(
-    max_examples=20, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=effort(10, 20),
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestTrials = Trials.TestCase

@@ -18,7 +18,7 @@ from tests.unit.reconcile.simulator import Simulator
 def test_an_invalid_stored_object_is_told_and_nothing_is_touched() -> None:
     simulator = settled()
     before, traffic = copy.deepcopy(simulator.objects), simulator.service["status"]["traffic"]
-    simulator.edit(model={"uri": "https://m.example.com/x", "format": "onnx"}, scaling={"min": 5})
+    simulator.edit(model=spec()["model"] | {"sha256": "short"}, scaling={"min": 5})
     plan = simulator.reconcile()
     assert plan.writes == ()
     assert simulator.objects == before
@@ -74,12 +74,6 @@ PROBLEMS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         {"cluster_runtimes": {"onnxruntime": {"metadata": {"name": "onnxruntime"}, "spec": {}}}},
         "RuntimeInvalid",
         "ClusterServingRuntime onnxruntime: spec.formats",
-    ),
-    "runtime that does not shed": (
-        {"overload": "shed", "sla": {"latency": {"p99": "1s"}}},
-        {},
-        "RuntimeInvalid",
-        "spec.overload is shed, which ClusterServingRuntime onnxruntime does not do",
     ),
     "template cannot be rendered": (
         {},
@@ -187,9 +181,29 @@ def test_a_new_revision_that_cannot_start_leaves_the_old_one_serving_and_says_so
     assert [(event.type, event.reason) for event in plan.events] == [("Warning", "DigestMismatch")]
     again = simulator.plan()
     assert again.requeue_after is not None, "the deadline"
-    assert replace(again, requeue_after=None) == Plan()
+    assert replace(again, requeue_after=None, unread=()) == Plan(poll_counters=True)
     simulator.settle()
     assert simulator.condition("Ready") == ("True", "Serving")
+
+
+def test_a_source_that_has_changed_under_a_serving_revision_is_told_from_a_wrong_digest() -> None:
+    simulator = settled()
+    (first,) = simulator.pods
+    done = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    simulator.pods[first]["status"]["initContainerStatuses"] = [
+        {"name": "fetch", "ready": True, "state": done}
+    ]
+    simulator.edit(scaling={"min": 2})
+    simulator.reconcile()
+    simulator.run_controllers()
+    (second,) = simulator.pods.keys() - {first}
+    simulator.pods[second]["status"] = stuck("DigestMismatch", "the file is another one")
+    simulator.reconcile()
+    assert simulator.condition("ModelVerified") == ("False", "SourceChanged")
+    assert f"restore it, or set spec.model.sha256 to the digest of the new one; pod {second}: the file" in (
+        simulator.message("ModelVerified")
+    )
+    assert len(simulator.serving()) == 1
 
 
 def test_a_promoted_service_that_loses_every_endpoint_is_not_ready() -> None:

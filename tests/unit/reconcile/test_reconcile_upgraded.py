@@ -11,7 +11,9 @@ from tailbound.api.conditions import Reason
 from tailbound.api.parsing import parse
 from tailbound.api.rollout import RolloutStatus
 from tailbound.judge.record import memory_of
+from tailbound.reconcile.model import RefusedWrite
 
+from tests.unit.reconcile.objects import service
 from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
 
@@ -127,3 +129,24 @@ def test_a_step_that_was_not_passed_is_proven_again_after_an_upgrade() -> None:
     assert simulator.rollout["weight"] == 10
     until(simulator, lambda rollout: rollout["weight"] == 50)
     assert simulator.rollout["passed"] == 10
+
+
+def test_a_first_revision_that_is_blocked_under_an_unknown_reason_is_still_decided_on() -> None:
+    simulator = Simulator(service())
+    simulator.reconcile()
+    (name,) = simulator.names("Deployment")
+    simulator.service["status"]["rollout"] |= {"reason": "NoSuchReason"}
+    del simulator.objects["Deployment", name]
+    simulator.refused_writes = (RefusedWrite("Service", name, Reason.QUOTA_EXCEEDED, "no luck today"),)
+    del simulator.objects["Service", name]
+    simulator.touch(simulator.service)
+    simulator.reconcile()
+    assert simulator.condition("Promoted") == ("Unknown", "RollingOut")
+
+
+def test_a_refused_write_that_was_stored_under_an_unknown_reason_is_tried_again() -> None:
+    simulator = upgraded("recreate")
+    simulator.service["status"]["rollout"] |= {"refused": {"reason": "NoSuchReason", "message": "m"}}
+    simulator.touch(simulator.service)
+    around(simulator)
+    assert "refused" not in simulator.rollout

@@ -38,19 +38,6 @@ def look(simulator: Simulator) -> dict[str, int]:
     return simulator.weights()
 
 
-def test_more_stable_pods_move_nothing_to_the_canary() -> None:
-    simulator = at_75()
-    simulator.edit(scaling={"min": 5})
-    assert [look(simulator) for _ in range(4)] == [{"r1": 25, "r2": 75}] * 4
-    assert replicas(simulator) == {"r1": 5, "r2": 4}
-
-
-def test_lost_stable_pods_move_nothing_to_the_canary() -> None:
-    simulator = at_75()
-    one_unready(simulator, count=3)
-    assert [look(simulator) for _ in range(2)] == [{"r1": 25, "r2": 75}] * 2
-
-
 @pytest.mark.parametrize("way", ["revert", "abort", "a newer spec", "rejection"])
 def test_what_stable_can_carry_leaves_the_canary_at_once_and_the_rest_as_pods_come(way: str) -> None:
     simulator = at_75()

@@ -10,10 +10,10 @@ from tailbound.api.conditions import Reason
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.names import PAUSE_ANNOTATION
 from tailbound.api.parsing import parse
+from tailbound.objects.fields import Object
 from tailbound.reconcile.model import (
     Delete,
     DryRun,
-    Object,
     Observation,
     Plan,
     RefusedWrite,
@@ -102,9 +102,9 @@ class Trial(Simulator):
             return super().reconcile(crash_after=crash_after)
         self.held = {key: until for key, until in self.held.items() if until[1] > self.now}
         for _ in range(MOST_DECISIONS):
-            self.obstacles = tuple(obstacle for obstacle, _ in self.held.values())
+            self.refused_writes = tuple(obstacle for obstacle, _ in self.held.values())
             plan = self.plan()
-            self.obstacles = ()
+            self.refused_writes = ()
             if not self._write_until_refused(plan):
                 break
         else:
@@ -155,7 +155,7 @@ class Trial(Simulator):
         return () if self.answer == "none" else (Series({}, (Value(at, 0.99 if good else 0.2),)),)
 
     def needed(self, revision: str) -> int:
-        """As the operator sizes it."""
+        """Pods of a revision with all requests, as the operator sizes it."""
         service = parse(InferenceService, self.service)
         assert isinstance(service, InferenceService), service
         return sizing_of(OwnedState(self.observation(), service)).pods(revision, ALL)
@@ -247,7 +247,7 @@ class Trial(Simulator):
                 self.service["spec"].get("stopped", False),
                 rollout.get("reason") in ENDLESS,
                 rollout.get("noRoomSince") is not None and "are missing" in words,
-                "has had no ready endpoint for" in words and "What helps: " in words,
+                "has had no ready endpoint for" in words and "What to do: " in words,
                 any(name in words for name in self.behind | silent),
                 "is refused: no luck today" in words,
                 "kubectl delete pod" in words,

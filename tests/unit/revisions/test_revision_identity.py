@@ -48,6 +48,7 @@ SAME_REVISION = {
     "sla": {"sla": {"latency": {"p99": "100ms"}, "errorRate": "0.1%"}},
     "scaling": {"scaling": {"min": 7}},
     "stopped": {"stopped": True},
+    "size of the model": {"model": BASE["model"] | {"size": {"weights": "7G"}}},
     "a default written out": {
         "resources": {"cpu": "1", "memory": "2Gi"},
         "env": [],
@@ -66,10 +67,18 @@ def test_makes_no_new_revision(fields: dict[str, object]) -> None:
     )
 
 
+def test_the_time_before_a_fallback_makes_no_new_revision() -> None:
+    classes = {"hardware": {"class": ["gpu", "cpu"]}}
+    later = {"hardware": {"class": ["gpu", "cpu"], "fallbackAfter": "1h"}}
+    both = [InferenceServiceSpec.model_validate(BASE | fields) for fields in (classes, later)]
+    assert digest(both[0], "") == digest(both[1], "")
+
+
 NEW_REVISION = {
     "model": {"model": BASE["model"] | {"sha256": "b" * 64}},
     "runtime": {"runtime": {"name": "other"}},
     "hardware": {"hardware": {"class": ["gpu"]}},
+    "order of classes": {"hardware": {"class": ["cpu", "gpu"]}},
     "resources": {"resources": {"cpu": "2"}},
     "batching": {"batching": {"mode": "dynamic"}},
     "size of batches": {"batching": {"mode": "dynamic", "maxBatchSize": 16}},

@@ -7,37 +7,14 @@ from typing import Any
 import pytest
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.quantities import Duration
-from tailbound.api.servingruntime import ServerContainer
-from tailbound.revisions.pod import Fetcher, Ingredients, context, pod_template
+from tailbound.api.init_container import InitContainer
+from tailbound.api.pod_parts import ConfigFile, Volume
+from tailbound.api.pod_security import PodSecurity
+from tailbound.revisions.pod import context
+from tailbound.revisions.record import Revision
 from tailbound.revisions.restricted import violations
 
-MODEL = {"uri": "https://m.example.com/a.onnx?v=$(HOME)", "format": "onnx", "sha256": "a" * 64}
-FETCHER = Fetcher("tailbound:1", "Never", ("chart",), ("models.internal", "b"), ("10.0.0.0/8",))
-
-
-def template(
-    *,
-    spec: dict[str, Any] | None = None,
-    server: dict[str, Any] | None = None,
-    hardware: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    service = InferenceService.model_validate(
-        {"metadata": {"name": "churn", "namespace": "risk"}, "spec": {"model": MODEL, **(spec or {})}}
-    )
-    container = {"image": "server:1", "ports": [{"name": "http", "containerPort": 8080}], **(server or {})}
-    return pod_template(
-        Ingredients(
-            revision="churn-r1-abcdef",
-            service=service,
-            server=ServerContainer.model_validate(container),
-            drain=Duration.parse("10s"),
-            hardware_class=HardwareClass.model_validate(
-                {"metadata": {"name": "gpu"}, "spec": hardware or {}}
-            ),
-            fetcher=FETCHER,
-        )
-    )
+from tests.unit.revisions.templates import MODEL, template
 
 
 def server_of(pod: dict[str, Any]) -> dict[str, Any]:
@@ -55,12 +32,13 @@ def env_of(pod: dict[str, Any]) -> dict[str, str]:
 def test_is_json_as_it_is_and_passes_the_restricted_check() -> None:
     pod = template()
     assert json.loads(json.dumps(pod)) == pod
-    assert violations(pod["spec"], None) == ()
+    assert violations(pod, None) == ()
 
 
 def test_contract_of_the_server() -> None:
     env = env_of(template(spec={"timeout": "2500ms", "resources": {"cpu": "1500m"}}))
     assert env == {
+        "HOME": "/tmp",
         "TAILBOUND_MODEL_NAME": "churn",
         "TAILBOUND_MODEL_PATH": "/mnt/models/model.onnx",
         "TAILBOUND_MODEL_FORMAT": "onnx",
@@ -101,16 +79,91 @@ def test_fetch_container_gets_the_source_literally() -> None:
     assert fetch["env"] == [
         {"name": "TAILBOUND_FETCH_ALLOWED_HOSTS", "value": "models.internal,b"},
         {"name": "TAILBOUND_FETCH_DENIED_CIDRS", "value": "10.0.0.0/8"},
+        {"name": "TAILBOUND_FETCH_ALLOWED_CIDRS", "value": ""},
+        {"name": "TAILBOUND_FETCH_TIMEOUT_SECONDS", "value": "3600"},
+        {"name": "TAILBOUND_FETCH_LIMIT_BYTES", "value": str((10 * 1024 - 32) * 1024 * 1024)},
     ]
     assert fetch["imagePullPolicy"] == "Never"
 
 
+def _volumes(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {volume.pop("name"): volume for volume in copy.deepcopy(pod["spec"]["volumes"])}
+
+
+def _mounts(container: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    return {
+        mount["name"]: (mount["mountPath"], mount.get("readOnly", False))
+        for mount in container["volumeMounts"]
+    }
+
+
+def test_every_empty_directory_and_container_has_a_limit_of_disk() -> None:
+    pod = template()
+    assert _volumes(pod) == {
+        "models": {"emptyDir": {"sizeLimit": "10Gi"}},
+        "scratch": {"emptyDir": {"sizeLimit": "10Gi"}},
+    }
+    for container in (*pod["spec"]["initContainers"], *pod["spec"]["containers"]):
+        assert container["resources"]["requests"]["ephemeral-storage"] == "64Mi"
+        assert container["resources"]["limits"]["ephemeral-storage"] == "10Gi"
+
+
+def test_credentials_and_certificates_are_for_the_fetch_container_alone() -> None:
+    model = {**MODEL, "secretRef": {"name": "reader"}, "caRef": {"name": "own"}}
+    pod = template(spec={"model": model})
+    (fetch,) = pod["spec"]["initContainers"]
+    folder, certificates = "/var/run/tailbound/model-credentials", "/var/run/tailbound/model-ca"
+    assert fetch["args"][-4:] == ["--credentials", folder, "--ca", f"{certificates}/ca.crt"]
+    assert _volumes(pod)["model-credentials"] == {
+        "secret": {"secretName": "reader", "optional": True, "defaultMode": 0o440}
+    }
+    assert _volumes(pod)["model-ca"]["configMap"]["name"] == "own"
+    assert _mounts(fetch)["model-credentials"] == (folder, True)
+    assert _mounts(fetch)["model-ca"] == (certificates, True)
+    assert set(_mounts(server_of(pod))) == {"models", "scratch"}
+    assert violations(pod, None) == ()
+
+
+@pytest.mark.parametrize(
+    ("uri", "volume"),
+    [
+        ("pvc://models/churn/7", {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}}),
+        (
+            f"oci://registry.example.com:5000/churn@sha256:{'b' * 64}",
+            {
+                "image": {
+                    "reference": f"registry.example.com:5000/churn@sha256:{'b' * 64}",
+                    "pullPolicy": "IfNotPresent",
+                }
+            },
+        ),
+    ],
+    ids=["claim", "image"],
+)
+def test_a_mounted_model_is_a_volume_that_both_containers_only_read(uri: str, volume: dict[str, Any]) -> None:
+    pod = template(spec={"model": {**MODEL, "uri": uri, "path": "onnx/m.onnx"}})
+    (fetch,) = pod["spec"]["initContainers"]
+    assert _volumes(pod)["model-source"] == volume
+    assert _mounts(fetch)["model-source"] == _mounts(server_of(pod))["model-source"] == ("/mnt/source", True)
+    assert fetch["args"][-4:] == ["--output", "/mnt/models/onnx/m.onnx", "--path", "onnx/m.onnx"]
+    assert env_of(pod)["TAILBOUND_MODEL_PATH"] == "/mnt/models/onnx/m.onnx"
+    assert violations(pod, None) == ()
+
+
+def test_an_object_store_is_described_to_the_fetch_container() -> None:
+    s3 = {"endpoint": "https://s3.example.com", "region": "eu-central-1", "pathStyle": False}
+    pod = template(spec={"model": {**MODEL, "uri": "s3://models/churn/7", "s3": s3}})
+    assert pod["spec"]["initContainers"][0]["args"][-5:] == [
+        *("--s3-region", "eu-central-1", "--s3-endpoint", "https://s3.example.com", "--s3-virtual-hosts")
+    ]
+
+
 def test_resources_are_requests_and_limits_alike_and_devices_go_to_the_server_only() -> None:
     pod = template(
-        spec={"resources": {"cpu": "2", "memory": "4Gi"}},
+        spec={"resources": {"cpu": "2", "memory": "4Gi", "ephemeralStorage": "50Gi"}},
         hardware={"resources": [{"name": "nvidia.com/gpu", "count": 2}]},
     )
-    wanted = {"cpu": "2", "memory": "4Gi"}
+    wanted = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "50Gi"}
     assert pod["spec"]["initContainers"][0]["resources"] == {"requests": wanted, "limits": wanted}
     wanted |= {"nvidia.com/gpu": "2"}
     assert server_of(pod)["resources"] == {"requests": wanted, "limits": wanted}
@@ -154,7 +207,187 @@ def test_extras_of_the_user() -> None:
     }
     assert pod["spec"]["serviceAccountName"] == "reader"
     assert pod["spec"]["imagePullSecrets"] == [{"name": "mine"}, {"name": "chart"}]
-    assert violations(pod["spec"], "reader") == ()
+    assert violations(pod, "reader") == ()
+
+
+SIDECAR = {
+    "name": "proxy",
+    "image": "proxy:1",
+    "restartPolicy": "Always",
+    "args": ["--port", "9000"],
+    "env": [{"name": "LEVEL", "value": "debug"}, {"name": "HOME", "value": "/mnt/shm"}],
+    "volumeMounts": [{"name": "shm", "mountPath": "/mnt/shm"}],
+    "resources": {"cpu": "50m"},
+    "startupProbe": {"tcpSocket": {"port": 9000}},
+}
+ONCE = {"name": "convert", "image": "convert:1", "command": ["convert", "/mnt/models"]}
+
+
+def test_init_containers_run_behind_the_fetch_and_are_confined_as_the_server() -> None:
+    shm = Volume.model_validate(VOLUMES[0])
+    file = ConfigFile(path="/etc/proxy/proxy.yaml", content="port: 9000")
+    extra = tuple(InitContainer.model_validate(each) for each in (ONCE, SIDECAR))
+    pod = template(init_containers=extra, volumes=(shm,), files=(file,), mode="hold")
+    fetch, once, proxy, hold = pod["spec"]["initContainers"]
+    assert [each["name"] for each in (fetch, hold)] == ["fetch", "hold"]
+    assert "restartPolicy" not in once
+    assert (once["command"], proxy["restartPolicy"]) == (ONCE["command"], "Always")
+    assert proxy["securityContext"] == once["securityContext"] == server_of(pod)["securityContext"]
+    wanted = {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
+    assert proxy["resources"] == {"requests": wanted, "limits": wanted}
+    assert _mounts(proxy) == {
+        "models": ("/mnt/models", True),
+        "scratch": ("/tmp", False),
+        "runtime-shm": ("/mnt/shm", False),
+        "files-0": ("/etc/proxy", True),
+    }
+    assert {each["name"]: each["value"] for each in proxy["env"]} == {
+        "TAILBOUND_MODEL_NAME": "churn",
+        "TAILBOUND_MODEL_PATH": "/mnt/models/model.onnx",
+        "TAILBOUND_MODEL_FORMAT": "onnx",
+        "TAILBOUND_REVISION": "churn-r1-abcdef",
+        "LEVEL": "debug",
+        "HOME": "/mnt/shm",
+    }
+    assert json.loads(json.dumps(pod)) == pod
+    assert violations(pod, None) == ()
+
+
+def test_a_hook_of_the_server_has_its_time_in_the_grace_period() -> None:
+    hook = {"exec": {"command": ["drain"]}}
+    pod = template(spec={"timeout": "2s"}, server={"preStop": hook})
+    assert server_of(pod)["lifecycle"] == {"preStop": hook}
+    assert "preStop" not in server_of(pod)
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 10 + 10 + 2 + 5
+    assert violations(pod, None) == ()
+
+
+def test_the_runtimes_user_goes_before_the_installations() -> None:
+    pod = template(security=PodSecurity(run_as_user=1000), user_id=65532)
+    ids = {"runAsUser": 1000, "runAsGroup": 65532, "fsGroup": 65532}
+    assert pod["spec"]["securityContext"].items() >= ids.items()
+    assert violations(pod, None) == ()
+    assert (
+        "fsGroup"
+        not in template(security=PodSecurity(run_as_user=9), user_id=None)["spec"]["securityContext"]
+    )
+
+
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
+        }
+    },
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 10,
+                "podAffinityTerm": {
+                    "labelSelector": {"matchLabels": {"team": "risk"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                },
+            }
+        ]
+    },
+}
+
+
+def test_affinity_and_spread_of_the_service_place_its_pods() -> None:
+    spread = [{"topologyKey": "rack", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}]
+    pod = template(spec={"affinity": AFFINITY, "topologySpreadConstraints": spread})
+    assert pod["spec"]["affinity"] == AFFINITY
+    selector = {"matchLabels": {"tailbound.dev/revision": "churn-r1-abcdef"}}
+    assert pod["spec"]["topologySpreadConstraints"] == [{**spread[0], "labelSelector": selector}]
+    assert violations(pod, None) == ()
+    assert template(spec={"topologySpreadConstraints": []})["spec"]["topologySpreadConstraints"] == []
+    assert "affinity" not in template(spec={"affinity": {}})["spec"]
+
+
+VOLUMES = [
+    {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+    {"name": "cache", "emptyDir": {"sizeLimit": "10Gi"}},
+    {"name": "rules", "configMap": {"name": "rules"}},
+    {"name": "keys", "secret": {"secretName": "keys"}},
+    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+]
+
+
+def test_volumes_are_mounted_and_only_empty_ones_are_writable() -> None:
+    parts = [Volume.model_validate(volume) for volume in VOLUMES]
+    mounts = [{"name": volume["name"], "mountPath": f"/mnt/{volume['name']}"} for volume in VOLUMES]
+    pod = template(server={"volumeMounts": mounts}, volumes=tuple(parts))
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
+    named = [{**volume, "name": f"runtime-{volume['name']}"} for volume in (*VOLUMES[:-1], claim)]
+    assert pod["spec"]["volumes"][2:] == named
+    made = server_of(pod)["volumeMounts"]
+    assert [mount.get("readOnly", False) for mount in made] == [True, False, False, False, True, True, True]
+    assert [mount["mountPath"] for mount in made[2:]] == [mount["mountPath"] for mount in mounts]
+    assert violations(pod, None) == ()
+
+
+def test_files_are_kept_in_the_template_and_mounted_by_folder() -> None:
+    contents = {"/etc/a/one.yaml": "one: 1\n", "/etc/b/two": "", "/etc/a/three": "{}"}
+    files = tuple(ConfigFile(path=path, content=text) for path, text in contents.items())
+    pod = template(files=files, spec={"annotations": {"note": "x"}})
+    annotations = pod["metadata"]["annotations"]
+    assert annotations.pop("note") == "x"
+    assert list(annotations.values()) == list(contents.values())
+    found = {}
+    volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+    for mount in server_of(pod)["volumeMounts"][2:]:
+        assert mount["readOnly"]
+        for item in volumes[mount["name"]]["downwardAPI"]["items"]:
+            key = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+            found[f"{mount['mountPath']}/{item['path']}"] = annotations[key]
+    assert found == contents
+    assert violations(pod, None) == ()
+
+
+def test_variables_may_come_from_secrets_and_config_maps() -> None:
+    secret = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
+    config = {"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": "modes", "key": "mode"}}}
+    pod = template(server={"env": [{"name": "TOKEN", "value": "none"}, config]}, spec={"env": [secret]})
+    assert server_of(pod)["env"][-2:] == [config, secret]
+    assert violations(pod, None) == ()
+
+
+@pytest.mark.parametrize(("user", "ids"), [(65532, 3), (1000, 3), (None, 0)], ids=str)
+def test_the_user_is_fixed_or_left_to_the_platform(user: int | None, ids: int) -> None:
+    pod = template(user_id=user)
+    security = pod["spec"]["securityContext"]
+    assert [security[name] for name in security if name.startswith(("runAsU", "runAsG", "fsG"))] == [
+        user
+    ] * ids
+    assert violations(pod, None) == ()
+
+
+def test_a_hold_keeps_sigterm_back_until_the_sidecar_answers() -> None:
+    ports = [
+        {"name": "grpc", "containerPort": 8081},
+        {"name": "http", "containerPort": 8080},
+        {"name": "metrics", "containerPort": 9901},
+    ]
+    pod = template(spec={"timeout": "2500ms"}, server={"ports": ports}, mode="hold")
+    fetch, hold = pod["spec"]["initContainers"]
+    hook = {"httpGet": {"path": "/release", "port": 9902, "scheme": "HTTP"}}
+    assert server_of(pod)["lifecycle"] == {"preStop": hook}
+    assert (hold["name"], hold["restartPolicy"], hold["image"]) == ("hold", "Always", fetch["image"])
+    assert " ".join(hold["args"]) == "hold --port 9902 --watch 8081 8080 --least 10 --longest 12.5"
+    assert env_of(pod)["TAILBOUND_DRAIN_SECONDS"] == "0"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 18
+    assert violations(pod, None) == ()
+    assert "lifecycle" not in server_of(template())
+
+
+def test_paths_of_a_server_with_another_protocol_are_frozen_in_the_revision() -> None:
+    name = "tailbound.dev/inference-paths"
+    assert name not in template()["metadata"].get("annotations", {})
+    pod = template(inference_paths=("/v1/embeddings",))
+    assert pod["metadata"]["annotations"] == {name: '["/v1/embeddings"]'}
+    assert violations(pod, None) == ()
+    revision = Revision("churn-r1-abcdef", 1, "", "{}", "", "", json.dumps(pod))
+    assert revision.inference_paths == ("/v1/embeddings",)
 
 
 @pytest.mark.parametrize(
@@ -224,70 +457,3 @@ def test_batching_reaches_the_server_as_environment_and_other_servers_as_variabl
     )
     given = context(service, HardwareClass.model_validate({"metadata": {"name": "cpu"}, "spec": {}}), "r")
     assert tuple(str(value) for value in given["batching"].values()) == told
-
-
-FORBIDDEN: dict[str, tuple[tuple[Any, ...], Any, str]] = {
-    "host network": (("hostNetwork",), True, "hostNetwork"),
-    "host processes": (("hostPID",), True, "hostPID"),
-    "host IPC": (("hostIPC",), True, "hostIPC"),
-    "a node": (("nodeName",), "n1", "nodeName"),
-    "a foreign account": (("serviceAccountName",), "admin", "serviceAccountName 'admin'"),
-    "a token": (("automountServiceAccountToken",), True, "automountServiceAccountToken"),
-    "a host path": (("volumes", 0), {"name": "models", "hostPath": {"path": "/"}}, "volumes[0].hostPath"),
-    "a secret": (("volumes", 0), {"name": "models", "secret": {}}, "volumes[0].secret"),
-    "root": (("securityContext", "runAsUser"), 0, "runAsUser"),
-    "maybe root": (("securityContext", "runAsNonRoot"), False, "runAsNonRoot"),
-    "no seccomp": (("securityContext", "seccompProfile", "type"), "Unconfined", "seccompProfile"),
-    "sysctls": (("securityContext", "sysctls"), [{"name": "a"}], "sysctls"),
-    "ephemeral": (("ephemeralContainers",), [{}], "ephemeralContainers"),
-    "privileged": (
-        ("containers", 0, "securityContext", "privileged"),
-        True,
-        "containers[0].securityContext.privileged",
-    ),
-    "escalation": (
-        ("initContainers", 0, "securityContext", "allowPrivilegeEscalation"),
-        True,
-        "initContainers[0]",
-    ),
-    "writable root": (
-        ("containers", 0, "securityContext", "readOnlyRootFilesystem"),
-        False,
-        "readOnlyRootFilesystem",
-    ),
-    "capabilities": (
-        ("containers", 0, "securityContext", "capabilities", "add"),
-        ["SYS_ADMIN"],
-        "capabilities",
-    ),
-    "own user": (
-        ("containers", 0, "securityContext", "runAsUser"),
-        0,
-        "containers[0].securityContext.runAsUser",
-    ),
-    "proc mount": (("containers", 0, "securityContext", "procMount"), "Unmasked", "procMount"),
-    "host port": (("containers", 0, "ports", 0, "hostPort"), 80, "containers[0].ports[0]"),
-    "probe elsewhere": (
-        ("containers", 0, "readinessProbe"),
-        {"httpGet": {"host": "h"}},
-        "readinessProbe.httpGet.host",
-    ),
-    "hook elsewhere": (
-        ("containers", 0, "lifecycle"),
-        {"preStop": {"tcpSocket": {"host": "h"}}},
-        "lifecycle.preStop",
-    ),
-    "environment from elsewhere": (("containers", 0, "envFrom"), [{}], "envFrom"),
-    "secret in env": (("containers", 0, "env", 0), {"name": "A", "valueFrom": {}}, "env[0].valueFrom"),
-}
-
-
-@pytest.mark.parametrize(("path", "value", "words"), FORBIDDEN.values(), ids=FORBIDDEN)
-def test_the_restricted_check_refuses(path: tuple[Any, ...], value: Any, words: str) -> None:
-    pod = copy.deepcopy(template()["spec"])
-    target: Any = pod
-    for step in path[:-1]:
-        target = target[step]
-    target[path[-1]] = value
-    (violation,) = violations(pod, None)
-    assert words in violation

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tailbound.api.rejection import Rejection, Superseded
 from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import canonical_json, text_hash
 from tailbound.revisions.record import (
     CorruptRevisionError,
     Marks,
     Origin,
-    Rejected,
     Revision,
-    Superseded,
     from_object,
     marks_of,
     origin_of,
@@ -24,10 +23,12 @@ from tailbound.revisions.record import (
     to_object,
 )
 
+from tests.support.pods import restricted_pod
+
 NAME = "churn-r7-abcdef"
-TEMPLATE = {
+TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"tailbound.dev/revision": NAME}},
-    "spec": {"containers": [{"name": "server", "args": ["<&>é"]}]},
+    "spec": restricted_pod(args=["<&>é"]),
 }
 SPEC_JSON = canonical_json({"model": {"uri": "https://m.example.com/?a=1&b=<2>"}})
 REVISION = Revision(
@@ -58,8 +59,13 @@ def test_reads_back_what_was_written_although_the_server_writes_json_its_own_way
         Marks(),
         Marks(stable=True, promoted_at="2026-01-01T00:00:00Z"),
         Marks(promoted_at="2026-01-01T00:00:00Z"),
-        Marks(former=(Rejected("T1", "Slow", "m"), Rejected("T2", "AbortedManually", "m", "ann"))),
-        Marks(superseded=Superseded("T1", "churn-r9-x")),
+        Marks(
+            former=(
+                Rejection(NAME, "Slow", "m", at="T1"),
+                Rejection(NAME, "AbortedManually", "m", "ann", "T2"),
+            )
+        ),
+        Marks(superseded=Superseded(NAME, "churn-r9-x", "T1")),
         Marks(handled={"tailbound.dev/abort": f"{NAME}/1", "tailbound.dev/retry": NAME}),
     ],
 )
@@ -98,6 +104,11 @@ def test_the_annotation_finds_a_revision_whose_data_are_corrupt() -> None:
     assert origin_of(body) is None
 
 
+def with_spec(**fields: Any) -> str:
+    """The stored template with other fields of its pod spec."""
+    return canonical_json(TEMPLATE | {"spec": TEMPLATE["spec"] | fields})
+
+
 CORRUPT: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "no number": (("revision",), None, "revision is None, not a positive number"),
     "number zero": (("revision",), 0, "revision is 0"),
@@ -111,6 +122,22 @@ CORRUPT: dict[str, tuple[tuple[str, ...], Any, str]] = {
         ("data", "template"),
         canonical_json(TEMPLATE).replace(NAME, "churn-r8-abcdef"),
         "data.template is not the template of this revision",
+    ),
+    "spec is no object": (("data", "spec"), "[]", "data.template is not a pod template"),
+    "of a privileged pod": (
+        ("data", "template"),
+        with_spec(hostPID=True, volumes=[{"hostPath": {}}]),
+        "is not one that Tailbound wrote: hostPID is not allowed; volumes[0].hostPath is not allowed",
+    ),
+    "of another service account": (
+        ("data", "template"),
+        with_spec(serviceAccountName="admin"),
+        "serviceAccountName 'admin' is not the service's own",
+    ),
+    "of a security context that is no object": (
+        ("data", "template"),
+        with_spec(securityContext="none"),
+        "data.template is not a pod template",
     ),
     "without containers": (
         ("data", "template"),

@@ -16,13 +16,13 @@ CONTEXT = {
 
 
 def expanded(template: Any) -> Any:
-    outcome = expand(RenderRequest("ServingRuntime x", json.dumps(template), json.dumps(CONTEXT)))
+    outcome = expand(RenderRequest("ServingRuntime x", json.dumps(template), json.dumps(CONTEXT), "risk"))
     assert isinstance(outcome, Rendered), outcome
     return json.loads(outcome.template_json)
 
 
 def refused(template: Any) -> str:
-    outcome = expand(RenderRequest("ServingRuntime x", json.dumps(template), json.dumps(CONTEXT)))
+    outcome = expand(RenderRequest("ServingRuntime x", json.dumps(template), json.dumps(CONTEXT), "risk"))
     assert isinstance(outcome, RenderFailed), outcome
     return outcome.message
 
@@ -53,7 +53,7 @@ def test_a_value_cannot_add_a_field() -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
 def test_values_are_taken_literally(value: str) -> None:
-    request = RenderRequest("x", json.dumps({"a": "{{ v.x }}"}), json.dumps({"v": {"x": value}}))
+    request = RenderRequest("x", json.dumps({"a": "{{ v.x }}"}), json.dumps({"v": {"x": value}}), "risk")
     outcome = expand(request)
     assert isinstance(outcome, Rendered)
     assert json.loads(outcome.template_json) == {"a": value}
@@ -63,7 +63,7 @@ def test_values_are_taken_literally(value: str) -> None:
     ("template", "words"),
     [
         (
-            {"args": ["ok", "{{ model.size }}"]},
+            {"server": {"args": ["ok", "{{ model.size }}"]}},
             "spec.server.args[1] is '{{ model.size }}', which cannot be expanded",
         ),
         ({"a": "{{ nothing }}"}, "'nothing' is undefined"),
@@ -75,7 +75,7 @@ def test_values_are_taken_literally(value: str) -> None:
         ({"a": "{{ 1 + 'a' }}"}, "unsupported operand"),
         ({"a": "{% include '/etc/passwd' %}"}, "no loader"),
         ({"a": "{{ 'x' * 20000 }}"}, f"expands to 20000 bytes; shorten it to at most {LEAF_LIMIT_BYTES}"),
-        ({"a": ["{{ 'x' * 16000 }}"] * 9}, f"shorten it to at most {TOTAL_LIMIT_BYTES}"),
+        ({"a": ["{{ 'x' * 16000 }}"] * 9}, f"shorten them to at most {TOTAL_LIMIT_BYTES}"),
         ({"a": "{{ '\\x00' }}"}, "NUL"),
         ({"a": "{{ '\\ud800' }}"}, "surrogates not allowed"),
     ],

@@ -1,9 +1,9 @@
 """Situations of a canary from `old` to `new`, two pods each, and the verdicts on it."""
 
+from dataclasses import replace
 from typing import Any
 
 from tailbound.api.conditions import Reason
-from tailbound.api.rollout import RolloutStatus
 from tailbound.judge.analysis import Verdict
 from tailbound.judge.evidence import Tally
 from tailbound.judge.metrics import MetricFinding
@@ -16,7 +16,9 @@ from tailbound.judge.verdict import (
     error_objective,
     latency_objective,
 )
-from tailbound.rollout.model import PodProblem, RolloutInput
+from tailbound.rollout.model import RolloutInput
+from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.progress import RolloutProgress
 
 from tests.unit.judge.metric_answers import metric
 from tests.unit.rollout.inputs import ago, rollout, situation, state, step_of, to
@@ -49,7 +51,7 @@ def unsampled() -> Verdict:
 
 
 def canary(
-    stored: RolloutStatus | None = None,
+    stored: RolloutProgress | None = None,
     *,
     ready: int = 1,
     old: int = 2,
@@ -86,7 +88,7 @@ SECOND = rollout(step=1, step_weight=50, passed=5, weight=5, progress_at=ago(10)
 SECOND_OBSERVED = rollout(step=1, step_weight=50, passed=5, weight=50, step_started_at=ago(60))
 LAST = rollout("Promoting", step=2, step_weight=100, passed=50, weight=50, progress_at=ago(10))
 ALL = rollout("Promoting", step=2, step_weight=100, passed=50, weight=100, step_started_at=ago(10))
-OVER = ALL.model_copy(update={"step_started_at": ago(30), "high_water": 2})
+OVER = replace(ALL, step_started_at=ago(30), high_water=2)
 MANUAL = {"promotion": "manual"}
 PAUSE, PROMOTE, ABORT = {"pause": "new"}, {"promote": "new"}, {"abort": "new"}
 

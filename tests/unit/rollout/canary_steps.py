@@ -165,7 +165,7 @@ STEPS: dict[str, Row] = {
         WAIT,
         ("Promoting", "RollingOut", 2, NEW),
     ),
-    "the same where there is room only without the old ones": (
+    "the same where there is capacity only without the old ones": (
         canary(OVER, ready=2, traffic=to("new"), replicas=4, old=4, new={"trouble": NO_NODE}),
         WAIT,
         ("Promoted", "Promoted", 2, NEW),

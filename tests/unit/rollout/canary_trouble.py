@@ -1,10 +1,12 @@
-"""Rows of a canary in trouble: slow, failing, dead, late or without room."""
+"""Rows of a canary in trouble: slow, failing, dead, late or without capacity."""
 
+from dataclasses import replace
 from typing import Any
 
 from tailbound.api.conditions import Reason
 from tailbound.judge.verdict import Measure
-from tailbound.rollout.model import PodProblem, RolloutInput
+from tailbound.rollout.model import RolloutInput
+from tailbound.rollout.problem import PodProblem
 
 from tests.unit.rollout.canaries import (
     ABORT,
@@ -30,8 +32,8 @@ from tests.unit.rollout.canaries import (
 )
 from tests.unit.rollout.inputs import ago, rollout, to
 
-FALLEN = LAST.model_copy(update={"high_water": 2})
-SECOND_FULL = SECOND_OBSERVED.model_copy(update={"high_water": 2})
+FALLEN = replace(LAST, high_water=2)
+SECOND_FULL = replace(SECOND_OBSERVED, high_water=2)
 TROUBLE: dict[str, Row] = {
     "slow": (canary(), against(Measure.LATENCY), ("RolledBack", "Slow", 0, OLD)),
     "failing": (canary(), against(Measure.ERRORS), ("RolledBack", "Failing", 0, OLD)),
@@ -61,7 +63,7 @@ TROUBLE: dict[str, Row] = {
         ("Promoting", "RollingOut", 2, NEW),
     ),
     "and-do-not-come-back": (
-        canary(FALLEN.model_copy(update={"progress_at": ago(600)}), traffic=to(old=50, new=50)),
+        canary(replace(FALLEN, progress_at=ago(600)), traffic=to(old=50, new=50)),
         WAIT,
         ("RolledBack", "DeadlineExceeded", 2, OLD),
     ),
@@ -72,7 +74,7 @@ TROUBLE: dict[str, Row] = {
     ),
     "asked-for-more-pods-with-all-requests-and-they-do-not-come": (
         canary(
-            OVER.model_copy(update={"step_started_at": None, "progress_at": ago(600)}),
+            replace(OVER, step_started_at=None, progress_at=ago(600)),
             ready=2,
             traffic=to("new"),
             replicas=4,
@@ -88,7 +90,7 @@ TROUBLE: dict[str, Row] = {
     ),
     "some-dead-at-a-step-and-they-do-not-come-back": (
         canary(
-            SECOND_FULL.model_copy(update={"weight": 25, "progress_at": ago(600)}),
+            replace(SECOND_FULL, weight=25, progress_at=ago(600)),
             ready=1,
             replicas=4,
             old=4,
@@ -104,14 +106,14 @@ TROUBLE: dict[str, Row] = {
         ("RolledBack", "OutOfMemory", 0, OLD),
     ),
     "few-restarts": (canary(new={"restarts": 2}), WAIT, ("Analysing", "Analysing", 0, AT_5)),
-    "no-room": (
+    "no-capacity": (
         canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}),
         WAIT,
         ("Starting", "Unschedulable", 0, OLD),
     ),
     "a-pod-is-missing-for-too-long-at-a-weight-that-it-has": (
         canary(
-            SECOND_OBSERVED.model_copy(update={"progress_at": ago(600)}),
+            replace(SECOND_OBSERVED, progress_at=ago(600)),
             traffic=to(old=50, new=50),
             replicas=4,
             old=4,
@@ -119,9 +121,9 @@ TROUBLE: dict[str, Row] = {
         WAIT,
         ("RolledBack", "DeadlineExceeded", 1, OLD),
     ),
-    "no-room-for-the-next-step-s-pods": (
+    "no-capacity-for-the-next-step-s-pods": (
         canary(
-            SECOND.model_copy(update={"progress_at": ago(9000)}),
+            replace(SECOND, progress_at=ago(9000)),
             ready=1,
             replicas=4,
             new={"trouble": NO_NODE},
@@ -129,22 +131,22 @@ TROUBLE: dict[str, Row] = {
         WAIT,
         ("Analysing", "Unschedulable", 1, AT_5),
     ),
-    "no-room-for-a-pod-that-it-can-do-without": (
+    "no-capacity-for-a-pod-that-it-can-do-without": (
         canary(rollout(weight=5, step_started_at=ago(60)), new={"trouble": NO_NODE}),
         WAIT,
         ("Analysing", "Analysing", 0, AT_5),
     ),
-    "no-room-and-it-is-paused": (
+    "no-capacity-and-it-is-paused": (
         canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=PAUSE),
         WAIT,
         ("Paused", "Paused", 0, OLD),
     ),
-    "no-room-and-somebody-promotes-it": (
+    "no-capacity-and-somebody-promotes-it": (
         canary(annotations=PROMOTE, new={"trouble": NO_NODE}),
         WAIT,
         ("Promoting", "PromotedManually", 2, AT_50),
     ),
-    "no-room-and-somebody-aborts-it": (
+    "no-capacity-and-somebody-aborts-it": (
         canary(STARTED, ready=0, traffic=to("old"), new={"trouble": NO_NODE}, annotations=ABORT),
         WAIT,
         ("RolledBack", "AbortedManually", 0, OLD),
@@ -178,7 +180,7 @@ def starting(
 
 
 CRASHED = PodProblem(Reason.CRASH_LOOP, "it ended")
-LATE_ROOM: dict[str, Any] = {"still_since": ago(8990), "no_room_since": ago(8990), "high_water": 0}
+LATE_CAPACITY: dict[str, Any] = {"still_since": ago(8990), "no_capacity_since": ago(8990), "high_water": 0}
 STARTS: dict[str, tuple[RolloutInput, str, str]] = {
     "not-ready-in-time": (starting(600), "RolledBack", "DeadlineExceeded"),
     "one-more-pod-just-in-time": (starting(600, ready=2, of=60), "Starting", "Starting"),
@@ -187,13 +189,13 @@ STARTS: dict[str, tuple[RolloutInput, str, str]] = {
         "RolledBack",
         "DeadlineExceeded",
     ),
-    "no-room-for-far-too-long": (starting(9000, trouble=NO_QUOTA), "Starting", "QuotaExceeded"),
-    "no-room-for-one-and-another-hangs": (
+    "no-capacity-for-far-too-long": (starting(9000, trouble=NO_QUOTA), "Starting", "QuotaExceeded"),
+    "no-capacity-for-one-and-another-hangs": (
         starting(600, trouble=NO_NODE, running=1),
         "RolledBack",
         "DeadlineExceeded",
     ),
-    "no-room-and-it-crashes": (starting(9000, trouble=CRASHED), "RolledBack", "CrashLoop"),
-    "room-came-late": (starting(9000, **LATE_ROOM), "Starting", "Starting"),
+    "no-capacity-and-it-crashes": (starting(9000, trouble=CRASHED), "RolledBack", "CrashLoop"),
+    "capacity-came-late": (starting(9000, **LATE_CAPACITY), "Starting", "Starting"),
 }
 TROUBLE |= {name: (now, WAIT, (state, reason, 0, OLD)) for name, (now, state, reason) in STARTS.items()}

@@ -4,12 +4,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tailbound.api.rollout import RolloutSpec, RolloutState, RolloutStatus
+from tailbound.api.rejection import Rejection
+from tailbound.api.rollout import RolloutSpec, RolloutState
 from tailbound.api.traffic import Backend, TrafficStatus
 from tailbound.judge.analysis import Verdict
 from tailbound.rollout.actions import read_actions
 from tailbound.rollout.machine import advance, begin
-from tailbound.rollout.model import Rejection, RevisionState, RolloutInput, RolloutStep
+from tailbound.rollout.model import RevisionState, RolloutInput, RolloutStep
+from tailbound.rollout.progress import RolloutProgress
 from tailbound.rollout.sizing import fixed
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -66,12 +68,12 @@ def situation(
         demands=None,
         followed=True,
         timeout=timedelta(seconds=2),
-        now=NOW,
+        time=NOW,
     )
     return replace(base, **fields)
 
 
-def rollout(current: str = "Analysing", **fields: Any) -> RolloutStatus:
+def rollout(current: str = "Analysing", **fields: Any) -> RolloutProgress:
     """The stored rollout from `old` to `new`, begun long ago with pods that came at once."""
     known = {
         "revision": "new",
@@ -80,7 +82,7 @@ def rollout(current: str = "Analysing", **fields: Any) -> RolloutStatus:
         "progress_at": ago(90),
         "high_water": 1,
     }
-    return RolloutStatus(state=RolloutState(current), **{**known, **fields})
+    return RolloutProgress(state=RolloutState(current), **{**known, **fields})
 
 
 def step_of(now: RolloutInput, verdict: Verdict | None = None) -> RolloutStep:

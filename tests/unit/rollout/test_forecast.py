@@ -73,5 +73,6 @@ def test_without_an_objective_only_time_counts() -> None:
 
 def test_a_stable_that_is_as_bad_is_a_shared_cause() -> None:
     bad = Traffic(100, 0.05, 0.0)
-    found = forecast(RolloutSpec.model_validate(CANARY), TERMS, timedelta(seconds=2), bad, bad, seed=1)
+    spec = RolloutSpec.model_validate({**CANARY, "maxStepTime": "2m"})
+    found = forecast(spec, TERMS, timedelta(seconds=2), bad, bad, seed=1)
     assert found.share(Outcome.HOLD) > 0.9

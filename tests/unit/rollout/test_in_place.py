@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
-from tailbound.api.rollout import RolloutStatus
 from tailbound.rollout.in_place import needed, places, settled_on
-from tailbound.rollout.model import PodProblem, RevisionState, RolloutInput
+from tailbound.rollout.model import RevisionState, RolloutInput
+from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.progress import RolloutProgress
 
 from tests.unit.rollout.inputs import ago, rollout, situation, state, step_of, to
 
 NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "pod p has no node")
 ENDING = state(0, pods=1)
-FULL = rollout("Starting", no_room_since=ago(5))
+FULL = rollout("Starting", no_capacity_since=ago(5))
 BEGUN = rollout("Starting", in_place=True)
 STARTED = rollout("Starting")
 
@@ -40,7 +41,7 @@ STARTED = rollout("Starting")
     ],
 )
 def test_whether_pods_come_in_place(
-    capacity: str, pods: int, stored: RolloutStatus, others: dict[str, RevisionState], in_place: bool
+    capacity: str, pods: int, stored: RolloutProgress, others: dict[str, RevisionState], in_place: bool
 ) -> None:
     now = situation(
         {"old": state(pods, replicas=pods), "new": state(), **others},

@@ -109,7 +109,7 @@ WAKES: dict[str, tuple[RolloutInput, Verdict, int | None]] = {
     "missing counters": (canary(), unread(20), 40),
     "the way back": (canary(ALL, ready=2, traffic=to("new")), WAIT, 20),
     "nothing, after the promotion": (
-        canary(ALL.model_copy(update={"step_started_at": ago(30)}), ready=2, traffic=to("new")),
+        canary(replace(ALL, step_started_at=ago(30)), ready=2, traffic=to("new")),
         WAIT,
         None,
     ),

@@ -16,7 +16,7 @@ from tailbound.judge.verdict import (
     thresholds,
 )
 from tailbound.rollout import messages
-from tailbound.rollout.model import PodProblem
+from tailbound.rollout.problem import PodProblem
 
 from tests.unit.judge.metric_answers import metric
 from tests.unit.rollout.inputs import rollout
@@ -39,12 +39,12 @@ INCONCLUSIVE: dict[str, tuple[Verdict, str]] = {
     ),
     "a-metric-without-a-value": (
         Verdict(Outcome.WAIT, (PASSED,), metrics=(asked(0.0),)),
-        "without a verdict; metric m has given no value: see that its query matches a series, promote it, or "
-        "abort it",
+        "without a verdict; metric m has given no value: check that its query matches a series, promote "
+        "it, or abort it",
     ),
     "both": (
         Verdict(Outcome.WAIT, (UNDECIDED,), metrics=(asked(0.0),)),
-        "without a verdict; metric m has given no value: see that its query matches a series, send more "
+        "without a verdict; metric m has given no value: check that its query matches a series, send more "
         "requests, promote it, or abort it",
     ),
     "a-metric-with-too-few-values": (
@@ -69,8 +69,8 @@ def test_numbers_in_a_rejection_are_short() -> None:
         Finding(latency_objective(0.99), Outcome.ROLL_BACK, SLOW, LIMITS), Tally(1234567.89, 98765.4321)
     )
     assert told == (
-        "98765 of 1234568 requests were slow, and the SLA allows 1 % "
-        "(evidence: beyond the SLA 9.9 of 4.9, worse than stable 8.8 of 4.6)"
+        "98765 of 1234568 requests were slow, and the SLA allows 1 % (evidence that it breaches the SLA: "
+        "9.9 of 4.9 needed, that it is worse than stable: 8.8 of 4.6 needed)"
     )
 
 

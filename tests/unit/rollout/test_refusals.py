@@ -38,7 +38,11 @@ STABLE_IS_NEWEST: dict[str, Any] = {**without_new(), "desired": "old", "stored":
     ("annotations", "fields", "told"),
     [
         ({"rollback-to": "x/1"}, {}, "this service has no revision of that name; name one of old, older"),
-        ({"promote": "x"}, {}, "this service has no revision of that name; see kubectl tailbound history"),
+        (
+            {"promote": "x"},
+            {},
+            "this service has no revision of that name; kubectl tailbound history lists them",
+        ),
         ({"abort": "x"}, {}, "this service has no revision of that name"),
         ({"retry": "x"}, {}, "this service has no revision of that name"),
         ({"pause": "x"}, {}, "this service has no revision of that name"),
@@ -46,11 +50,11 @@ STABLE_IS_NEWEST: dict[str, Any] = {**without_new(), "desired": "old", "stored":
         (
             {"rollback-to": "bad"},
             {"revisions": {**REVISIONS, "bad": replace(SERVED, restorable=False)}},
-            "its record is damaged",
+            "its ControllerRevision is damaged",
         ),
         ({"rollback-to": "new"}, without_new(new=state(rejected=True)), "kubectl tailbound retry"),
         ({"promote": "new"}, without_new(new=state(rejected=True)), "it was rejected"),
-        ({"promote": "older"}, {}, "it is not on its way"),
+        ({"promote": "older"}, {}, "it is not the candidate"),
         ({"abort": "old"}, STABLE_IS_NEWEST, "it has taken over"),
         (
             {"abort": "new"},

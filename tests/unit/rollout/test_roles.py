@@ -92,6 +92,6 @@ def test_a_lost_one_makes_way_for_the_one_before(ready: int, since: int, base: s
         {"old": replace(GONE, promoted_at="1"), "new": state(ready, promoted_at="2")},
         to("new"),
         stable="new",
-        stored=LOST.model_copy(update={"progress_at": ago(since)}),
+        stored=replace(LOST, progress_at=ago(since)),
     )
     assert roles(now).base == base

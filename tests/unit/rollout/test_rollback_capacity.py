@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
-from tailbound.rollout.model import PodProblem, RevisionState, RolloutInput
+from tailbound.rollout.model import RevisionState, RolloutInput
+from tailbound.rollout.problem import PodProblem
 from tailbound.rollout.rollback_capacity import in_turn, interrupted
 from tailbound.rollout.weights import weight_of
 
@@ -22,7 +23,7 @@ def pods(ready: int, replicas: int | None = None, **fields: Any) -> RevisionStat
 
 
 def waiting(ready: int = 0, replicas: int = 4) -> RevisionState:
-    """Some of its pods find no room."""
+    """Some of its pods lack capacity."""
     return pods(ready, replicas, trouble=NO_NODE, stuck=replicas - ready)
 
 
@@ -30,11 +31,11 @@ BESIDE: dict[str, tuple[str, int, RevisionState, RevisionState, int]] = {
     "it has all its pods": ("inPlace", 4, pods(4), pods(4), 0),
     "it has all requests": ("inPlace", 4, pods(3, 4), pods(1), 100),
     "surge": ("surge", 4, waiting(), pods(4), 0),
-    "surge, and all are dead, but it finds room": ("surge", 4, pods(0, 4), pods(0, 4, stuck=4), 0),
+    "surge, and all are dead, but it finds capacity": ("surge", 4, pods(0, 4), pods(0, 4, stuck=4), 0),
     "the other has one pod": ("inPlace", 1, waiting(0, 1), pods(1), 0),
     "which is not ready now": ("inPlace", 1, waiting(0, 1), pods(0, 1), 0),
-    "auto finds room": ("auto", 4, pods(0, 4), pods(4), 0),
-    "its pods crash where they found room": ("auto", 4, pods(0, 4, trouble=CRASHES), pods(4), 0),
+    "auto finds capacity": ("auto", 4, pods(0, 4), pods(4), 0),
+    "its pods crash where they found capacity": ("auto", 4, pods(0, 4, trouble=CRASHES), pods(4), 0),
     "some are ready, the other is rejected": ("inPlace", 4, waiting(1), pods(3, rejected=True), 25),
     "some are ready, and none of the other": ("inPlace", 4, waiting(1), pods(0, 3), 25),
     "the other has no Deployment": ("inPlace", 4, waiting(0), state(4, deployed=False), 0),
@@ -56,7 +57,7 @@ def coming_back(
 
 
 @pytest.mark.parametrize(("capacity", "whole", "old", "new", "weight"), BESIDE.values(), ids=BESIDE)
-def test_no_place_hands_over(
+def test_no_pod_is_replaced_in_place(
     capacity: str, whole: int, old: RevisionState, new: RevisionState, weight: int
 ) -> None:
     now = coming_back(capacity, whole, old, new, weight)
@@ -85,7 +86,7 @@ IN_TURN: dict[str, tuple[int, RevisionState, RevisionState, int, tuple[int, int,
 
 @pytest.mark.parametrize("capacity", ["inPlace", "auto"])
 @pytest.mark.parametrize(("whole", "old", "new", "weight", "expected"), IN_TURN.values(), ids=IN_TURN)
-def test_places_change_hands(
+def test_pods_are_replaced_in_place(
     capacity: str,
     whole: int,
     old: RevisionState,
@@ -102,7 +103,7 @@ def test_places_change_hands(
     assert turn.makes_way == "new"
 
 
-def test_with_surge_dead_pods_make_way_for_a_return_without_room() -> None:
+def test_with_surge_dead_pods_make_way_for_a_return_without_capacity() -> None:
     now = coming_back("surge", 4, waiting(), pods(2, 4, stuck=2), 0)
     turn = in_turn(now, "old", (), lost=False)
     assert turn is not None
@@ -135,7 +136,7 @@ HALF = {"old": 50, "new": 50}
 INTERRUPTED: dict[str, tuple[RolloutInput, str | None]] = {
     "a third has some": (asked(pods(0), pods(4), pods(2), HALF), "old"),
     "a third has all": (asked(pods(0), pods(1), pods(3), {"new": 100}), "old"),
-    "its own pods find no room": (asked(pods(0), waiting(1), pods(3), {"new": 100}), "old"),
+    "its own pods lack capacity": (asked(pods(0), waiting(1), pods(3), {"new": 100}), "old"),
     "no third has any": (asked(pods(0), pods(4), pods(4), {"old": 100}), None),
     "the one that comes back has the others": (
         asked(pods(2), pods(2), pods(0), {"oldest": 50, "old": 50}),
@@ -179,16 +180,26 @@ def test_the_stable_revision_keeps_its_pods_until_the_older_one_serves(
 
 
 TOLD: dict[str, tuple[str, RevisionState, RevisionState, str]] = {
-    "surge": ("surge", waiting(), pods(4), "let new give up places: spec.rollout.capacity auto"),
-    "in its places": ("inPlace", pods(0, 0), pods(4), "Its pods take the places of those of new"),
+    "surge": (
+        "surge",
+        waiting(),
+        pods(4),
+        "let the pods of new be replaced in place: set spec.rollout.capacity to auto",
+    ),
+    "in its places": ("inPlace", pods(0, 0), pods(4), "The pods of old replace those of new in place"),
     "in its places, which are too few": ("auto", waiting(), pods(4), "or ask for fewer pods in spec.scaling"),
-    "a start": ("auto", pods(0, 4), pods(4), "a return to old was asked for"),
-    "nobody has any": ("surge", waiting(), state(deployed=False), "Add or free what a pod needs"),
+    "a start": ("auto", pods(0, 4), pods(4), "a rollback to old was requested"),
+    "nobody has any": (
+        "surge",
+        waiting(),
+        state(deployed=False),
+        "Add or free the resources that a pod needs",
+    ),
 }
 
 
 @pytest.mark.parametrize(("capacity", "old", "new", "words"), TOLD.values(), ids=TOLD)
-def test_a_return_tells_where_it_finds_room(
+def test_a_return_says_where_it_finds_capacity(
     capacity: str, old: RevisionState, new: RevisionState, words: str
 ) -> None:
     weight = 0 if new.deployed else 100

@@ -8,11 +8,12 @@ from tailbound.rollout.forecast import Traffic as Arrivals
 from e2e.bench.rollout import peers, rule
 from e2e.bench.rollout.promotion import pace
 from e2e.bench.rollout.scenarios import HEALTHY, UNHEALTHY, Counts, Scenario, Traffic
+from tests.support.effort import effort
 
 P99 = latency_objective(0.99)
-RUNS = 12
-MOST_OF_RUNS = 2
-"""At one in a hundred each, more come by chance once in thousands of test runs."""
+RUNS = effort(6, 12)
+MOST_OF_RUNS = effort(1, 2)
+"""At one in a hundred each, more come by chance once in hundreds of seeds; these are always the same."""
 
 
 @pytest.mark.parametrize("scenario", HEALTHY, ids=lambda scenario: scenario.name)
@@ -21,9 +22,9 @@ def test_healthy_rollouts_are_rolled_back_at_most_alpha_of_the_time(scenario: Sc
     assert (found.rolled_back != rule.NEVER).sum() <= MOST_OF_RUNS
 
 
-@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("policy", [Policy.ABSOLUTE, Policy.RELATIVE])
 @pytest.mark.parametrize("scenario", [each for each in HEALTHY if each.batch > 1], ids=lambda each: each.name)
-def test_bursts_roll_nobody_back(scenario: Scenario, policy: Policy) -> None:
+def test_bursts_roll_nobody_back_under_either_half_of_the_policy(scenario: Scenario, policy: Policy) -> None:
     found = rule.verdicts(scenario.traffic(RUNS), P99, policy, 2)
     assert (found.rolled_back != rule.NEVER).sum() <= MOST_OF_RUNS
 

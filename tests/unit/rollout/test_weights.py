@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
+from tailbound.api.rejection import Rejection
 from tailbound.api.traffic import Backend
-from tailbound.rollout.model import PodProblem, Rejection, RevisionState, RolloutInput
+from tailbound.rollout.model import RevisionState, RolloutInput
+from tailbound.rollout.problem import PodProblem
 from tailbound.rollout.sizing import fixed
 
 from tests.unit.rollout.inputs import GONE, NOW, ago, rollout, situation, state, step_of, to
@@ -165,7 +167,7 @@ def test_what_stable_cannot_carry_yet_leaves_the_others_as_its_pods_come(
     weights = {backend.revision: backend.weight for backend in step.flow.traffic.backends}
     assert weights == {"old": 100 - sum(left.values()), **left}
     assert all(step.fleet[name] >= now.of(name).replicas for name in left), "its pods stay while it has any"
-    assert not step.promoted
+    assert step.marking.stable is None
 
 
 def test_the_rest_goes_first_where_it_was_rejected_and_then_where_it_never_served() -> None:
@@ -186,14 +188,16 @@ def test_what_is_left_elsewhere_is_looked_at_again_when_it_has_waited_too_long()
     step = step_of(short(3, 75, **REVERT))
     assert step.rollout is not None
     assert (step.rollout.state, step.rollout.moving_since) == ("Promoting", NOW)
-    assert step.rollout.message == "old gets 75 percent of the requests, and the rest as its pods get ready"
+    assert (
+        step.rollout.message == "old gets 75 percent of the requests, and the others as its pods become ready"
+    )
     assert step.wake == timedelta(minutes=10)
     later = step_of(short(4, 25, **REVERT, stored=step.rollout, acknowledged=False))
     assert later.rollout is not None
     assert (later.rollout.state, later.rollout.moving_since) == ("Promoting", None)
     ended = step_of(short(4, 0, **REVERT, stored=later.rollout, acknowledged=True))
     assert ended.rollout is not None
-    assert (ended.rollout.state, ended.promoted) == ("Promoted", True)
+    assert (ended.rollout.state, ended.marking.stable) == ("Promoted", "old")
 
 
 GENERATIONS: dict[str, tuple[RolloutInput, int | None]] = {
@@ -246,4 +250,4 @@ def test_shrink_and_promotion_wait_for_the_acknowledgement(
     now: RolloutInput, holds: tuple[bool, bool, bool]
 ) -> None:
     step = step_of(now)
-    assert (step.flow.settled, step.promoted, step.shrink) == holds
+    assert (step.flow.settled, step.marking.stable is not None, step.shrink) == holds

@@ -1,5 +1,6 @@
 """Answers of Prometheus: values with their times, and never a zero for what is missing."""
 
+import asyncio
 import json
 import re
 import threading
@@ -11,15 +12,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tailbound.telemetry.prometheus import (
-    Fleet,
-    Prometheus,
-    Series,
-    Unavailable,
-    Value,
-    fleet_of,
-    series_of,
-)
+from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.prometheus import FleetSignal, Prometheus, Series, Value, fleet_of, series_of
 
 NAMES = {"namespace": "risk", "service": "churn", "revision": "churn-r1-abcdef"}
 Answer = tuple[int, bytes]
@@ -57,11 +51,11 @@ def test_an_answer_becomes_series(result: Any, expected: tuple[Series, ...]) -> 
 def test_a_fleet_has_the_newest_value_of_each_revision() -> None:
     other = NAMES | {"revision": "churn-r2-fedcba"}
     fleet = fleet_of((Series(NAMES, (Value(1, 5), Value(2, 6))), Series(other, ())))
-    assert isinstance(fleet, Fleet)
+    assert isinstance(fleet, FleetSignal)
     assert fleet.of("risk", "churn", "churn-r1-abcdef") == Value(2, 6)
     for revision in ("churn-r2-fedcba", "churn-r3-000000"):
         missing = fleet.of("risk", "churn", revision)
-        assert isinstance(missing, Unavailable)
+        assert isinstance(missing, Unknown)
         assert revision in missing.reason
 
 
@@ -80,8 +74,12 @@ def test_a_query_that_does_not_tell_revisions_apart_says_nothing(
     answer: tuple[Series, ...], reason: str
 ) -> None:
     fleet = fleet_of(answer)
-    assert isinstance(fleet, Unavailable)
+    assert isinstance(fleet, Unknown)
     assert reason in fleet.reason
+
+
+# What Prometheus reads as a duration: whole numbers, each with its unit.
+DURATION = re.compile(r"(?:\d+(?:ms|s|m|h|d|w|y))+")
 
 
 @contextmanager
@@ -92,7 +90,11 @@ def prometheus(answer: Callable[[str], Answer]) -> Iterator[str]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             assert parts.path == "/api/v1/query"
-            status, body = answer(parse_qs(parts.query)["query"][0])
+            query = parse_qs(parts.query)
+            known = DURATION.fullmatch(query["timeout"][0]) is not None
+            status, body = (
+                answer(query["query"][0]) if known else (400, b"not a duration: " + parts.query.encode())
+            )
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -116,7 +118,7 @@ def success(result: Any) -> Answer:
     return 200, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
 
 
-async def ask(url: str, expression: str, timeout_seconds: float = 60) -> tuple[Series, ...] | Unavailable:
+async def ask(url: str, expression: str, timeout_seconds: float = 60) -> tuple[Series, ...] | Unknown:
     """One query."""
     client = Prometheus(url, timeout_seconds)
     try:
@@ -151,7 +153,7 @@ async def test_the_expression_reaches_prometheus_unchanged() -> None:
 async def test_what_is_no_answer_is_unavailable_with_the_reason(answer: Answer, reason: str) -> None:
     with prometheus(lambda _: answer) as url:
         found = await ask(url, "up")
-    assert isinstance(found, Unavailable)
+    assert isinstance(found, Unknown)
     assert re.search(reason, found.reason), found.reason
 
 
@@ -159,8 +161,14 @@ async def test_a_prometheus_that_is_not_there_is_unavailable() -> None:
     with prometheus(lambda _: success([])) as url:
         pass
     found = await ask(url, "up")
-    assert isinstance(found, Unavailable)
+    assert isinstance(found, Unknown)
     assert "is not reached" in found.reason
+
+
+@pytest.mark.parametrize("seconds", [2.0, 2.002, 12.3456], ids=["whole", "of-two-services", "of-many"])
+async def test_any_limit_is_a_duration_of_prometheus(seconds: float) -> None:
+    with prometheus(lambda _: success([])) as url:
+        assert await ask(url, "up", timeout_seconds=seconds) == ()
 
 
 async def test_a_prometheus_that_hangs_is_given_up() -> None:
@@ -174,5 +182,19 @@ async def test_a_prometheus_that_hangs_is_given_up() -> None:
         began = time.monotonic()
         found = await ask(url, "up", timeout_seconds=0.2)
         release.set()
-    assert found == Unavailable("Prometheus does not answer within 0.2 s")
+    assert found == Unknown("Prometheus does not answer within 0.2 s")
     assert time.monotonic() - began < 60
+
+
+async def test_queries_that_wait_for_their_turn_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them take longer than the limit of one, and each takes a twentieth of it."""
+
+    def ask_slowly(*_: Any) -> tuple[Series, ...]:
+        time.sleep(0.1)
+        return ()
+
+    monkeypatch.setattr(Prometheus, "_ask", ask_slowly)
+    client = Prometheus("http://prometheus.test", timeout_seconds=2)
+    found = await asyncio.gather(*(client.query("up") for _ in range(100)))
+    client.close()
+    assert set(found) == {()}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tailbound.traffic.intent import RoutingSpec, read_intent
-from tailbound.traffic.model import Rejection
+from tailbound.traffic.model import RouteRejection
 
 from tests.unit.traffic.traffic_objects import service
 
@@ -95,7 +95,7 @@ def test_without_status_nothing_is_to_be_served() -> None:
 def test_refused(spec: Any, traffic: Any, message: str) -> None:
     obj = {**service("churn", generation=3, **spec), "status": {"traffic": traffic} if traffic else {}}
     found = read_intent(obj)
-    assert isinstance(found, Rejection)
+    assert isinstance(found, RouteRejection)
     assert found.message.startswith(message)
     assert found.generation == 3
     assert found.traffic_generation == (7 if isinstance(traffic, dict) and traffic["generation"] else 0)
@@ -103,4 +103,4 @@ def test_refused(spec: Any, traffic: Any, message: str) -> None:
 
 @pytest.mark.parametrize("obj", [{"metadata": {"namespace": "n", "name": "s"}, "spec": 1, "status": 2}])
 def test_nonsense_is_refused_and_raises_nothing(obj: Any) -> None:
-    assert isinstance(read_intent(obj), Rejection)
+    assert isinstance(read_intent(obj), RouteRejection)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tailbound.traffic.model import Projected, Route, ServiceKey, Unavailable
+from tailbound.traffic.model import NoBackend, Projected, Route, ServiceKey
 from tailbound.traffic.projection import Projector
 
 from tests.unit.traffic.traffic_objects import endpoints, service
@@ -136,20 +136,20 @@ class TestLostTraffic:
 
     def test_is_not_for_a_service_that_was_made_anew(self) -> None:
         _, found = self.lost(created="2026-02-01T00:00:00Z")
-        assert (found.unavailable, found.backends) == (Unavailable.NOT_STARTED, ())
+        assert (found.unavailable, found.backends) == (NoBackend.NOT_STARTED, ())
 
 
 @pytest.mark.parametrize(
     ("obj", "why"),
     [
-        (service("churn"), Unavailable.NOT_STARTED),
-        (service("churn", {}), Unavailable.NOT_STARTED),
-        (service("churn", stopped=True), Unavailable.STOPPED),
+        (service("churn"), NoBackend.NOT_STARTED),
+        (service("churn", {}), NoBackend.NOT_STARTED),
+        (service("churn", stopped=True), NoBackend.STOPPED),
         (service("churn", {"r1": 100}, stopped=True), None),
     ],
     ids=["no traffic yet", "no backends", "stopped", "stopping: still serving what it was assigned"],
 )
-def test_why_nothing_serves(obj: Any, why: Unavailable | None) -> None:
+def test_why_nothing_serves(obj: Any, why: NoBackend | None) -> None:
     assert route(World().see(obj)).unavailable is why
 
 
@@ -184,7 +184,7 @@ class TestRejected:
 
     def test_without_a_good_one_its_names_still_answer(self) -> None:
         changes = World().see(self.BAD)
-        assert route(changes).unavailable is Unavailable.REJECTED
+        assert route(changes).unavailable is NoBackend.REJECTED
         assert "churn.risk.svc" in route(changes).hosts
 
     def test_does_not_touch_its_neighbours(self) -> None:
@@ -208,17 +208,19 @@ def test_only_what_changed_is_projected() -> None:
     assert world.pods(CHURN, endpoints("r1", ["ready"])).keys() == {CHURN}
 
 
-def test_a_host_that_becomes_free_goes_to_the_next() -> None:
+def test_a_host_that_becomes_free_goes_to_no_service_that_the_operator_denied_it() -> None:
     world = World()
-    world.see(
-        service("churn", hosts=["a.example.com"]),
-        service("fraud", hosts=["a.example.com"], created="2026-02-01T00:00:00Z"),
-    )
+    denied = service("fraud", hosts=["a.example.com"], created="2026-02-01T00:00:00Z")
+    denied["status"]["hosts"] = [{"host": "a.example.com", "state": "Taken", "owner": "risk/churn"}]
+    world.see(service("churn", hosts=["a.example.com"]), denied)
     world.projector.service_gone(CHURN)
     changes = world.projector.project()
     assert changes[CHURN] is None
-    assert "a.example.com" in route(changes, FRAUD).hosts
-    assert route(changes, FRAUD).denied_hosts == ()
+    world.see(denied)
+    accepted = service("fraud", hosts=["a.example.com"], created="2026-02-01T00:00:00Z")
+    for obj, answers in ((denied, False), (accepted, True)):
+        found = route(world.see(obj), FRAUD)
+        assert ("a.example.com" in found.hosts, found.denied_hosts == ()) == (answers, answers)
 
 
 @pytest.mark.parametrize(

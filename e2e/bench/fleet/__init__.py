@@ -1,0 +1,1 @@
+"""What a fleet costs the control plane."""

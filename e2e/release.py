@@ -1,0 +1,64 @@
+"""`python -m e2e.release FOLDER`: every Python package of each image with its hash, and an SBOM of them.
+
+IMAGE.requirements.txt is what pip resolves under constraints.txt for this platform, in the form of
+`pip install --require-hashes`; IMAGE.cdx.json is the same in CycloneDX. SHA256SUMS covers both.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[1]
+IMAGES: Final = {
+    "tailbound": (ROOT / "pyproject.toml", ("gateway",)),
+    "tailbound-runtime": (ROOT / "runtime_image" / "pyproject.toml", ()),
+}
+"""The file that lists the packages of each image, and the optional ones that it has."""
+
+
+def pinned(report: Mapping[str, Any]) -> str:
+    """A report of `pip install --report` as requirements with hashes."""
+    lines = [
+        f"{each['metadata']['name']}=={each['metadata']['version']} "
+        f"--hash=sha256:{each['download_info']['archive_info']['hashes']['sha256']}\n"
+        for each in report["install"]
+    ]
+    return "".join(sorted(lines, key=str.lower))
+
+
+def _wanted(listed: Path, extras: tuple[str, ...]) -> list[str]:
+    project = tomllib.loads(listed.read_text())
+    optional = project["project"].get("optional-dependencies", {})
+    more = [each for extra in extras for each in optional[extra]]
+    return [*project["build-system"]["requires"], *project["project"]["dependencies"], *more]
+
+
+def _resolved(wanted: list[str], report: Path) -> str:
+    """The packages that pip would install, with their hashes. Raises CalledProcessError."""
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    how = ("--dry-run", "--ignore-installed", "--constraint", str(ROOT / "constraints.txt"))
+    subprocess.run([*pip, *how, "--report", str(report), *wanted], check=True)
+    return pinned(json.loads(report.read_text()))
+
+
+def main(folder: Path) -> None:
+    """Write everything to this folder."""
+    for image, (listed, extras) in IMAGES.items():
+        requirements = folder / f"{image}.requirements.txt"
+        requirements.write_text(_resolved(_wanted(listed, extras), folder / "report.json"))
+        bill = folder / f"{image}.cdx.json"
+        describe = (sys.executable, "-m", "cyclonedx_py", "requirements", str(requirements))
+        subprocess.run([*describe, "--output-reproducible", "--output-file", str(bill)], check=True)
+    (folder / "report.json").unlink()
+    files = sorted(each for each in folder.iterdir() if each.suffix in (".txt", ".json"))
+    sums = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
+    (folder / "SHA256SUMS").write_text("".join(sums))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

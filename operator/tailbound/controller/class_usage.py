@@ -1,0 +1,75 @@
+"""Keeps the status of HardwareClasses: nodes, devices, and who uses them.
+
+Nothing of it is computed when something changes. Once a period all nodes are listed and all known pods are
+counted, and a status is written only if it differs.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tailbound.api.hardwareclass import HardwareClass, HardwareClassStatus
+from tailbound.api.names import REVISION_LABEL
+from tailbound.api.parsing import InvalidObject, parse
+from tailbound.controller.stores import Stores
+from tailbound.kube.errors import KubeError
+from tailbound.kube.protocol import KubeClient
+from tailbound.kube.resources import CONTROLLER_REVISIONS, HARDWARE_CLASSES, NODES, PODS
+from tailbound.objects.fields import child, text
+from tailbound.objects.pod import Pod
+from tailbound.reconcile.class_usage import PodOfClass, usage
+from tailbound.reconcile.pod_classes import class_of
+from tailbound.telemetry.logs import logger
+
+_LOG = logger(__name__)
+PERIOD_SECONDS: Final = 60.0
+
+
+class ClassUsage:
+    """Writes the status of every HardwareClass while this process leads."""
+
+    def __init__(self, cluster: KubeClient, stores: Stores, holds: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._stores = stores
+        self._holds = holds
+
+    async def run(self) -> None:
+        """Look once a period, for ever. Errors are logged, and the next round tries again.
+
+        Not at once: a process that has just begun has services to look at.
+        """
+        while True:
+            await asyncio.sleep(PERIOD_SECONDS)
+            try:
+                await self.look()
+            except KubeError as error:
+                _LOG.warning("status of hardware classes not written", error=str(error))
+
+    async def look(self) -> None:
+        """One round. Raises KubeError."""
+        parsed = (parse(HardwareClass, stored) for stored in self._stores.of[HARDWARE_CLASSES])
+        classes = [each for each in parsed if not isinstance(each, InvalidObject)]
+        if not classes:
+            return
+        nodes = (await self._cluster.list(NODES)).items
+        found = usage(classes, nodes, self._pods())
+        for each in classes:
+            if each.status != found[each.metadata.name]:
+                await self._write(each.metadata.name, found[each.metadata.name])
+
+    async def _write(self, name: str, status: HardwareClassStatus) -> None:
+        store = self._stores.of[HARDWARE_CLASSES]
+        stored = store.get("", name)
+        if stored is None or not self._holds():
+            return
+        document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        store.upsert(await self._cluster.replace_status(HARDWARE_CLASSES, {**stored, "status": document}))
+
+    def _pods(self) -> Iterator[PodOfClass]:
+        for pod in map(Pod, self._stores.of[PODS]):
+            revision = self._stores.of[CONTROLLER_REVISIONS].get(
+                pod.namespace, pod.label(REVISION_LABEL) or ""
+            )
+            name = class_of(pod) or text(child(revision or {}, "data"), "hardwareClass")
+            if name:
+                yield PodOfClass(pod, name)

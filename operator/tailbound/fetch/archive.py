@@ -1,0 +1,165 @@
+"""Unpacking of a model that comes as an archive, whose author may have made it to do harm.
+
+| a member | what follows |
+|---|---|
+| a file, at a path below the folder | written, if it matches a pattern of spec.model.files or there is none |
+| a folder | made with the files in it |
+| a link, a device, a pipe | the archive is refused |
+| at an absolute path, or with .. in it | the archive is refused |
+| more of them, or more bytes, than a pod may store | the archive is refused |
+
+The sizes that members declare are added up before anything is written, and no more than them is written.
+"""
+
+import lzma
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from shutil import copyfileobj
+from typing import IO, Final
+
+from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch.download import NO_SPACE
+from tailbound.fetch.failures import FetchFailedError
+from tailbound.fetch.manifest import MOST_FILES, check_paths
+from tailbound.fetch.partial import CHUNK_BYTES
+from tailbound.fetch.patterns import selected
+from tailbound.fetch.progress import human_bytes
+
+ARCHIVE: Final = ".archive"
+"""The archive's own name in the folder while it is unpacked."""
+_DAMAGED: Final = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,  # an encrypted member of a zip; or, as NotImplementedError, an unknown compression
+    ValueError,
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an archive. path: as it is written there; a plain file is neither a link nor a device."""
+
+    path: str
+    size_bytes: int
+    is_folder: bool
+    is_plain_file: bool
+
+
+Contents = Iterator[tuple[Member, Callable[[], IO[bytes]]]]
+"""Each member of an archive with what opens it, in the order of the archive."""
+
+
+def unpack(archive: Path, kind: str, root: Path, files: Sequence[str], most_bytes: int, shown: str) -> None:
+    """Write the files of an archive below `root`. kind: tar or zip. Raises FetchFailedError."""
+    with _named_failures(kind, shown):
+        with _READERS[kind](archive) as contents:
+            kept = _checked((member for member, _ in contents), files, most_bytes, shown)
+        with _READERS[kind](archive) as contents:
+            for member, opened in contents:
+                path = _path(member)
+                if member.is_plain_file and path in kept:
+                    output = root / path
+                    output.parent.mkdir(parents=True, exist_ok=True)
+                    with opened() as source, output.open("wb") as target:
+                        copyfileobj(source, target, CHUNK_BYTES)
+
+
+def _checked(members: Iterator[Member], files: Sequence[str], most_bytes: int, shown: str) -> set[str]:
+    """The paths of the files to write. Raises FetchFailedError for an archive that must not be unpacked."""
+    paths: list[str] = []
+    total = 0
+    for count, member in enumerate(members, start=1):
+        if count > 2 * MOST_FILES:
+            raise _refused(TerminationReason.INSUFFICIENT_STORAGE, f"{shown} has over {count - 1} members")
+        if not (member.is_folder or member.is_plain_file):
+            raise _refused(
+                TerminationReason.SOURCE_FORBIDDEN,
+                f"{shown} holds {member.path[:200]!r}, which is neither a file nor a folder",
+            )
+        total += member.size_bytes
+        if total > most_bytes:
+            raise FetchFailedError(
+                TerminationReason.INSUFFICIENT_STORAGE,
+                f"{shown} unpacks to at least {human_bytes(total)}, and the pod may store "
+                f"{human_bytes(most_bytes)} beside the archive: raise spec.resources.ephemeralStorage",
+            )
+        if member.is_plain_file:
+            paths.append(_path(member))
+    check_paths(paths, shown)
+    if ARCHIVE in paths:
+        raise _refused(TerminationReason.SOURCE_FORBIDDEN, f"{shown} holds {ARCHIVE!r}, which is in use")
+    return set(selected(paths, files, shown))
+
+
+def _path(member: Member) -> str:
+    return member.path.removeprefix("./")
+
+
+def _refused(reason: TerminationReason, what: str) -> FetchFailedError:
+    return FetchFailedError(reason, f"{what}: make the archive of plain files only, and of fewer")
+
+
+@contextmanager
+def _tar(archive: Path) -> Iterator[Contents]:
+    with tarfile.open(archive, "r:*") as opened:
+        yield (
+            (Member(each.name, each.size, each.isdir(), each.isreg()), partial(_content, opened, each))
+            for each in opened
+        )
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    source = archive.extractfile(member)
+    assert source is not None, "a plain file has content"
+    return source
+
+
+@contextmanager
+def _zip(archive: Path) -> Iterator[Contents]:
+    with zipfile.ZipFile(archive) as opened:
+        yield ((_zip_member(each), partial(opened.open, each)) for each in opened.infolist())
+
+
+def _zip_member(info: zipfile.ZipInfo) -> Member:
+    """Programs for Unix keep the kind of a member in the upper half of its attributes, others keep none."""
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    return Member(
+        info.filename, info.file_size, info.is_dir(), not info.is_dir() and kind in (0, stat.S_IFREG)
+    )
+
+
+_READERS: Final = {"tar": _tar, "zip": _zip}
+
+
+@contextmanager
+def _named_failures(kind: str, shown: str) -> Iterator[None]:
+    """Errors of the libraries as failures of the fetch."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise FetchFailedError(
+                TerminationReason.INSUFFICIENT_STORAGE,
+                f"the disk was full while {shown} was unpacked: use nodes with more free space",
+            ) from error
+        raise _damaged(kind, shown, error) from error
+    except _DAMAGED as error:
+        raise _damaged(kind, shown, error) from error
+
+
+def _damaged(kind: str, shown: str, error: Exception) -> FetchFailedError:
+    return FetchFailedError(
+        TerminationReason.NOT_A_MODEL,
+        f"{shown} is not a {kind} archive that can be read ({str(error)[:200]}): correct "
+        "spec.model.archive, or make the archive again",
+    )

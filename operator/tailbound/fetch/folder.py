@@ -1,0 +1,123 @@
+"""Fetches a folder: file after file, and then one comparison of all of them with the pin.
+
+What lies in the folder already is from an earlier start of the container, and is read again instead of
+fetched. If the comparison fails although something was read again or resumed, everything is fetched again,
+once.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch.download import Download, FetchDependencies
+from tailbound.fetch.failures import FetchFailedError
+from tailbound.fetch.manifest import ManifestEntry, check_paths, entry_of, manifest_digest
+from tailbound.fetch.partial import Partial
+from tailbound.fetch.patterns import selected
+from tailbound.fetch.pin import Fetched, Pin
+from tailbound.fetch.progress import human_bytes
+from tailbound.fetch.remote import Remote
+
+
+@dataclass(frozen=True)
+class RemoteFolder:
+    """A folder of a source. files: path and size of each, paths relative to the folder."""
+
+    shown: str
+    files: Sequence[tuple[str, int]]
+    remote: Callable[[str], Remote]
+    """The file at a path."""
+
+    def only(self, patterns: Sequence[str]) -> "RemoteFolder":
+        """The folder without the files that match no pattern. Raises FetchFailedError where none is left."""
+        kept = set(selected((path for path, _ in self.files), patterns, self.shown))
+        return replace(self, files=[(path, size) for path, size in self.files if path in kept])
+
+
+def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: FetchDependencies) -> Fetched:
+    """Fetch the folder into `root`, and say what was done. Raises FetchFailedError.
+
+    Without a pin nothing of an earlier start is kept: no comparison would find files of two versions.
+    """
+    check_paths([path for path, _ in folder.files], folder.shown)
+    total = sum(size for _, size in folder.files)
+    world.emit("fetching a folder", files=len(folder.files), total_bytes=total)
+    if total > world.limits.total_bytes:
+        raise FetchFailedError(
+            TerminationReason.INSUFFICIENT_STORAGE,
+            f"{folder.shown} has {human_bytes(total)}, and the pod may store "
+            f"{human_bytes(world.limits.total_bytes)}: raise spec.resources.ephemeralStorage",
+        )
+    download = Download(world, total)
+    if pin is None and root.is_dir():
+        clear(root)
+    entries, fresh = _fetch_files(folder, root, download, world)
+    if pin is not None and manifest_digest(entries) != pin.sha256 and not fresh:
+        world.emit("wrong digest after resuming, starting over")
+        clear(root)
+        download.forget()
+        entries, _ = _fetch_files(folder, root, download, world)
+    found = manifest_digest(entries)
+    if pin is not None and found != pin.sha256:
+        clear(root)
+        raise folder_mismatch(folder.shown, entries, pin)
+    verdict = "with the right digest" if pin is not None else f"with digest {found}"
+    size = sum(entry.size_bytes for entry in entries)
+    said = f"fetched {len(entries)} files, {human_bytes(size)}, from {folder.shown}, {verdict}"
+    return Fetched(said, found, size)
+
+
+def folder_mismatch(shown: str, entries: Sequence[ManifestEntry], pin: Pin) -> FetchFailedError:
+    """A folder that is not the pinned one."""
+    return pin.mismatch(
+        f"{shown} is a folder of {len(entries)} files with digest {manifest_digest(entries)}",
+        " (tailbound digest FOLDER prints it)",
+    )
+
+
+def _fetch_files(
+    folder: RemoteFolder, root: Path, download: Download, world: FetchDependencies
+) -> tuple[list[ManifestEntry], bool]:
+    """Every file, and whether all bytes came from the source now."""
+    wanted = {path for path, _ in folder.files}
+    fresh = not _remove_others(root, wanted)
+    entries: list[ManifestEntry] = []
+    for path, _ in sorted(folder.files):
+        output = root / path
+        if output.is_file():
+            fresh = False
+            entries.append(entry_of(root, path))
+            download.found(entries[-1].size_bytes)
+            continue
+        output.parent.mkdir(parents=True, exist_ok=True)
+        remote = folder.remote(path)
+        partial = Partial(output, remote.shown)
+        fresh = not download.run(remote, partial).resumed and fresh
+        entries.append(ManifestEntry(path, partial.size_bytes, partial.hexdigest()))
+        partial.publish()
+        world.emit("fetched a file", path=path, bytes=partial.size_bytes)
+    return entries, fresh
+
+
+def _remove_others(root: Path, wanted: set[str]) -> bool:
+    """Remove files that the source does not have, parts of wanted ones apart. True if there were any."""
+    kept = wanted | {f"{path}.part" for path in wanted} | {f"{path}.part.json" for path in wanted}
+    others = [
+        path for path in root.rglob("*") if not path.is_dir() and str(path.relative_to(root)) not in kept
+    ]
+    for path in others:
+        path.unlink()
+    return bool(others)
+
+
+def clear(root: Path, but: str = "") -> None:
+    """Remove everything in a folder but the entry of this name."""
+    for path in root.iterdir():
+        if path.name == but:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -1,0 +1,94 @@
+"""Models of the Hugging Face hub, through its documented HTTP interface: the tree of a revision, and files.
+
+The hub redirects downloads to other hosts; credentials are sent to the hub alone.
+"""
+
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urljoin
+
+from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch.failures import FetchFailedError, TransientError
+from tailbound.fetch.folder import RemoteFolder
+from tailbound.fetch.manifest import MOST_FILES
+from tailbound.fetch.source import USER_AGENT, HttpFile, Source, describe
+
+HUB: Final = "https://huggingface.co"
+_LARGEST_PAGE_BYTES: Final = 32 * 1024 * 1024
+_NEXT: Final = re.compile(r"<([^<>]+)>\s*;\s*rel=\"next\"")
+_URI: Final = re.compile(r"hf://([^/@]+/[^/@]+)@([^/]+)(?:/(.*))?")
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A repository at a revision, and the path in it: of a file or of a folder, empty for all of it."""
+
+    repository: str
+    revision: str
+    path: str
+
+    @classmethod
+    def parse(cls, uri: str) -> "HubModel":
+        """Raises FetchFailedError: it wants hf://OWNER/NAME@REVISION, and a path behind it if need be."""
+        match = _URI.fullmatch(uri)
+        if match is None:
+            raise FetchFailedError(
+                TerminationReason.SOURCE_NOT_FOUND,
+                f"{uri} does not name a revision: write hf://OWNER/NAME@REVISION",
+            )
+        return cls(match[1], match[2], (match[3] or "").strip("/"))
+
+    @property
+    def shown(self) -> str:
+        return f"hf://{self.repository}@{self.revision}"
+
+    def file(self, source: Source, path: str) -> HttpFile:
+        """A file of the repository."""
+        return HttpFile(source, f"{HUB}/{self.repository}/resolve/{quote(self.revision)}/{quote(path)}")
+
+    def find(self, source: Source) -> HttpFile | RemoteFolder:
+        """The file at the path, or else everything below it. Raises FetchFailedError or TransientError."""
+        files = dict(self._tree(source))
+        if self.path in files:
+            return self.file(source, self.path)
+        below = f"{self.path}/" if self.path else ""
+        inside = [(path.removeprefix(below), size) for path, size in files.items() if path.startswith(below)]
+        if not inside:
+            raise FetchFailedError(
+                TerminationReason.SOURCE_NOT_FOUND,
+                f"{self.shown} has no file {self.path!r} and none below it: check spec.model.uri",
+            )
+        return RemoteFolder(f"{self.shown}/{below}", inside, lambda path: self.file(source, below + path))
+
+    def _tree(self, source: Source) -> Iterator[tuple[str, int]]:
+        """Path and size of each file, page after page."""
+        url = f"{HUB}/api/models/{self.repository}/tree/{quote(self.revision)}?recursive=true"
+        count = 0
+        while url and count <= MOST_FILES:
+            response = source.open(url, {"User-Agent": USER_AGENT, "Accept": "application/json"})
+            for entry in self._page(response):
+                if entry.get("type") == "file":
+                    count += 1
+                    yield str(entry["path"]), int(entry["size"])
+            following = _NEXT.search(response.getheader("Link", ""))
+            url = urljoin(url, following[1]) if following else ""
+            if url and not url.startswith(HUB + "/"):
+                raise FetchFailedError(
+                    TerminationReason.SOURCE_UNREACHABLE, f"the list of {self.shown} goes on at another host"
+                )
+
+    def _page(self, response: http.client.HTTPResponse) -> list[dict[str, Any]]:
+        try:
+            text = response.read(_LARGEST_PAGE_BYTES)
+            page = json.loads(text)
+        except (OSError, http.client.HTTPException) as error:
+            raise TransientError(f"the list of {self.shown} broke off: {describe(error)}") from error
+        except ValueError as error:
+            raise TransientError(f"the list of {self.shown} is no JSON") from error
+        if not isinstance(page, list) or not all(isinstance(entry, dict) for entry in page):
+            raise TransientError(f"the list of {self.shown} is not one of files")
+        return page

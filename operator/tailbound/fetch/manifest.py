@@ -1,0 +1,68 @@
+"""The files of a model that is a folder, and the one digest that pins them all.
+
+The digest is the SHA-256 of one line for each file, sorted by path: its SHA-256, its size in bytes and its
+path, with a space between them and a line feed at the end.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch.failures import FetchFailedError
+from tailbound.fetch.partial import sha256_of
+
+MOST_FILES: Final = 10_000
+_LONGEST_PATH: Final = 1024
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, order=True)
+class ManifestEntry:
+    """One file. path: relative to the folder, with slashes; sha256: lower-case hex."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+def manifest_digest(entries: Iterable[ManifestEntry]) -> str:
+    """The digest that pins the files, in lower-case hex."""
+    lines = (f"{entry.sha256} {entry.size_bytes} {entry.path}\n" for entry in sorted(entries))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def entry_of(root: Path, path: str) -> ManifestEntry:
+    """The entry of the file at `path` below `root`, read from the disk."""
+    file = root / path
+    return ManifestEntry(path, file.stat().st_size, sha256_of(file))
+
+
+def check_paths(paths: Iterable[str], shown: str) -> None:
+    """Refuse what must not be written below a folder. Raises FetchFailedError.
+
+    A path is refused if it leads out of the folder, has control characters, or is also a folder of another.
+    """
+    files = list(paths)
+    if len(files) > MOST_FILES:
+        raise FetchFailedError(
+            TerminationReason.INSUFFICIENT_STORAGE,
+            f"{shown} has {len(files)} files, and at most {MOST_FILES} are fetched: name a smaller folder",
+        )
+    folders = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    for path in files:
+        unsafe = (
+            any(part in ("", ".", "..") for part in path.split("/"))
+            or "\\" in path
+            or _CONTROL.search(path) is not None
+            or len(path.encode()) > _LONGEST_PATH
+            or path in folders
+        )
+        if unsafe:
+            raise FetchFailedError(
+                TerminationReason.SOURCE_NOT_FOUND,
+                f"{shown} holds {path[:200]!r}, which cannot be the path of a file in a folder: rename it",
+            )

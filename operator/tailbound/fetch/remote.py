@@ -1,0 +1,38 @@
+"""What a download needs of a source: one file of it, from some byte on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Body:
+    """The bytes of a file from `start` on.
+
+    total: size of the whole file, None if the source does not say. validator: names this version of the file,
+    None if a later request could not ask for the same one. read: the next bytes, empty at the end; it raises
+    TransientError. content_type: what the source calls it.
+    """
+
+    start: int
+    total: int | None
+    validator: str | None
+    read: Callable[[], bytes]
+    content_type: str = ""
+
+
+class Remote(Protocol):
+    """One file of a source."""
+
+    @property
+    def shown(self) -> str:
+        """Its URL for logs and messages, without secrets."""
+
+    def open(self, start: int, validator: str | None) -> Body:
+        """The file from byte `start` on if it still is the version `validator`, else from the beginning.
+
+        Raises FetchFailedError or TransientError.
+        """
+
+    def close(self) -> None:
+        """Close what is open. `open` can be called again."""

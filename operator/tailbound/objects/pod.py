@@ -1,0 +1,210 @@
+"""The view of a Pod."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tailbound.objects.fields import Object, child, children, flag, number, text, texts
+from tailbound.objects.metadata import KubernetesObject
+
+_FINISHED: Final = frozenset({"Failed", "Succeeded"})
+
+
+@dataclass(frozen=True)
+class Terminated:
+    """How a container ended."""
+
+    raw: Object
+
+    @property
+    def exit_code(self) -> int | None:
+        """None where it is absent, against the API's promise."""
+        return number(self.raw, "exitCode")
+
+    @property
+    def reason(self) -> str:
+        """One word, such as OOMKilled; empty where it is absent."""
+        return text(self.raw, "reason")
+
+    @property
+    def message(self) -> str:
+        """The termination message or the end of the log; empty without either."""
+        return text(self.raw, "message")
+
+
+@dataclass(frozen=True)
+class ContainerStatus:
+    """What the kubelet reports of one container."""
+
+    raw: Object
+
+    @property
+    def name(self) -> str:
+        """Empty where it is absent."""
+        return text(self.raw, "name")
+
+    @property
+    def image(self) -> str:
+        """Empty where it is absent."""
+        return text(self.raw, "image")
+
+    @property
+    def ready(self) -> bool:
+        """Whether its readiness probe succeeds; absent means that it does not."""
+        return flag(self.raw, "ready") is True
+
+    @property
+    def started(self) -> bool:
+        """Whether its startup probe has succeeded; absent means that it has not."""
+        return flag(self.raw, "started") is True
+
+    @property
+    def restart_count(self) -> int:
+        """How often it was started again."""
+        return number(self.raw, "restartCount") or 0
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return isinstance(child(self.raw, "state").get("running"), Mapping)
+
+    @property
+    def waiting_reason(self) -> str:
+        """Why it does not run yet, in one word; empty where it does not wait."""
+        return text(child(self.raw, "state", "waiting"), "reason")
+
+    @property
+    def waiting_message(self) -> str:
+        """Why it does not run yet, for people; empty where nothing is said."""
+        return text(child(self.raw, "state", "waiting"), "message")
+
+    @property
+    def terminated(self) -> Terminated | None:
+        """How it ended; None: it runs, or waits."""
+        return _terminated(child(self.raw, "state"))
+
+    @property
+    def last_terminated(self) -> Terminated | None:
+        """How it ended before its newest restart; None: it was never restarted."""
+        return _terminated(child(self.raw, "lastState"))
+
+
+def _terminated(state: Object) -> Terminated | None:
+    ended = state.get("terminated")
+    return Terminated(ended) if isinstance(ended, Mapping) else None
+
+
+@dataclass(frozen=True)
+class ContainerProbe:
+    """A check of a container."""
+
+    raw: Object
+
+    @property
+    def request(self) -> str:
+        """What it asks, for people."""
+        if "httpGet" in self.raw:
+            get = child(self.raw, "httpGet")
+            return f"GET {text(get, 'path') or '/'} on port {get.get('port')}"
+        if "exec" in self.raw:
+            return " ".join(texts(child(self.raw, "exec"), "command"))
+        handler = "grpc" if "grpc" in self.raw else "tcpSocket"
+        return f"{handler} on port {child(self.raw, handler).get('port')}"
+
+
+@dataclass(frozen=True)
+class NamedPort:
+    """A port that a container listens on."""
+
+    raw: Object
+
+    @property
+    def name(self) -> str:
+        """Empty for a port without a name."""
+        return text(self.raw, "name")
+
+    @property
+    def container_port(self) -> int:
+        """Its number; 0 where it is absent, against the API's promise."""
+        return number(self.raw, "containerPort") or 0
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of a pod's spec."""
+
+    raw: Object
+
+    @property
+    def name(self) -> str:
+        """Empty where it is absent."""
+        return text(self.raw, "name")
+
+    @property
+    def startup_probe(self) -> ContainerProbe | None:
+        """None: it has no such probe."""
+        return self._probe("startupProbe")
+
+    @property
+    def readiness_probe(self) -> ContainerProbe | None:
+        """None: it has no such probe."""
+        return self._probe("readinessProbe")
+
+    @property
+    def ports(self) -> Iterator[NamedPort]:
+        """The ports that it names."""
+        return map(NamedPort, children(self.raw, "ports"))
+
+    def _probe(self, name: str) -> ContainerProbe | None:
+        probe = child(self.raw, name)
+        return ContainerProbe(probe) if probe else None
+
+
+@dataclass(frozen=True)
+class Pod(KubernetesObject):
+    """A Pod."""
+
+    @property
+    def node_name(self) -> str:
+        """The node that it was given to; empty while it has none."""
+        return text(child(self.raw, "spec"), "nodeName")
+
+    @property
+    def containers(self) -> Iterator[Container]:
+        """The containers of its spec, init containers left out."""
+        return map(Container, children(child(self.raw, "spec"), "containers"))
+
+    @property
+    def pod_ip(self) -> str:
+        """Its address; empty while it has none."""
+        return text(child(self.raw, "status"), "podIP")
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its containers have ended and none will be started again: it holds nothing any more."""
+        return text(child(self.raw, "status"), "phase") in _FINISHED
+
+    @property
+    def reason(self) -> str:
+        """Why it is in its phase, in one word, such as Evicted; empty where nothing is said."""
+        return text(child(self.raw, "status"), "reason")
+
+    @property
+    def message(self) -> str:
+        """The same for people; empty where nothing is said."""
+        return text(child(self.raw, "status"), "message")
+
+    @property
+    def ready(self) -> bool:
+        """Whether its condition Ready is True."""
+        return self.condition("Ready").status == "True"
+
+    @property
+    def init_container_statuses(self) -> Iterator[ContainerStatus]:
+        """The statuses in the order of the spec; none before the kubelet has seen the pod."""
+        return map(ContainerStatus, children(child(self.raw, "status"), "initContainerStatuses"))
+
+    @property
+    def container_statuses(self) -> Iterator[ContainerStatus]:
+        """The statuses without init containers, in the order of the spec; may be empty at first."""
+        return map(ContainerStatus, children(child(self.raw, "status"), "containerStatuses"))

@@ -1,0 +1,118 @@
+"""What each HardwareClass has and who uses it, for its status. Pure.
+
+A node counts for a class if it can be scheduled to, has the labels of nodeSelector, no taint that the class
+does not tolerate, and at least one of the devices. Free is what no pod of Tailbound has been given: what
+other pods of the cluster hold is not seen. Devices of a DeviceClass are not counted: no node reports them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tailbound.api.devices import DEVICE_CLASS_PREFIX
+from tailbound.api.hardwareclass import (
+    HardwareClass,
+    HardwareClassSpec,
+    HardwareClassStatus,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
+from tailbound.api.names import SERVICE_LABEL
+from tailbound.api.quantities import Quantity
+from tailbound.objects.fields import Object, child, children, flag, text
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.pod import Pod
+
+_REPELS: Final = frozenset({TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE})
+
+
+@dataclass
+class _Tally:
+    services: set[tuple[str, str]] = field(default_factory=set)
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class PodOfClass:
+    """A pod, and the class that it is for."""
+
+    pod: Pod
+    hardware_class: str
+
+
+def usage(
+    classes: Iterable[HardwareClass], nodes: Iterable[Object], pods: Iterable[PodOfClass]
+) -> Mapping[str, HardwareClassStatus]:
+    """The status of each class."""
+    held: Counter[tuple[str, str]] = Counter()
+    tallies: dict[str, _Tally] = {}
+    for each in pods:
+        if each.pod.finished:
+            continue
+        tally = tallies.setdefault(each.hardware_class, _Tally())
+        tally.services.add((each.pod.namespace, each.pod.label(SERVICE_LABEL) or ""))
+        node = text(child(each.pod.raw, "spec"), "nodeName")
+        tally.waiting += not node
+        held.update({(node, name): amount for name, amount in _devices_of(each.pod) if node})
+    known = tuple(nodes)
+    return {
+        each.metadata.name: _status(each.spec, known, held, tallies.get(each.metadata.name, _Tally()))
+        for each in classes
+    }
+
+
+def _status(
+    spec: HardwareClassSpec, nodes: Iterable[Object], held: Mapping[tuple[str, str], int], tally: _Tally
+) -> HardwareClassStatus:
+    names = (each.name for each in spec.resources if each.devices)
+    device = next((name for name in names if not name.startswith(DEVICE_CLASS_PREFIX)), None)
+    fitting = [node for node in nodes if _fits(spec, node) and (device is None or _amount(node, device))]
+    devices = free = None
+    if device is not None:
+        devices = sum(_amount(node, device) for node in fitting)
+        free = devices - sum(held.get((KubernetesObject(node).name, device), 0) for node in fitting)
+    return HardwareClassStatus(
+        nodes=len(fitting),
+        devices=devices,
+        free=None if free is None else max(free, 0),
+        services=len(tally.services),
+        waiting=tally.waiting,
+    )
+
+
+def _fits(spec: HardwareClassSpec, node: Object) -> bool:
+    wanted, labels = spec.node_selector, KubernetesObject(node).labels
+    if flag(child(node, "spec"), "unschedulable") or any(labels.get(k) != v for k, v in wanted.items()):
+        return False
+    taints = children(child(node, "spec"), "taints")
+    return all(_tolerated(taint, spec.tolerations) for taint in taints if text(taint, "effect") in _REPELS)
+
+
+def _tolerated(taint: Object, tolerations: Iterable[Toleration]) -> bool:
+    return any(
+        (each.effect is None or each.effect == text(taint, "effect"))
+        and (not each.key or each.key == text(taint, "key"))
+        and (each.operator is TolerationOperator.EXISTS or (each.value or "") == text(taint, "value"))
+        for each in tolerations
+    )
+
+
+def _amount(node: Object, resource: str) -> int:
+    """Units of a resource that the node offers to pods; 0 for what cannot be read."""
+    return _number(child(node, "status", "allocatable").get(resource))
+
+
+def _devices_of(pod: Pod) -> Iterable[tuple[str, int]]:
+    for container in children(child(pod.raw, "spec"), "containers"):
+        for name, amount in child(container, "resources", "limits").items():
+            if "/" in name:
+                yield name, _number(amount)
+
+
+def _number(amount: object) -> int:
+    try:
+        return Quantity.parse(str(amount)).ceil()
+    except ValueError:
+        return 0

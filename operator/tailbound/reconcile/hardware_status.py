@@ -1,0 +1,46 @@
+"""status.hardware: which hardware serves, and whether the model fits it."""
+
+from datetime import datetime
+
+from tailbound.api.inferenceservice import HardwareStatus
+from tailbound.reconcile.decided import Decided
+from tailbound.reconcile.device_memory import Fits, Unchecked, memory_verdict
+from tailbound.reconcile.selection import Problem
+
+
+def status(decided: Decided) -> HardwareStatus | None:
+    """The status; None where nothing is to be said."""
+    found = _class(decided).model_copy(update={"memory": _memory(decided)})
+    return found if found != HardwareStatus() else None
+
+
+def _class(decided: Decided) -> HardwareStatus:
+    """The class of the revision that serves, or is to serve; empty if it has no choice."""
+    owned = decided.owned
+    name = decided.step.flow.target or decided.name
+    revision = owned.revision(name)
+    if revision is None or len(revision.classes) == 1:
+        return HardwareStatus()
+    fallback = owned.marks[revision.name].fallback
+    if fallback is None or revision.hardware_class == revision.classes[0]:
+        return HardwareStatus(hardware_class=revision.hardware_class)
+    return HardwareStatus(
+        hardware_class=revision.hardware_class, since=_time(fallback.since), message=fallback.why
+    )
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None
+
+
+def _memory(decided: Decided) -> str | None:
+    """What is to be said of the first class, if anything."""
+    choice = decided.intended.choice
+    if isinstance(choice, Problem):
+        return None
+    verdict = memory_verdict(decided.owned.service.spec.model.size, choice.hardware_classes[0])
+    return verdict.text if isinstance(verdict, Fits | Unchecked) else None

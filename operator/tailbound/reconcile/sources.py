@@ -1,0 +1,98 @@
+"""What pins the model of a revision that is yet to be made: the spec, or what a Job found at the source.
+
+| spec.model | the Job of the revision's name | its pod | outcome |
+|---|---|---|---|
+| has a digest, or is an image | any | any | None: the spec pins it |
+| has none | does not exist, is not ours, or is being deleted | any | `Unresolved` |
+| has none | has failed | any | `Unresolved`, over: the next one begins |
+| has none | runs, or is complete | has reported a digest | `ResolvedModel` |
+| has none | is complete | is gone | `Unresolved`, over: the next one begins |
+| has none | runs | is stuck, or has failed and is tried again | `Unresolved` with this problem |
+| has none | runs | otherwise | `Unresolved` |
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pydantic import ValidationError
+
+from tailbound.api.conditions import Reason
+from tailbound.api.runtime_contract import Resolution
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.pod import Pod
+from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership
+from tailbound.reconcile.pods import report
+from tailbound.reconcile.selection import Problem
+from tailbound.revisions.resolved import ResolvedModel
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """The digest of the source is not known yet."""
+
+    message: str
+    problem: Problem | None = None
+    """What keeps the Job from finding it."""
+    over: bool = False
+    """The Job has ended without a result: another one takes its place."""
+
+
+ModelPin: TypeAlias = ResolvedModel | Unresolved | None
+"""What pins the model; None: the spec itself."""
+
+
+def model_pin(owned: OwnedState, name: str) -> ModelPin:
+    """What pins the model of the revision of this name, which is not stored yet."""
+    if owned.service.spec.model.pinned:
+        return None
+    waits = Unresolved(
+        f"Job {name} reads the model to find its digest, as spec.model.sha256 is missing; pods with "
+        "this model start once it is known"
+    )
+    live = owned.find("Job", name)
+    if live is None or ownership(live, owned.service) is not Ownership.OURS:
+        return waits
+    job = KubernetesObject(live)
+    if job.terminating:
+        return waits
+    return _of_job(owned, job, waits)
+
+
+def _of_job(owned: OwnedState, job: KubernetesObject, waits: Unresolved) -> ModelPin:
+    failed = job.condition("Failed")
+    if failed.status == "True":
+        said = failed.message or failed.reason or "it gives no reason"
+        again = f"Job {job.name}, which finds the digest of the model, has failed and is made again: {said}"
+        return Unresolved(waits.message, Problem(Reason.SOURCE_UNREACHABLE, again), over=True)
+    pods = owned.pods_of_job(job.uid)
+    found = next((model for pod in pods if (model := _reported(pod)) is not None), None)
+    if found is not None:
+        return found
+    if job.condition("Complete").status == "True":
+        return Unresolved(waits.message, over=True)
+    return Unresolved(waits.message, _obstacle(pods))
+
+
+def _obstacle(pods: Sequence[Pod]) -> Problem | None:
+    finding = report([pod for pod in pods if not pod.terminating], None).obstacle
+    if finding is None:
+        return None
+    return Problem(
+        finding.reason,
+        f"the digest of the model cannot be found, and spec.model.sha256 is missing: {finding.message}",
+    )
+
+
+def _reported(pod: Pod) -> ResolvedModel | None:
+    """What a pod has found; None while it has not ended, and if it failed."""
+    for status in pod.container_statuses:
+        ended = status.terminated
+        if ended is None or ended.exit_code != 0:
+            continue
+        try:
+            said = Resolution.model_validate_json(ended.message)
+        except ValidationError:
+            continue
+        return ResolvedModel(said.sha256, said.size_bytes)
+    return None

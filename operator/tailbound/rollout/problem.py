@@ -1,0 +1,35 @@
+"""What pods of a revision are stuck at."""
+
+from dataclasses import dataclass
+
+from tailbound.api.conditions import PLACELESS, Reason
+
+
+@dataclass(frozen=True)
+class PodProblem:
+    """What pods are stuck at, or what the API server refuses of what they need."""
+
+    reason: Reason
+    message: str
+
+    @property
+    def lacks_capacity(self) -> bool:
+        """Nothing is wrong with the pods themselves: there is no place for them."""
+        return self.reason in (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED)
+
+    @property
+    def placeless(self) -> bool:
+        """There is no place for the pods, and the end of other pods makes none."""
+        return self.reason in PLACELESS
+
+
+@dataclass(frozen=True)
+class CapacityShortage:
+    """Pods of a revision that lack capacity."""
+
+    revision: str
+    missing: int
+    pods: int
+    """The number that its Deployment asks for."""
+    reason: Reason
+    message: str

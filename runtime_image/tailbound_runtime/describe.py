@@ -1,0 +1,101 @@
+"""What this server says of itself and of its model: metadata, configuration, statistics."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tailbound_runtime import __version__
+from tailbound_runtime.batch import Mode
+from tailbound_runtime.metrics import Counted, Metrics, Stage
+from tailbound_runtime.protocol import MODEL_VERSION, Signature
+from tailbound_runtime.session import TensorSpec
+
+PLATFORM: Final = "onnxruntime_onnx"
+EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "model_repository", "statistics")
+SERVER_NAME: Final = "tailbound-runtime"
+
+
+def server() -> dict[str, Any]:
+    """The body of GET /v2."""
+    return {"name": SERVER_NAME, "version": __version__, "extensions": EXTENSIONS}
+
+
+def metadata(signature: Signature) -> dict[str, Any]:
+    """The body of GET /v2/models/NAME."""
+
+    def described(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+        return [{"name": s.name, "datatype": s.datatype.name, "shape": s.shape} for s in specs.values()]
+
+    return {
+        "name": signature.name,
+        "versions": [MODEL_VERSION],
+        "platform": PLATFORM,
+        "inputs": described(signature.inputs),
+        "outputs": described(signature.outputs),
+    }
+
+
+def config(signature: Signature) -> dict[str, Any]:
+    """The model's configuration in Triton's form: without the first dimension where requests are batched."""
+    batching = signature.batching
+    first = 1 if batching.shares else 0
+
+    def tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": spec.name,
+                "data_type": "TYPE_" + ("STRING" if spec.datatype.is_text else spec.datatype.name),
+                "dims": spec.shape[first:],
+            }
+            for spec in specs.values()
+        ]
+
+    configured = {
+        "name": signature.name,
+        "platform": PLATFORM,
+        "backend": "onnxruntime",
+        "version_policy": {"latest": {"num_versions": 1}},
+        "max_batch_size": batching.max_size if batching.shares else 0,
+        "input": tensors(signature.inputs),
+        "output": tensors(signature.outputs),
+    }
+    if batching.mode is Mode.DYNAMIC:
+        configured["dynamic_batching"] = {
+            "preferred_batch_size": batching.preferred,
+            "max_queue_delay_microseconds": round(batching.delay_seconds * 1e6),
+        }
+    return configured
+
+
+def index(name: str, ready: bool) -> list[dict[str, str]]:
+    """The body of POST /v2/repository/index."""
+    state = "READY" if ready else "UNAVAILABLE"
+    return [{"name": name, "version": MODEL_VERSION, "state": state, "reason": ""}]
+
+
+def statistics(name: str, metrics: Metrics) -> dict[str, Any]:
+    """The body of GET /v2/models/NAME/stats, in Triton's form."""
+    inferred = metrics.stage(Stage.EXECUTE)
+    return {
+        "model_stats": [
+            {
+                "name": name,
+                "version": MODEL_VERSION,
+                "last_inference": metrics.batches.last_run_milliseconds,
+                "inference_count": metrics.batches.rows_run,
+                "execution_count": metrics.batches.runs,
+                "inference_stats": {
+                    "success": _duration(metrics.succeeded()),
+                    "fail": _duration(metrics.failed()),
+                    "queue": _duration(metrics.stage(Stage.QUEUE)),
+                    "compute_input": _duration(metrics.stage(Stage.DECODE)),
+                    "compute_infer": _duration(inferred),
+                    "compute_output": _duration(metrics.stage(Stage.ENCODE)),
+                },
+                "batch_stats": [],
+            }
+        ]
+    }
+
+
+def _duration(counted: Counted) -> dict[str, int]:
+    return {"count": counted.count, "ns": round(counted.seconds * 1e9)}

@@ -1,0 +1,116 @@
+"""Where a model runs: ONNX Runtime's execution providers, their options, and the device's memory."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tailbound_runtime.errors import ModelLoadError
+from tailbound_runtime.tensors import Array
+
+CPU: Final = "CPUExecutionProvider"
+CUDA: Final = "CUDAExecutionProvider"
+
+_NO_MEMORY: Final = (
+    "failed to allocate memory",
+    "is smaller than requested bytes",  # the arena's limit
+    "out of memory",
+    "alloc_failed",  # cuBLAS and cuDNN
+    "bad_alloc",
+    "bad allocation",
+)
+
+
+def choose_providers(available: Sequence[str], device_visible: bool, asked: Sequence[str] = ()) -> list[str]:
+    """The providers to run on, in their order. Raises ModelLoadError if that cannot be what is wanted.
+
+    | asked for | a device is visible | this build has | chosen |
+    |---|---|---|---|
+    | some | (any) | all of them | these |
+    | some | (any) | not all of them | error |
+    | none | no | (any) | CPU |
+    | none | yes | CUDA | CUDA, then CPU |
+    | none | yes | no CUDA | error: a service with a device must not have the latency of a CPU |
+    """
+    missing = [name for name in asked if name not in available]
+    if missing:
+        raise ModelLoadError(
+            f"TAILBOUND_PROVIDERS asks for {missing[0]}, which this build of ONNX Runtime does not have: it "
+            f"has {', '.join(available)}"
+        )
+    if asked:
+        return list(asked)
+    if not device_visible:
+        return [CPU]
+    if CUDA not in available:
+        raise ModelLoadError(
+            "this container was given a device, but this build of ONNX Runtime has no CUDAExecutionProvider: "
+            "use an image with onnxruntime-gpu, a hardware class without devices, or set "
+            "TAILBOUND_PROVIDERS=CPUExecutionProvider to leave the device unused"
+        )
+    return [CUDA, CPU]
+
+
+def with_options(
+    providers: Sequence[str], options: Mapping[str, str], memory_limit: int | None
+) -> list[tuple[str, Mapping[str, str]]]:
+    """The providers as ONNX Runtime takes them: options and limit are for devices, not for the CPU."""
+    limit = {} if memory_limit is None else {"gpu_mem_limit": str(memory_limit)}
+    # Otherwise the arena grows by powers of two, and fails below the limit.
+    grows = {} if memory_limit is None else {"arena_extend_strategy": "kSameAsRequested"}
+    cuda = {**limit, **grows, **options}
+    given = {CPU: {}, CUDA: cuda}
+    return [(name, given.get(name, options)) for name in providers]
+
+
+def is_out_of_memory(text: str) -> bool:
+    """Whether this error of ONNX Runtime, CUDA or its libraries says that memory did not suffice."""
+    lower = text.lower()
+    return any(sign in lower for sign in _NO_MEMORY)
+
+
+def nvidia_device_visible(dev: Path = Path("/dev")) -> bool:
+    """Whether the container was given an NVIDIA device."""
+    return any(dev.glob("nvidia[0-9]*"))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a device's memory, whichever process uses them."""
+
+    used: int
+    total: int
+
+
+class Cuda:
+    """CUDA's runtime library, which ONNX Runtime has loaded, for one device."""
+
+    def __init__(self, version: str, device: int) -> None:
+        """Raises OSError if the library of this version is not there."""
+        self._library = ctypes.CDLL(f"libcudart.so.{version.partition('.')[0]}")
+        self._device = device
+
+    def memory(self) -> Memory | None:
+        """None if the device does not answer."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        if self._library.cudaSetDevice(self._device):
+            return None
+        if self._library.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)):
+            return None
+        return Memory(total.value - free.value, total.value)
+
+    def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+        """An array that the device copies from at full speed; an ordinary one if the system allows no more.
+
+        It stays pinned until the process ends.
+        """
+        array = np.empty(shape, dtype)
+        self._library.cudaSetDevice(self._device)
+        self._library.cudaHostRegister(
+            ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes), ctypes.c_uint(0)
+        )
+        return array

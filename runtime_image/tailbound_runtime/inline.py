@@ -1,0 +1,126 @@
+"""Which runs are so short that they happen on the event loop, and how a long one that does is stopped.
+
+| a request | its run |
+|---|---|
+| may share its run, or is large | in the inference thread |
+| the last runs took longer than SHORT_SECONDS | in the inference thread |
+| that thread has a run that goes on for longer than SHORT_SECONDS | in the inference thread, after it |
+| a run on the loop had to be stopped a short while ago | in the inference thread |
+| otherwise | on the loop; one that is found to be long is stopped, and done again in the thread |
+
+| a run on the loop | it is |
+|---|---|
+| has computed for MOST_SECONDS / 4 since it was first seen, or is on a device and goes on | stopped; rest |
+| goes on for MOST_WAIT_SECONDS | stopped: other processes hold it up, and the next one may be short |
+
+A run in the thread of a gRPC call holds up no other. It may be there for the same reasons, and is stopped
+after MOST_WAIT_SECONDS, and done again in the inference thread, which knows deadlines.
+
+A rest is LEAST_REST_SECONDS, and doubles with each that follows within MOST_REST_SECONDS.
+
+On the CPU, time is that of the thread, not of the clock: what holds up one run says nothing about the next.
+"""
+
+import threading
+import time
+from typing import Final
+
+from tailbound_runtime.batch import Batching
+from tailbound_runtime.devices import CPU
+from tailbound_runtime.protocol import InferRequest
+from tailbound_runtime.session import Run
+
+SHORT_SECONDS: Final = 0.0004
+MOST_SECONDS: Final = 0.02
+MOST_WAIT_SECONDS: Final = 0.045
+LEAST_REST_SECONDS: Final = 1.0
+MOST_REST_SECONDS: Final = 60.0
+MOST_BYTES: Final = 64 * 2**10
+STEP: Final = 1.25  # of the typical time towards each run's, which leads to about the median
+_IDLE_SECONDS: Final = 1.0  # without a run, until the watching thread sleeps
+
+
+class Inline:
+    """Knows the last runs, and watches the one on the loop, in whose thread it is made.
+
+    `begins` and `ends` are the loop's; any thread may use the rest.
+
+    time: the clock that tells how long a run takes, in seconds
+    """
+
+    def __init__(self, batching: Batching, provider: str, seconds: float) -> None:
+        """`seconds` is what a run on this provider is expected to take."""
+        self._possible = not batching.shares
+        self._typical = seconds
+        self._on_cpu = provider == CPU
+        self.time = time.thread_time if self._on_cpu else time.perf_counter
+        self._stopped_at = self._not_before = -MOST_REST_SECONDS
+        self._rest_seconds = LEAST_REST_SECONDS
+        self._now: tuple[Run, float] | None = None
+        self._beside: dict[Run, float] = {}
+        self._last = 0.0
+        self._used = threading.Event()
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        if self._possible:
+            threading.Thread(target=self._watch, name="inline-watch", daemon=True).start()
+
+    def allows(self, request: InferRequest) -> bool:
+        """Whether the run of this request may happen on the loop."""
+        return (
+            self._possible
+            and self._typical < SHORT_SECONDS
+            and sum(array.nbytes for array in request.inputs.values()) <= MOST_BYTES
+            and time.perf_counter() >= self._not_before
+        )
+
+    def begins(self, run: Run, now: float) -> None:
+        """A run on the loop begins, at a time of `perf_counter`."""
+        self._last = now
+        self._now = (run, now)
+        if not self._used.is_set():
+            self._used.set()
+
+    def ends(self, seconds: float) -> None:
+        """It has ended, or was stopped, after so many seconds of `time`."""
+        self._now = None
+        self.ran(seconds)
+
+    def begins_beside(self, run: Run, now: float) -> None:
+        """A run in the thread of a call begins, at a time of `perf_counter`."""
+        self._last = now
+        self._beside[run] = now
+        if not self._used.is_set():
+            self._used.set()
+
+    def ends_beside(self, run: Run, seconds: float) -> None:
+        """It has ended, or was stopped, after so many seconds of `time`."""
+        del self._beside[run]
+        self.ran(seconds)
+
+    def ran(self, seconds: float) -> None:
+        """A run took so many seconds of `time`, wherever it happened."""
+        self._typical *= STEP if seconds > self._typical else 1 / STEP
+
+    def _watch(self) -> None:
+        seen, computed = None, 0.0
+        while self._used.wait():
+            time.sleep(MOST_SECONDS / 2)
+            now, current = time.perf_counter(), self._now
+            for run, begun in tuple(self._beside.items()):
+                if now - begun > MOST_WAIT_SECONDS:
+                    run.stop()
+            if current is not None and current is not seen:
+                seen, computed = current, time.clock_gettime(self._clock)
+            elif current is not None:
+                if not self._on_cpu or time.clock_gettime(self._clock) - computed > MOST_SECONDS / 4:
+                    self._rest(now)
+                    current[0].stop()
+                elif now - current[1] > MOST_WAIT_SECONDS:
+                    current[0].stop()
+            elif now - self._last > _IDLE_SECONDS and not self._beside:
+                self._used.clear()
+
+    def _rest(self, now: float) -> None:
+        again = now - self._stopped_at < MOST_REST_SECONDS
+        self._rest_seconds = min(2 * self._rest_seconds, MOST_REST_SECONDS) if again else LEAST_REST_SECONDS
+        self._stopped_at, self._not_before = now, now + self._rest_seconds

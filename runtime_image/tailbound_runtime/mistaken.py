@@ -1,0 +1,38 @@
+"""Files that are taken for models and are something else."""
+
+from pathlib import Path
+from typing import Final
+
+_HEAD_BYTES: Final = 512
+
+_KINDS: Final[tuple[tuple[tuple[bytes, ...], str], ...]] = (
+    (
+        (b"version https://git-lfs.github.com/spec/",),
+        "it is a Git LFS pointer, which stands for the model's file: run `git lfs pull` before the upload",
+    ),
+    (
+        (b"<!doctype html", b"<html"),
+        "it is an HTML page, such as the web page about a file or a log-in page: use the address that the "
+        "file itself is downloaded from",
+    ),
+    ((b"<?xml",), "it is an XML document, such as the error of an object store: check the model's address"),
+    ((b"{",), "it is a JSON document, such as the error of a server: check the model's address"),
+    (
+        (b"pk\x03\x04",),
+        "it is a zip archive, as PyTorch's own files are: unpack it, or export the model to ONNX",
+    ),
+    ((b"\x1f\x8b",), "it is packed with gzip: unpack it"),
+    ((b"\x89hdf",), "it is an HDF5 file, as Keras writes: convert it to ONNX"),
+)
+
+
+def what_it_is(path: Path) -> str | None:
+    """What this file is, and what to do; None if it may be a model, or is no file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if not head:
+        return "it is empty: upload it again"
+    start = head.lstrip().lower()
+    return next((text for beginnings, text in _KINDS if start.startswith(beginnings)), None)

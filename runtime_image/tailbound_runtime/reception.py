@@ -1,0 +1,181 @@
+"""How a request's body comes in: within its limits of time and bytes, and unpacked."""
+
+import gzip
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tailbound_runtime.budget import Share
+from tailbound_runtime.errors import ApiError, Header
+from tailbound_runtime.protocol import Body
+
+CLOSE: Final[Header] = (b"connection", b"close")
+LEAST_PACKED_BYTES: Final = 16 * 2**10
+"""Shorter answers are sent as they are."""
+
+LEAST_ROOM_BYTES: Final = 32 * 2**10
+
+_ALIGNED: Final = 64
+_LONGEST_NUMBER: Final = 18  # digits
+_STEP: Final = 2**20
+_WINDOW: Final = {b"gzip": zlib.MAX_WBITS | 16, b"deflate": zlib.MAX_WBITS}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """max_bytes: of one body, packed or not; seconds: from a head to its answer"""
+
+    max_bytes: int
+    seconds: float
+
+    def too_long(self) -> ApiError:
+        """The refusal of a longer body."""
+        return ApiError(
+            413, f"the request body is longer than {self.max_bytes} bytes, the limit of this server"
+        )
+
+    def too_slow(self) -> ApiError:
+        """The refusal of a body that has not arrived in time."""
+        return ApiError(408, f"the request body did not arrive within {self.seconds:g} s", [CLOSE])
+
+
+class Intake:
+    """An inference request whose body is coming in.
+
+    started: when its head was there, a time of `time.perf_counter`
+    share: the memory that it uses
+    body: as it was sent, so far
+    encoding, json_length, bound_seconds: what the head says, once it is found to be right
+    received: when all of the body was there
+    ended: whether the answer is known, or nobody waits for it any more
+    """
+
+    __slots__ = (
+        *("_limits", "body", "bound_seconds", "encoding", "ended"),
+        *("headers", "json_length", "received", "share", "started"),
+    )
+
+    def __init__(self, headers: Mapping[bytes, bytes], started: float, limits: Limits, share: Share) -> None:
+        self.headers = headers
+        self.started = started
+        self.received = started
+        self.ended = False
+        self.encoding: bytes | None = None
+        self.json_length: int | None = None
+        self.bound_seconds: float | None = None
+        self.share = share
+        self.body: Body = b""
+        self._limits = limits
+
+    def check_length(self) -> None:
+        """Raises ApiError 413 if the head says that the body is too long."""
+        declared = self.headers.get(b"content-length", b"0")
+        if declared.isdigit() and (len(declared) > _LONGEST_NUMBER or int(declared) > self._limits.max_bytes):
+            raise self._limits.too_long()
+
+    def add(self, chunk: bytes) -> None:
+        """Take in a part of the body. Raises ApiError 413 and 503."""
+        if len(self.body) + len(chunk) > self._limits.max_bytes:
+            raise self._limits.too_long()
+        self.share.need(len(chunk))
+        if not self.body:
+            self.body = chunk
+            return
+        if isinstance(self.body, bytes):
+            self.body = bytearray(self.body)
+        assert isinstance(self.body, bytearray), "what is received in its room is not added"
+        self.body += chunk
+
+    def room(self) -> memoryview | None:
+        """Room for what misses of a long body with binary tensors, so that it is received where it stays.
+
+        None for other bodies. The first tensor begins where any type of element may.
+        """
+        if self.json_length is None or self.encoding is not None or b"transfer-encoding" in self.headers:
+            return None
+        length = int(self.headers.get(b"content-length", b"0"))
+        if length < LEAST_ROOM_BYTES or length <= len(self.body):
+            return None
+        # Not a bytearray: that is filled with zeros, and takes its memory before the bytes are there.
+        begins = -self.json_length % _ALIGNED
+        whole = np.empty(begins + length, np.uint8).data[begins:]
+        there = len(self.body)
+        whole[:there] = self.body
+        self.body = whole
+        return whole[there:]
+
+    def end(self) -> None:
+        """Give back what the body takes: the connection may go on for long."""
+        self.ended = True
+        self.body = b""
+        self.share.end()
+
+    def left(self, now: float) -> float:
+        """Seconds until the answer is due."""
+        return self.started + self._limits.seconds - now
+
+
+def encoding_of(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """What the body is packed with: gzip, deflate or None. Raises ApiError 415."""
+    value = headers.get(b"content-encoding")
+    if value is None:
+        return None
+    encoding = value.lower()
+    if encoding not in _WINDOW and encoding != b"identity":
+        raise ApiError(
+            415,
+            f"Content-Encoding {value.decode('latin-1')!r} is not supported: send gzip, deflate, or the body "
+            "as it is",
+            [(b"accept-encoding", b"gzip, deflate, identity")],
+        )
+    return encoding if encoding in _WINDOW else None
+
+
+def json_length_of(headers: Mapping[bytes, bytes]) -> int | None:
+    """Inference-Header-Content-Length; None if it is not there. Raises ApiError 400."""
+    value = headers.get(b"inference-header-content-length")
+    if value is None:
+        return None
+    if not (value.isdigit() and len(value) <= _LONGEST_NUMBER):
+        raise ApiError(
+            400,
+            f"Inference-Header-Content-Length is {value.decode('latin-1')!r}, which is no number of bytes",
+        )
+    return int(value)
+
+
+def unpack(encoding: bytes, packed: Body, limits: Limits, share: Share) -> bytearray:
+    """The body. Raises ApiError 400, 413 and 503."""
+    unpacker = zlib.decompressobj(_WINDOW[encoding])
+    body = bytearray()
+    rest: Body = packed
+    try:
+        while not unpacker.eof:
+            part = unpacker.decompress(rest, _STEP)
+            rest = unpacker.unconsumed_tail
+            if not part and not rest:
+                break
+            if len(body) + len(part) > limits.max_bytes:
+                raise limits.too_long()
+            share.need(len(part))
+            body += part
+    except zlib.error as error:
+        raise ApiError(400, f"the request body is no {encoding.decode()}: {error}") from None
+    if not unpacker.eof or unpacker.unused_data:
+        raise ApiError(400, f"the request body is no {encoding.decode()}: it does not end where that does")
+    return body
+
+
+def packing_for(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """What the client takes an answer packed with: gzip, deflate or None."""
+    accepted = [part.strip().lower() for part in headers.get(b"accept-encoding", b"").split(b",")]
+    names = [part.split(b";")[0].strip() for part in accepted if b"q=0" not in part or b"q=0." in part]
+    return next((encoding for encoding in _WINDOW if encoding in names), None)
+
+
+def pack(encoding: bytes, body: bytes) -> bytes:
+    """The packed body, fast rather than small."""
+    return gzip.compress(body, 1, mtime=0) if encoding == b"gzip" else zlib.compress(body, 1)

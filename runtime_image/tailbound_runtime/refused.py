@@ -1,0 +1,47 @@
+"""Which inputs the model has refused lately, so that the same ones do not spoil another shared run."""
+
+import hashlib
+from collections import OrderedDict
+from typing import Final
+
+from tailbound_runtime.protocol import InferRequest
+
+MOST: Final = 256
+SECONDS: Final = 60.0
+MOST_BYTES: Final = 64 * 2**10
+"""Larger inputs are not remembered: to know them again would take too long."""
+
+
+class Refused:
+    """The last refused inputs, each with the reason. Time is a parameter, in seconds."""
+
+    def __init__(self) -> None:
+        self._reasons: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
+
+    def add(self, request: InferRequest, reason: str, now: float) -> None:
+        """Remember these inputs."""
+        if _size(request) <= MOST_BYTES:
+            self._reasons[_digest(request)] = (now, reason)
+            while len(self._reasons) > MOST:
+                self._reasons.popitem(last=False)
+
+    def why(self, request: InferRequest, now: float) -> str | None:
+        """Why these inputs were refused lately; None if they were not."""
+        while self._reasons and now - next(iter(self._reasons.values()))[0] > SECONDS:
+            self._reasons.popitem(last=False)
+        if not self._reasons or _size(request) > MOST_BYTES:
+            return None
+        found = self._reasons.get(_digest(request))
+        return None if found is None else found[1]
+
+
+def _size(request: InferRequest) -> int:
+    return sum(array.nbytes for array in request.inputs.values())
+
+
+def _digest(request: InferRequest) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(request.inputs.items()):
+        digest.update(f"{name}{array.dtype}{array.shape}".encode())
+        digest.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+    return digest.digest()

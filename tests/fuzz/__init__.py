@@ -1,0 +1,1 @@
+"""Fuzzers: mutated requests and generated objects against the real programs, repeatable from a seed."""

@@ -1,0 +1,63 @@
+"""The status of HardwareClasses is written rarely, and concerns no service."""
+
+import asyncio
+from typing import Any, cast
+
+from tailbound.controller.class_usage import ClassUsage
+from tailbound.controller.stores import Stores
+from tailbound.kube.objects import Key
+from tailbound.kube.protocol import KubeClient, Listing
+from tailbound.kube.resources import HARDWARE_CLASSES, INFERENCE_SERVICES, Resource
+from tailbound.objects.fields import Object
+
+NODE = {"metadata": {"name": "n"}, "spec": {}, "status": {"allocatable": {"nvidia.com/gpu": "2"}}}
+
+
+class _Cluster:
+    def __init__(self) -> None:
+        self.nodes: list[Object] = [NODE]
+        self.written: list[Any] = []
+
+    async def list(self, _resource: Resource) -> Listing:
+        return Listing(tuple(self.nodes), "1")
+
+    async def replace_status(self, _resource: Resource, body: Object) -> Object:
+        self.written.append(body["status"])
+        version = str(10 + len(self.written))
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
+
+
+def _stored(kind: str, name: str, namespace: str = "", **fields: Any) -> Object:
+    metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
+    return {"apiVersion": "tailbound.dev/v1alpha1", "kind": kind, "metadata": metadata, **fields}
+
+
+def test_a_status_is_written_when_it_differs_and_looks_at_no_service() -> None:
+    seen: list[Key] = []
+    stores, cluster = Stores(seen.append), _Cluster()
+    stores.of[INFERENCE_SERVICES].upsert(_stored("InferenceService", "churn", "risk", spec={}))
+    gpu = _stored("HardwareClass", "gpu", spec={"resources": [{"name": "nvidia.com/gpu", "count": 1}]})
+    stores.of[HARDWARE_CLASSES].upsert(gpu)
+    seen.clear()
+    leads = [True]
+    watch = ClassUsage(cast(KubeClient, cluster), stores, lambda: leads[0])
+
+    async def rounds() -> None:
+        await watch.look()
+        await watch.look()
+        cluster.nodes.append({**NODE, "metadata": {"name": "m"}})
+        leads[0] = False
+        await watch.look()
+        leads[0] = True
+        await watch.look()
+
+    asyncio.run(rounds())
+    counted = {"services": 0, "waiting": 0}
+    assert cluster.written == [
+        {"nodes": 1, "devices": 2, "free": 2, **counted},
+        {"nodes": 2, "devices": 4, "free": 4, **counted},
+    ]
+    assert seen == [], "no service is looked at"
+    changed = {**gpu, "metadata": {**gpu["metadata"], "resourceVersion": "99"}, "spec": {}}
+    stores.of[HARDWARE_CLASSES].upsert(changed)
+    assert seen == [("risk", "churn")]

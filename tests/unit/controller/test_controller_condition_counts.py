@@ -1,0 +1,37 @@
+"""Counts of conditions: equal to a look at every service, after any sequence of changes."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tailbound.controller.condition_counts import ConditionCounts
+from tailbound.kube.store import ObjectStore
+from tailbound.objects.fields import Object
+
+_CONDITIONS = st.dictionaries(
+    st.sampled_from(["Ready", "Stalled", "Reconciling", "Another"]), st.sampled_from(["True", "False"])
+)
+_CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.none() | _CONDITIONS), max_size=30)
+
+
+def _service(name: str, version: int, conditions: dict[str, str]) -> Object:
+    return {
+        "metadata": {"namespace": "risk", "name": name, "uid": name, "resourceVersion": str(version)},
+        "status": {"conditions": [{"type": kind, "status": status} for kind, status in conditions.items()]},
+    }
+
+
+@given(_CHANGES)
+def test_counts_are_those_of_the_services_that_are_there(
+    changes: list[tuple[str, dict[str, str] | None]],
+) -> None:
+    store, there = ObjectStore(), dict[str, dict[str, str]]()
+    counts = ConditionCounts(store)
+    for version, (name, conditions) in enumerate(changes, start=1):
+        if conditions is None:
+            store.gone("risk", name, name)
+            there.pop(name, None)
+        elif store.upsert(_service(name, version, conditions)):
+            there[name] = conditions
+    expected = Counter(pair for each in there.values() for pair in each.items() if pair[0] != "Another")
+    assert counts.by_status() == expected

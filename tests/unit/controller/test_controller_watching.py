@@ -1,0 +1,120 @@
+"""Who follows which kind: each is listed once by the one that watches it, and nothing is decided before."""
+
+import ast
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import tailbound.controller.pump
+from tailbound.api.names import SERVICE_LABEL
+from tailbound.controller.children import ChildInformers
+from tailbound.controller.resync import Resync
+from tailbound.controller.stores import CHILDREN, INPUTS, Stores
+from tailbound.kube.errors import Transient
+from tailbound.kube.protocol import KubeClient, Listing, WatchEvent
+from tailbound.kube.resources import INFERENCE_SERVICES, PODS, Resource
+from tailbound.objects.fields import Object
+
+NAMESPACES = ("ads", "risk")
+
+
+def child(resource: Resource, namespace: str) -> dict[str, Any]:
+    meta = {
+        "namespace": namespace,
+        "name": "a",
+        "uid": f"{resource.kind}-{namespace}",
+        "resourceVersion": "5",
+    }
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
+
+
+@dataclass
+class Api:
+    """Lists one child of each kind and namespace, and counts."""
+
+    lists: Counter[tuple[Resource, str | None]] = field(default_factory=Counter)
+    failures: int = 0
+    watched: list[tuple[Resource, str]] = field(default_factory=list)
+
+    async def list(
+        self, resource: Resource, namespace: str | None = None, label_selector: str = "", **_: Any
+    ) -> Listing:
+        self.lists[resource, namespace] += 1
+        if self.failures:
+            self.failures -= 1
+            raise Transient("the API server is away")
+        assert bool(label_selector) == (resource in CHILDREN)
+        there = resource in CHILDREN and namespace is not None
+        return Listing((child(resource, str(namespace)),) if there else (), "9")
+
+    async def watch(
+        self, resource: Resource, resource_version: str, *_: Any, **__: Any
+    ) -> AsyncIterator[WatchEvent]:
+        self.watched.append((resource, resource_version))
+        await asyncio.Event().wait()
+        yield WatchEvent("BOOKMARK", {})
+
+
+async def test_every_child_kind_is_listed_once_in_each_namespace_and_watched_from_there() -> None:
+    api, stores, heard = Api(), Stores(lambda _: None), list[tuple[Resource, int]]()
+    informers = ChildInformers(
+        cast(KubeClient, api), stores, NAMESPACES, lambda resource, lost: heard.append((resource, lost))
+    )
+    running = asyncio.create_task(informers.run())
+    await informers.synced()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert api.lists == {(resource, each): 1 for resource in CHILDREN for each in NAMESPACES}
+    assert sorted(api.watched, key=str) == sorted([(each, "9") for each in CHILDREN] * 2, key=str)
+    assert all(len(stores.of[resource]) == len(NAMESPACES) for resource in CHILDREN)
+    assert set(heard) == {(resource, 0) for resource in CHILDREN}
+
+
+async def test_only_what_services_are_decided_by_is_listed_before_the_first_decision() -> None:
+    api = Api(failures=2)
+    resync = Resync(cast(KubeClient, api), Stores(lambda _: None), NAMESPACES, lambda *_: None, lambda: -0.5)
+    await resync.first()
+    listed = {resource for resource, _ in api.lists}
+    assert listed == {each for each in INPUTS if each is not INFERENCE_SERVICES}
+
+
+def test_a_child_concerns_a_service_that_is_there() -> None:
+    told = list[tuple[str, str]]()
+    stores = Stores(told.append)
+    pod = child(PODS, "risk")
+    pod["metadata"]["labels"] = {SERVICE_LABEL: "a"}
+    stores.of[PODS].upsert(pod)
+    assert told == []
+    stores.of[INFERENCE_SERVICES].upsert(child(INFERENCE_SERVICES, "risk"))
+    stores.of[PODS].remove(pod)
+    assert told == [("risk", "a")] * 2
+
+
+async def test_what_a_watch_has_lost_is_found_and_counted() -> None:
+    stores, heard = Stores(lambda _: None), dict[Resource, int]()
+    ghost: Object = child(INFERENCE_SERVICES, "risk")
+    stores.of[INFERENCE_SERVICES].upsert(ghost)
+    resync = Resync(
+        cast(KubeClient, Api()), stores, NAMESPACES, lambda resource, lost: heard.update({resource: lost})
+    )
+    await resync.once()
+    assert heard == {each: int(each is INFERENCE_SERVICES) for each in INPUTS}
+    assert stores.service(("risk", "a")) is None
+
+
+def test_no_private_module_of_kopf_is_imported() -> None:
+    text = Path(tailbound.controller.pump.__file__).read_text()
+    names = [
+        name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [getattr(node, "module", None) or "", *(each.name for each in node.names)]
+    ]
+    assert [name for name in names if name.startswith("kopf")] == ["kopf"]

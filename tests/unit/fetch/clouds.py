@@ -1,0 +1,151 @@
+"""Emulations of the providers that cannot run here: Google's and Azure's object stores, the Hugging Face hub.
+
+They answer what the clients ask in the providers' formats, over TLS under the providers' names, and prove
+nothing about the providers themselves.
+"""
+
+import hashlib
+import http.server
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+import pytest
+import trustme
+
+GCS, AZURE, HUB, CDN = (
+    "storage.googleapis.com",
+    "riskmodels.blob.core.windows.net",
+    "huggingface.co",
+    "cdn-lfs.huggingface.co",
+)
+COMMIT = "0a1b2c3d"
+
+
+@dataclass
+class Clouds:
+    """files: what each of them holds. requests: host, path and Authorization of each request."""
+
+    files: Mapping[str, bytes]
+    ca: str = ""
+    token: str | None = None
+    """What the hub wants as a token, None if it is public."""
+    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+
+
+@contextmanager
+def emulated(files: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Clouds]:
+    """The emulations on a port of this machine, to which the providers' names resolve meanwhile."""
+    authority = trustme.CA()
+    clouds = Clouds(files, authority.cert_pem.bytes().decode())
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(clouds))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert(GCS, AZURE, HUB, CDN).configure_cert(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", server.server_address[1]))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield clouds
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _handler(clouds: Clouds) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            host, query = self.headers["Host"], parse_qs(parts.query)
+            clouds.requests.append((host, unquote(self.path), self.headers["Authorization"]))
+            folders = {GCS: "/models/", AZURE: "/models/", CDN: "/"}
+            if host == HUB:
+                self._hub(parts.path, query)
+            elif "list-type" in query or query.get("comp") == ["list"]:
+                page = _gcs_page if host == GCS else _azure_page
+                prefix = query.get("prefix", [""])[0]
+                self._say(page({k: v for k, v in clouds.files.items() if k.startswith(prefix)}).encode())
+            else:
+                self._file(unquote(parts.path).removeprefix(folders[host]))
+
+        def _hub(self, path: str, query: Mapping[str, list[str]]) -> None:
+            if clouds.token is not None and self.headers["Authorization"] != f"Bearer {clouds.token}":
+                self._say(b"sign in", status=401)
+            elif path == f"/api/models/risk/churn/tree/{COMMIT}":
+                self._tree(int(query.get("cursor", ["0"])[0]))
+            elif path.startswith(f"/risk/churn/resolve/{COMMIT}/"):
+                name = path.removeprefix(f"/risk/churn/resolve/{COMMIT}/")
+                self._say(b"", status=302, Location=f"https://{CDN}/{name}")
+            else:
+                self._say(b"Entry not found", status=404)
+
+        def _tree(self, first: int) -> None:
+            """Two entries a page, one of them a folder."""
+            names = sorted(clouds.files)
+            entries = [
+                {"type": "directory", "path": "onnx", "size": 0},
+                {"type": "file", "path": names[first], "size": len(clouds.files[names[first]])},
+            ]
+            more = {}
+            if first + 1 < len(names):
+                more["Link"] = f'<https://{HUB}{urlsplit(self.path).path}?cursor={first + 1}>; rel="next"'
+            self._say(json.dumps(entries).encode(), 200, **more)
+
+        def _file(self, name: str) -> None:
+            data = clouds.files.get(name)
+            if data is None:
+                self._say(b"", status=404)
+                return
+            start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
+            etag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+            headers = {"ETag": etag, "Last-Modified": formatdate(0, usegmt=True), "Accept-Ranges": "bytes"}
+            if "Range" in self.headers:
+                headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+            self._say(data[start:], status=206 if "Range" in self.headers else 200, **headers)
+
+        def _say(self, body: bytes, status: int = 200, **headers: str) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    return Handler
+
+
+def _gcs_page(files: Mapping[str, bytes]) -> str:
+    entries = "".join(
+        f"<Contents><Key>{escape(key)}</Key><Size>{len(data)}</Size>"
+        '<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"1"</ETag></Contents>'
+        for key, data in files.items()
+    )
+    return f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+
+
+def _azure_page(files: Mapping[str, bytes]) -> str:
+    entries = "".join(
+        f"<Blob><Name>{escape(key)}</Name><Properties><Content-Length>{len(data)}</Content-Length>"
+        "<Last-Modified>Thu, 01 Jan 2026 00:00:00 GMT</Last-Modified><Etag>0x1</Etag>"
+        "<Content-Type>application/octet-stream</Content-Type></Properties></Blob>"
+        for key, data in files.items()
+    )
+    return f"<EnumerationResults><Blobs>{entries}</Blobs><NextMarker/></EnumerationResults>"

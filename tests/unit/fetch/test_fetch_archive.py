@@ -1,0 +1,130 @@
+"""Models that come as archives: what is unpacked, and what is refused before anything is written."""
+
+import io
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch.archive import unpack
+from tailbound.fetch.failures import FetchFailedError
+from tailbound.fetch.fetching import FetchRequest, fetch
+
+from tests.unit.fetch.faulty_store import FaultyStore, running
+from tests.unit.fetch.fetcher import LOCALHOST
+from tests.unit.fetch.test_fetch_folder import content
+from tests.unit.fetch.test_fetch_mounted import WORLD
+
+FILES = {"model.onnx": b"graph", "onnx/weights.bin": b"w" * 5000}
+
+
+def tar(files: dict[str, bytes], mode: str = "w:gz", *further: tarfile.TarInfo) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
+        for path, data in files.items():
+            info = tarfile.TarInfo(path)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        for info in further:
+            archive.addfile(info)
+    return made.getvalue()
+
+
+def zipped(files: dict[str, bytes], kind: int = 0) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in files.items():
+            info = zipfile.ZipInfo(path)
+            info.external_attr = kind << 16
+            archive.writestr(info, data)
+    return made.getvalue()
+
+
+def special(kind: bytes) -> tarfile.TarInfo:
+    info = tarfile.TarInfo("special")
+    info.type, info.linkname = kind, "/etc/passwd"
+    return info
+
+
+@pytest.fixture
+def store() -> Iterator[FaultyStore]:
+    with running(b"") as store:
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("tar", tar(FILES)),
+        ("tar", tar({f"./{path}": data for path, data in FILES.items()}, "w:xz")),
+        ("tar", tar(FILES, "w")),
+        ("zip", zipped(FILES)),
+    ],
+    ids=["gzip", "xz-with-dots", "plain", "zip"],
+)
+def test_an_archive_becomes_the_folder_at_each_start(
+    store: FaultyStore, tmp_path: Path, kind: str, data: bytes
+) -> None:
+    store.content, output = data, tmp_path / "models" / "model.onnx"
+    order = FetchRequest(store.url(), sha256(data).hexdigest(), output, archive=kind)
+    fetch(order, LOCALHOST, WORLD)
+    (output.parent / "left-over").write_bytes(b"of another version")
+    found = fetch(order, LOCALHOST, WORLD)
+    assert content(output.parent) == FILES
+    assert found.sha256 == order.sha256
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason", "said"),
+    [
+        ("tar", tar({"/etc/x": b""}), TerminationReason.SOURCE_NOT_FOUND, "cannot be the path"),
+        ("tar", tar({"a/../../x": b""}), TerminationReason.SOURCE_NOT_FOUND, "cannot be the path"),
+        ("zip", zipped({"../x": b""}), TerminationReason.SOURCE_NOT_FOUND, "cannot be the path"),
+        ("tar", tar({}, "w", special(tarfile.SYMTYPE)), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
+        ("tar", tar({}, "w", special(tarfile.LNKTYPE)), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
+        ("tar", tar({}, "w", special(tarfile.CHRTYPE)), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
+        ("zip", zipped({"x": b"/etc"}, stat.S_IFLNK), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
+        ("tar", tar({"x": bytes(10**7)}), TerminationReason.INSUFFICIENT_STORAGE, "unpacks to at least"),
+        ("zip", zipped({"x": bytes(10**7)}), TerminationReason.INSUFFICIENT_STORAGE, "unpacks to at least"),
+        ("tar", tar({".archive": b""}), TerminationReason.SOURCE_FORBIDDEN, "which is in use"),
+        ("tar", tar(FILES)[:-40], TerminationReason.NOT_A_MODEL, "not a tar archive that can be read"),
+        ("zip", tar(FILES), TerminationReason.NOT_A_MODEL, "not a zip archive that can be read"),
+        ("tar", b"", TerminationReason.NOT_A_MODEL, "not a tar archive that can be read"),
+    ],
+    ids=[
+        "absolute",
+        "way-up",
+        "way-up-in-zip",
+        "symbolic-link",
+        "hard-link",
+        "device",
+        "link-in-zip",
+        "bomb",
+        "bomb-in-zip",
+        "own-name",
+        "cut-off",
+        "other-kind",
+        "empty",
+    ],
+)
+def test_an_archive_that_could_do_harm_is_refused_before_anything_is_written(
+    tmp_path: Path, kind: str, data: bytes, reason: TerminationReason, said: str
+) -> None:
+    archive, root = tmp_path / "archive", tmp_path / "root"
+    archive.write_bytes(data)
+    root.mkdir()
+    with pytest.raises(FetchFailedError, match=said) as caught:
+        unpack(archive, kind, root, (), 10**6, "http://models/x")
+    assert caught.value.reason is reason
+    assert content(root) == {}
+
+
+def test_only_files_that_match_are_unpacked(tmp_path: Path) -> None:
+    archive, root = tmp_path / "archive", tmp_path / "root"
+    archive.write_bytes(zipped(FILES))
+    unpack(archive, "zip", root, ("*.onnx",), 10**6, "http://models/x")
+    assert content(root) == {"model.onnx": b"graph"}

@@ -1,0 +1,53 @@
+"""Sentences of the project: each says first what a thing is or does, in standard terms."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = sorted((ROOT / "operator/tailbound").rglob("*.py"))
+ROOTS = ("operator", "runtime_image", "e2e", "tests")
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "crds").glob("*.yaml")), ROOT / "charts/tailbound/values.yaml"]
+NO_SUBJECT = re.compile(
+    r"(After|As|Behind|By|For|Frozen|From|In|Of|On|Once|So|That|Those|Where|With|Without)\b"
+)
+FIELD_WITHOUT_SUBJECT = re.compile(r'^\s*"""(?:As|Of) .*', re.MULTILINE)
+UNCLEAR = re.compile(r"\b(anew|somebody|so many as|told|whoever)\b", re.IGNORECASE)
+
+
+def _strings(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """Line, text, and whether it is the docstring of a module, class or function."""
+    tree = ast.parse(path.read_text())
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, owners) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value, node in docs
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix()[9:])
+def test_docstrings_and_messages_have_a_subject_and_standard_terms(path: Path) -> None:
+    found = [
+        f"{path}:{line}: {text.strip().splitlines()[0]}"
+        for line, text, is_doc in _strings(path)
+        if UNCLEAR.search(text) or (is_doc and NO_SUBJECT.match(text.strip()))
+    ]
+    assert found == []
+
+
+def test_every_docstring_of_a_field_names_what_it_is() -> None:
+    files = (path for root in ROOTS for path in sorted((ROOT / root).rglob("*.py")))
+    found = {path: FIELD_WITHOUT_SUBJECT.findall(path.read_text()) for path in files}
+    assert {path.relative_to(ROOT).as_posix() for path, lines in found.items() if lines} == set()
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_texts_for_users_have_no_unclear_words(path: Path) -> None:
+    assert [line for line in path.read_text().splitlines() if UNCLEAR.search(line)] == []
