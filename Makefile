@@ -9,8 +9,9 @@ PACKAGES := buildah busybox-static ca-certificates containernetworking-plugins i
 INSTALLED := $(VENV)/.installed
 # The chart has a copy: Helm reads no file outside the chart.
 CRD_FOLDERS := crds charts/tailbound/files/crds
-# What is slow runs at the lowest priority beside the rest; its lines appear as they come.
-BESIDE := $(MAKE) --no-print-directory --output-sync=line
+# What is slow runs at the lowest priority beside the rest; its lines appear as they come, so no --output-sync: that
+# would hold back what a long build says until it ends.
+BESIDE := $(MAKE) --no-print-directory
 # Tests run in as many processes as there are cores. Those of the second kind mostly wait, so that half as many more
 # fit; each process has an API server of its own, which bounds them.
 ACROSS := -n auto --dist load
