@@ -27,9 +27,9 @@ from typing import Any, Final, cast
 
 import numpy as np
 from tailbound_runtime.batch import Batching, Mode
-from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
+from tailbound_runtime.signature import InferRequest
 
 BATCHING: Final = Batching(Mode.DYNAMIC, 16, (), 0.05)
 BASE, PER_ROW, NOISE = 0.2, 0.05, 0.1

@@ -1,76 +1,42 @@
-"""What a request over HTTP is answered with: routing, bodies, status codes.
+"""What a request over HTTP is answered with: bodies and status codes. `routes.py` has the paths.
 
-| method | path | answer |
-|---|---|---|
-| GET | /v2, /v2/ | server metadata |
-| GET | /v2/health/live | 200 while the process answers |
-| GET | /v2/health/ready | 200 when the model is warm; 503 before, and from SIGTERM on |
-| GET | /v2/models/NAME | model metadata |
-| GET | /v2/models/NAME/ready | as /v2/health/ready |
-| GET | /v2/models/NAME/config | the model's configuration, as Triton says it |
-| GET | /v2/models/NAME/stats, /v2/models/stats | counts and times, as Triton says them |
-| POST | /v2/models/NAME/infer | inference |
-| POST | /v2/repository/index | the one model |
-| POST | /v2/repository/models/NAME/load, …/unload | 400: the model is what the process was started with |
-| GET | /metrics | Prometheus text |
-
-Each path below /v2/models/NAME exists with /versions/1 after NAME, too. HEAD goes where GET goes. Every error
-is {"error": "…"}. The Content-Type of a request is not looked at: the protocol knows one, curl -d sends
-another.
+HEAD goes where GET goes. Every error is {"error": "…"}. The Content-Type of a request is not looked at: the
+protocol knows one, curl -d sends another.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote
 
-import httptools
 import orjson
 import structlog
 
 from tailbound_runtime import describe, reception
 from tailbound_runtime.budget import RETRY_AFTER, Budget, Share
 from tailbound_runtime.contract import LATENCY_BOUND_HEADER
-from tailbound_runtime.errors import ApiError, Header
+from tailbound_runtime.errors import ApiError
+from tailbound_runtime.heads import Heads
 from tailbound_runtime.inference import FAILURES, check_room, in_words, infer
 from tailbound_runtime.metrics import CONTENT_TYPE, Metrics, Stage
-from tailbound_runtime.protocol import (
-    MODEL_VERSION,
-    Answer,
-    Heads,
-    InferRequest,
-    Signature,
-    is_long,
-    parse_infer,
-)
+from tailbound_runtime.protocol import is_long, parse_infer
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Intake, Limits
+from tailbound_runtime.responses import JSON, Response, packing, refusal, success
+from tailbound_runtime.routes import Route, path_of, routes
 from tailbound_runtime.shedding import Bound
+from tailbound_runtime.signature import MODEL_VERSION, InferRequest, Signature
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.worker import InferenceThread
 
 T = TypeVar("T")
 
-JSON: Final[Header] = (b"content-type", b"application/json")
-OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 _BOUND: Final = LATENCY_BOUND_HEADER.encode()
 _MOST_DIGITS: Final = 9
 
 log = structlog.get_logger(__name__)
-
-
-class Response:
-    """An answer; the connection adds Date, Content-Length and Connection."""
-
-    __slots__ = ("headers", "parts", "status")
-
-    def __init__(self, status: int, headers: Sequence[Header], parts: Sequence[bytes | memoryview]) -> None:
-        self.status = status
-        self.headers = headers
-        self.parts = parts
 
 
 class Pending:
@@ -90,42 +56,6 @@ class Phase(Enum):
     LOADING = 1
     READY = 2
     DRAINING = 3
-
-
-class Route(StrEnum):
-    SERVER = "GET server"
-    LIVE = "GET live"
-    READY = "GET ready"
-    MODEL = "GET model"
-    MODEL_READY = "GET model ready"
-    CONFIG = "GET model config"
-    STATISTICS = "GET statistics"
-    METRICS = "GET metrics"
-    INDEX = "POST index"
-    LOAD = "POST load"
-    INFER = "POST infer"
-
-
-def routes(model_name: str) -> dict[bytes, Route]:
-    """Every path of this server: it has one model with one version."""
-    table = {
-        "/v2": Route.SERVER,
-        "/v2/": Route.SERVER,
-        "/v2/health/live": Route.LIVE,
-        "/v2/health/ready": Route.READY,
-        "/v2/models/stats": Route.STATISTICS,
-        "/v2/repository/index": Route.INDEX,
-        f"/v2/repository/models/{model_name}/load": Route.LOAD,
-        f"/v2/repository/models/{model_name}/unload": Route.LOAD,
-        "/metrics": Route.METRICS,
-    }
-    for base in (f"/v2/models/{model_name}", f"/v2/models/{model_name}/versions/{MODEL_VERSION}"):
-        table[base] = Route.MODEL
-        table[f"{base}/ready"] = Route.MODEL_READY
-        table[f"{base}/config"] = Route.CONFIG
-        table[f"{base}/stats"] = Route.STATISTICS
-        table[f"{base}/infer"] = Route.INFER
-    return {path.encode(): route for path, route in table.items()}
 
 
 class App:
@@ -159,16 +89,16 @@ class App:
         try:
             path = ""
             if route is None:
-                path = _path(url)
+                path = path_of(url)
                 route = self._routes.get(path.encode())
             if route is Route.INFER and method == b"POST":
                 return self._begun(headers)
-            return self._answer(method.decode(), path or _path(url), route)
+            return self._answer(method.decode(), path or path_of(url), route)
         except ApiError as error:
-            return _refusal(error)
+            return refusal(error)
         except Exception:
             log.exception("a request failed unexpectedly")
-            return _refusal(_UNEXPECTED)
+            return refusal(_UNEXPECTED)
 
     def _begun(self, headers: Mapping[bytes, bytes]) -> Intake | Response:
         self._metrics.begun()
@@ -214,7 +144,7 @@ class App:
 
     def _refused(self, intake: Intake, error: ApiError) -> Response:
         self._end(intake, error.status)
-        return _refusal(error)
+        return refusal(error)
 
     def _end(self, intake: Intake, code: int) -> None:
         if not intake.ended:
@@ -310,8 +240,8 @@ class App:
         if is_long(request, signature, arrays):
             return self._later(intake, request, arrays)
         response = self._written(intake, request, arrays)
-        packing = _packing(intake, response)
-        if packing is not None:
+        packed_with = packing(intake, response)
+        if packed_with is not None:
             return self._later(intake, response=response)
         self._end(intake, 200)
         return response
@@ -328,18 +258,18 @@ class App:
         try:
             if response is None:
                 response = await self._inferred(intake, request, arrays)
-            packing = _packing(intake, response)
-            if packing is not None:
-                response = await self._packed(packing, response)
+            packed_with = packing(intake, response)
+            if packed_with is not None:
+                response = await self._packed(packed_with, response)
             code = 200
             return response
         except ApiError as error:
             code = error.status
-            return _refusal(error)
+            return refusal(error)
         except Exception:
             log.exception("inference failed unexpectedly")
             code = 500
-            return _refusal(_UNEXPECTED)
+            return refusal(_UNEXPECTED)
         finally:
             self._end(intake, code)
 
@@ -375,7 +305,7 @@ class App:
 
     def _written(self, intake: Intake, request: InferRequest, arrays: Sequence[Array]) -> Response:
         began = time.perf_counter()
-        response = _success(self._heads.answer(request, arrays))
+        response = success(self._heads.answer(request, arrays))
         self._metrics.spent((Stage.ENCODE, time.perf_counter() - began))
         return response
 
@@ -388,36 +318,7 @@ class App:
         return await self._loop.run_in_executor(self._long, work)
 
 
-_IN_JSON: Final = (JSON,)
 _UNEXPECTED: Final = ApiError(500, "internal error: the server's log has the details")
-
-
-def _refusal(error: ApiError) -> Response:
-    return Response(error.status, [JSON, *error.headers], [orjson.dumps({"error": error.message})])
-
-
-def _success(answer: Answer) -> Response:
-    if answer.json_length is None:
-        return Response(200, _IN_JSON, answer.parts)
-    length = (b"inference-header-content-length", b"%d" % answer.json_length)
-    return Response(200, (OCTETS, length), answer.parts)
-
-
-def _packing(intake: Intake, response: Response) -> bytes | None:
-    """What the client takes this answer packed with; None if it is better sent as it is."""
-    if b"accept-encoding" not in intake.headers:
-        return None
-    if sum(map(len, response.parts)) < reception.LEAST_PACKED_BYTES:
-        return None
-    return reception.packing_for(intake.headers)
-
-
-def _path(url: bytes) -> str:
-    """The path that a request's target names. Raises ApiError 400."""
-    try:
-        return unquote((httptools.parse_url(url).path or b"").decode("ascii"))
-    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-        raise ApiError(400, f"the request asks for {url[:100]!r}, which is no path") from None
 
 
 def _bound(intake: Intake) -> Bound | None:

@@ -6,8 +6,8 @@ from typing import Any, Final
 from tailbound_runtime import __version__
 from tailbound_runtime.batch import Mode
 from tailbound_runtime.metrics import Counted, Metrics, Stage
-from tailbound_runtime.protocol import MODEL_VERSION, Signature
 from tailbound_runtime.session import TensorSpec
+from tailbound_runtime.signature import MODEL_VERSION, Signature
 
 PLATFORM: Final = "onnxruntime_onnx"
 EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "model_repository", "statistics")

@@ -17,9 +17,10 @@ import httptools
 import orjson
 import structlog
 
-from tailbound_runtime.app import App, Pending, Phase, Response
+from tailbound_runtime.app import App, Pending, Phase
 from tailbound_runtime.errors import Header
 from tailbound_runtime.reception import CLOSE, Intake
+from tailbound_runtime.responses import Response
 
 HEAD_BYTES: Final = 32 * 2**10
 HEAD_SECONDS: Final = 10.0

@@ -33,9 +33,9 @@ from tailbound_runtime.contract import LATENCY_BOUND_HEADER
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.inference import check_room, infer
 from tailbound_runtime.metrics import Metrics, Stage
-from tailbound_runtime.protocol import MODEL_VERSION, InferRequest
 from tailbound_runtime.reception import Limits
 from tailbound_runtime.shedding import Bound
+from tailbound_runtime.signature import MODEL_VERSION, InferRequest
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.worker import InferenceThread
 

@@ -17,8 +17,8 @@ from tailbound_runtime.errors import (
     TooLargeError,
 )
 from tailbound_runtime.metrics import Metrics
-from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.shedding import Bound, WouldBeLateError
+from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.worker import InferenceThread, QueueFullError
 

@@ -27,8 +27,8 @@ from typing import Final
 
 from tailbound_runtime.batch import Batching
 from tailbound_runtime.devices import CPU
-from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.session import Run
+from tailbound_runtime.signature import InferRequest
 
 SHORT_SECONDS: Final = 0.0004
 MOST_SECONDS: Final = 0.02

@@ -65,8 +65,8 @@ from prometheus_client.utils import floatToGoString
 
 from tailbound_runtime import triton_metrics
 from tailbound_runtime.devices import Memory
-from tailbound_runtime.protocol import MODEL_VERSION
 from tailbound_runtime.request_log import RequestLog
+from tailbound_runtime.signature import MODEL_VERSION
 
 # They are one more series for each series, and nothing here reads them.
 disable_created_metrics()  # type: ignore[no-untyped-call]

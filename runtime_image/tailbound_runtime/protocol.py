@@ -7,57 +7,24 @@ Unknown members and parameters are ignored, as the protocol's extensions require
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from tailbound_runtime import binary, json_body, json_data
-from tailbound_runtime.batch import Batching, rows_of
+from tailbound_runtime.batch import rows_of
 from tailbound_runtime.binary import Reserve
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.json_data import LongData
 from tailbound_runtime.session import TensorSpec
+from tailbound_runtime.signature import MODEL_VERSION, InferRequest, Signature
 from tailbound_runtime.tensors import Array, as_written, parse_shape
 
-MODEL_VERSION: Final = "1"
-
-_LONGEST_HEAD: Final = 2**10  # bytes of a head that is kept
-_MOST_HEADS: Final = 64
 _LONG_OUTPUT: Final = json_data.PIECE // 4  # elements
-_VIEWED_BYTES: Final = 2**20
 
 Body = bytes | bytearray | memoryview
 """A view only with binary tensors."""
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What a model takes and gives, by name, and how its requests are batched.
-
-    inputs: what one request may send
-    """
-
-    name: str
-    inputs: Mapping[str, TensorSpec]
-    outputs: Mapping[str, TensorSpec]
-    batching: Batching
-
-
-@dataclass(frozen=True)
-class InferRequest:
-    """A request that agrees with the signature.
-
-    id: None if the client gave none
-    rows: how much of a batch it makes up
-    binary: the outputs that are wanted as binary tensors
-    """
-
-    id: str | None
-    inputs: Mapping[str, Array]
-    outputs: tuple[str, ...]
-    rows: int
-    binary: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -69,88 +36,6 @@ class Answer:
 
     parts: Sequence[bytes | memoryview]
     json_length: int | None
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What a head means that was seen before, and whose tensors all follow in binary.
-
-    request: as it was then, with other tensors
-    parts: of each input its shape, and from where to where its bytes are after the head
-    """
-
-    request: InferRequest
-    parts: Sequence[tuple[TensorSpec, tuple[int, ...], int, int]]
-    tail: int
-
-
-class Heads:
-    """The last heads of binary requests to one model, and of answers: most clients send the same ones again.
-
-    Not safe for threads.
-    """
-
-    def __init__(self, signature: Signature) -> None:
-        self._signature = signature
-        self._plans: dict[bytes, _Plan] = {}
-        self._answers: dict[object, bytes] = {}
-        self._texts = any(spec.datatype.is_text for spec in signature.inputs.values())
-
-    def takes_long(self, size: int, json_length: int | None) -> bool:
-        """Whether it takes noticeable time to parse a body of so many bytes: views of tensors take none."""
-        if size <= json_body.SHORT:
-            return False
-        return json_length is None or json_length > json_body.SHORT or size > _VIEWED_BYTES or self._texts
-
-    def parse(self, body: Body, json_length: int | None, reserve: Reserve) -> InferRequest:
-        """The same as `parse_infer`; raises what it raises."""
-        if json_length is None or not 0 < json_length <= _LONGEST_HEAD or json_length > len(body):
-            return parse_infer(body, json_length, self._signature, reserve)
-        head = bytes(body[:json_length])
-        plan = self._plans.get(head)
-        if plan is None or plan.tail != len(body) - json_length:
-            request = parse_infer(body, json_length, self._signature, reserve)
-            self._learn(head, request, len(body) - json_length)
-            return request
-        tail = memoryview(body)[json_length:]
-        known = plan.request
-        inputs = {
-            spec.name: _from_tail(spec, shape, tail[begins:ends], reserve)
-            for spec, shape, begins, ends in plan.parts
-        }
-        return InferRequest(known.id, inputs, known.outputs, known.rows, known.binary)
-
-    def answer(self, request: InferRequest, arrays: Sequence[Array]) -> Answer:
-        """The same as `infer_response`."""
-        if request.id is not None or len(request.binary) < len(request.outputs):
-            return infer_response(request, self._signature, arrays)
-        datatypes = [self._signature.outputs[name].datatype for name in request.outputs]
-        key = (request.outputs, *[array.shape for array in arrays])
-        head = self._answers.get(key)
-        if head is not None:
-            tail = [binary.to_bytes(*each) for each in zip(datatypes, arrays, strict=True)]
-            return Answer((head, *tail), len(head))
-        answer = infer_response(request, self._signature, arrays)
-        if not any(
-            datatype.is_text for datatype in datatypes
-        ):  # the size of texts is not known from the shape
-            if len(self._answers) >= _MOST_HEADS:
-                self._answers.clear()
-            self._answers[key] = bytes(answer.parts[0])
-        return answer
-
-    def _learn(self, head: bytes, request: InferRequest, tail: int) -> None:
-        specs = self._signature.inputs
-        if any(specs[name].datatype.is_text for name in request.inputs):
-            return  # where they end is not known from the head
-        parts, at = [], 0
-        for name, array in request.inputs.items():
-            parts.append((specs[name], array.shape, at, at + array.nbytes))
-            at += array.nbytes
-        if at == tail:  # otherwise some of them are in the head
-            if len(self._plans) >= _MOST_HEADS:
-                self._plans.clear()
-            self._plans[head] = _Plan(replace(request, inputs={}), parts, tail)
 
 
 def parse_infer(body: Body, json_length: int | None, signature: Signature, reserve: Reserve) -> InferRequest:
@@ -293,7 +178,7 @@ def _inputs(
         if size is None:
             arrays[name] = _from_json(spec, shape, entry, reserve)
         else:
-            arrays[name] = _from_tail(spec, shape, _part(spec, tail, at, size), reserve)
+            arrays[name] = from_tail(spec, shape, _part(spec, tail, at, size), reserve)
             at += size
     missing = [name for name in specs if name not in arrays]
     if missing:
@@ -366,7 +251,8 @@ def _part(spec: TensorSpec, tail: memoryview | None, at: int, size: int) -> memo
     return tail[at : at + size]
 
 
-def _from_tail(spec: TensorSpec, shape: tuple[int, ...], raw: memoryview, reserve: Reserve) -> Array:
+def from_tail(spec: TensorSpec, shape: tuple[int, ...], raw: memoryview, reserve: Reserve) -> Array:
+    """The tensor whose bytes these are. Raises ApiError 400, and what `reserve` raises."""
     if spec.datatype.is_text:
         reserve(len(raw) // binary.LENGTH_BYTES * binary.TEXT_BYTES)
     return binary.from_bytes(f"input {spec.name!r}", spec.datatype, shape, raw)

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from tailbound_runtime.batch import Batching, to_take
-from tailbound_runtime.protocol import InferRequest
+from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.speed import Line
 
 

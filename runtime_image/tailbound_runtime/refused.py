@@ -4,7 +4,7 @@ import hashlib
 from collections import OrderedDict
 from typing import Final
 
-from tailbound_runtime.protocol import InferRequest
+from tailbound_runtime.signature import InferRequest
 
 MOST: Final = 256
 SECONDS: Final = 60.0

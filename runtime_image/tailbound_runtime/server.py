@@ -36,10 +36,10 @@ from tailbound_runtime.errors import (
 )
 from tailbound_runtime.front import Front
 from tailbound_runtime.metrics import Metrics
-from tailbound_runtime.protocol import Signature
 from tailbound_runtime.reception import Limits
 from tailbound_runtime.request_log import RequestLog
 from tailbound_runtime.session import Run, Session, available_providers
+from tailbound_runtime.signature import Signature
 from tailbound_runtime.worker import InferenceThread
 
 if TYPE_CHECKING:

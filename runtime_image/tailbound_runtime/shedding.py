@@ -22,8 +22,8 @@ from math import inf
 import structlog
 
 from tailbound_runtime.batch import Batching
-from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
+from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.speed import Line, Speed
 
 log = structlog.get_logger(__name__)

@@ -48,11 +48,11 @@ from tailbound_runtime.errors import (
 )
 from tailbound_runtime.inline import SHORT_SECONDS, Inline
 from tailbound_runtime.metrics import Metrics
-from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.refused import Refused
 from tailbound_runtime.session import Run
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
+from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
 
 CHECK_SECONDS: Final = 1.0

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.protocol import InferRequest, Signature, infer_response, parse_infer
+from tailbound_runtime.protocol import infer_response, parse_infer
 from tailbound_runtime.session import TensorSpec
+from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import BY_ONNX_TYPE
 
 TYPES = {datatype.name: datatype for datatype in BY_ONNX_TYPE.values()}

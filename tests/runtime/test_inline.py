@@ -15,8 +15,8 @@ from tailbound_runtime.engine import Engine
 from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError
 from tailbound_runtime.inline import MOST_BYTES, Inline
 from tailbound_runtime.metrics import Metrics
-from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.session import UNKNOWN_SECONDS, Run
+from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.worker import InferenceThread
 

@@ -9,11 +9,11 @@ from tailbound_runtime.app import App, Pending
 from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.metrics import Metrics
-from tailbound_runtime.protocol import InferRequest, Signature
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Intake, Limits
 from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.shedding import Bound
+from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import BY_ONNX_TYPE
 from tailbound_runtime.worker import InferenceThread
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tailbound_runtime.batch import Batching, Mode
-from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
+from tailbound_runtime.signature import InferRequest
 
 DYNAMIC = Batching(Mode.DYNAMIC, 4, (), 1.0)
 

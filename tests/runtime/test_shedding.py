@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tailbound_runtime.batch import Batching, Mode
-from tailbound_runtime.protocol import InferRequest
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
+from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.speed import LEAST_RUNS, RUNS, Line, Speed
 
 NONE = Batching(Mode.NONE, 1, (), 0)

@@ -1,0 +1,40 @@
+"""What a model takes and gives, and one request that agrees with it: whatever protocol it came by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tailbound_runtime.batch import Batching
+from tailbound_runtime.session import TensorSpec
+from tailbound_runtime.tensors import Array
+
+MODEL_VERSION: Final = "1"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a model takes and gives, by name, and how its requests are batched.
+
+    inputs: what one request may send
+    """
+
+    name: str
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    batching: Batching
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """A request that agrees with the signature.
+
+    id: None if the client gave none
+    rows: how much of a batch it makes up
+    binary: the outputs that are wanted as binary tensors
+    """
+
+    id: str | None
+    inputs: Mapping[str, Array]
+    outputs: tuple[str, ...]
+    rows: int
+    binary: frozenset[str] = frozenset()
