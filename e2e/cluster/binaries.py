@@ -94,6 +94,13 @@ MODULES = {
         Module(name="prometheus", programs=("prometheus",), tags="remove_all_sd", of_cluster=False),
         # An S3 server on a folder.
         Module(name="versitygw", programs=("versitygw",), of_cluster=False),
+        # A driver of dynamic resource allocation whose devices are not there: Kubernetes' own, for its tests.
+        Module(
+            name="dra-test-driver",
+            programs=("dra-test-driver",),
+            renames={"test-driver": "dra-test-driver"},
+            of_cluster=False,
+        ),
     )
 }
 _MODULE_OF = {program: module.name for module in MODULES.values() for program in module.programs}

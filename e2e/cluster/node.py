@@ -14,6 +14,7 @@ from e2e.cluster.layout import NODE_NAME, Layout
 from e2e.cluster.pki import Pki
 from e2e.cluster.processes import ProcessError, output, wait_for
 
+DEVICE_DRIVER = "dra-test-driver"
 PAUSE_IMAGE = "localhost/pause:1"
 DNS_ADDRESS = "10.96.0.10"
 CLUSTER_DOMAIN = "cluster.local"
@@ -80,6 +81,30 @@ class Node:
         self.daemons.stop("kubelet")
         self.start_kubelet()
 
+    def start_device_driver(self, name: str, devices: int) -> None:
+        """Run a driver of dynamic resource allocation that offers so many devices, which are not there."""
+        kubeconfig = self.pki.client_kubeconfig(
+            DEVICE_DRIVER, self.server, user=DEVICE_DRIVER, group="system:masters"
+        )
+        self.daemons.start(
+            DEVICE_DRIVER,
+            [
+                binaries.program(DEVICE_DRIVER),
+                "kubelet-plugin",
+                f"--kubeconfig={kubeconfig}",
+                f"--drivername={name}",
+                f"--node-name={NODE_NAME}",
+                f"--num-devices={devices}",
+                f"--cdi-dir={self._devices}",
+                f"--plugin-registration-path={self.layout.state / 'kubelet/plugins_registry'}",
+                f"--datadir={self.layout.state / 'kubelet/plugins'}",
+            ],
+        )
+
+    def stop_device_driver(self) -> None:
+        """End the driver; containers keep their devices."""
+        self.daemons.stop(DEVICE_DRIVER)
+
     def import_image(self, archive: Path) -> None:
         """Load an image archive into containerd."""
         self.ctr("images", "import", str(archive.absolute()), timeout_seconds=IMPORT_TIMEOUT_SECONDS)
@@ -90,6 +115,10 @@ class Node:
             [binaries.program("ctr"), "-a", self.layout.containerd_socket, "-n", "k8s.io", *arguments],
             timeout_seconds=timeout_seconds,
         )
+
+    @property
+    def _devices(self) -> Path:
+        return self.layout.state / "cdi"
 
     def _wait(self, name: str, ready: Callable[[], bool]) -> None:
         def check() -> bool:
@@ -141,6 +170,8 @@ state = "{state}/state"
   restrict_oom_score_adj = true
   # Below our own folder, so that teardown finds what a killed containerd left mounted.
   netns_mounts_under_state_dir = true
+  # Where a driver of dynamic resource allocation says what a container gets with a device.
+  cdi_spec_dirs = ["{self._devices}"]
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]

@@ -139,6 +139,14 @@ class OwnCluster(Cluster):
         self._await_kubelet("a report of the new kubelet", lambda: self._heartbeat() != before)
         addons.set_fake_gpus(self.kubectl)
 
+    def start_device_driver(self, name: str, devices: int) -> None:
+        """Run a driver of dynamic resource allocation; its devices come with a ResourceSlice."""
+        self._node.start_device_driver(name, devices)
+
+    def stop_device_driver(self) -> None:
+        """End the driver, if it runs. Its ResourceSlice is left to whoever started it."""
+        self._node.stop_device_driver()
+
     @property
     def _built_from(self) -> Path:
         return self.layout.state / "built-from"
