@@ -1,4 +1,4 @@
-"""Whether a model can be batched at all. Who asks for batches and cannot have them is told at the start."""
+"""Whether a model can be batched at all. A log line at the start says why it cannot."""
 
 import math
 import time

@@ -57,7 +57,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What this process was told.
+    """The settings of this process.
 
     model_name: NAME in /v2/models/NAME
     model_path: the ONNX file

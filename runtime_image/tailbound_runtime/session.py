@@ -79,7 +79,7 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether it was asked to stop."""
         return bool(self._options.terminate)
 
     def stop(self) -> None:

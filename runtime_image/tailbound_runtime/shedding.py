@@ -60,7 +60,7 @@ class Shedding:
         self._speed = Speed()
         self._lanes = lanes
         self._running: dict[int, _Running] = {}
-        self._told = False
+        self._logged = False
 
     def begins(self, rows: int, now: float, lane: int = 0) -> None:
         """A run of so many rows begins in this lane."""
@@ -97,8 +97,8 @@ class Shedding:
 
     def _reachable(self, request: InferRequest, bound: Bound, line: Line) -> bool:
         least = self._least(request, line)
-        if least > bound.seconds and not self._told:
-            self._told = True
+        if least > bound.seconds and not self._logged:
+            self._logged = True
             log.warning(
                 "the latency target cannot be reached, and nothing is refused for it: one run takes longer",
                 run_seconds=round(least, 4),

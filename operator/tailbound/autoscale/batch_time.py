@@ -126,9 +126,9 @@ class Fit:
 
     sums: Sums = field(default_factory=Sums)
     shape: Shape = field(default_factory=Shape)
-    """The most telling one of late."""
-    told: float | None = None
-    """When it was."""
+    """The most trusted one of late."""
+    shape_at: float | None = None
+    """When its batches ended."""
     at: float | None = None
 
     @property
@@ -142,7 +142,7 @@ class Fit:
 
 
 def seeded(batch_times: BatchTimeModel, batch: int) -> Fit:
-    """What was learned in an earlier life, as a few batches of either extreme size."""
+    """What was learned before a restart, as a few batches of either extreme size."""
     one, full = batch_times.seconds(1), batch_times.seconds(batch)
     sums = Sums().plus(Sums(2, 1 + batch, 1 + batch**2, one + full, one + batch * full), _SEED / 2)
     return Fit(sums, sums.shape(batch))
@@ -157,10 +157,10 @@ def learn(fit: Fit, window: BatchSums, at: float, limit: int) -> Fit:
     added = Sums(window.batches, window.rows, window.rows_squared, window.seconds, window.rows_seconds)
     past = Sums().plus(fit.sums, exp(-passed / MEMORY), _step(fit, added))
     sums = past.plus(added, fresh)
-    shape, told, newer = fit.shape, at if fit.told is None else fit.told, sums.shape(limit)
-    if newer.trust >= shape.trust * exp(-(at - told) / _SHAPE_MEMORY):
-        shape, told = newer, at
-    return Fit(sums, shape, told, at)
+    shape, shape_at, newer = fit.shape, at if fit.shape_at is None else fit.shape_at, sums.shape(limit)
+    if newer.trust >= shape.trust * exp(-(at - shape_at) / _SHAPE_MEMORY):
+        shape, shape_at = newer, at
+    return Fit(sums, shape, shape_at, at)
 
 
 def _step(fit: Fit, window: Sums) -> float:

@@ -43,15 +43,15 @@ def as_batches(seen: GatewayLoad, limit: int, known: bool) -> BatchSums:
     run = min(sqrt(1 + 2 * inside) - 1 if inside < _WITH_WAITING else inside / _WITH_WAITING, limit)
     rows, seconds = max(1.0, run), run * seen.replicas / seen.answered
     batches = seen.inside
-    told = max(0.0, batches - SCATTER**2)
+    informative = max(0.0, batches - SCATTER**2)
     return BatchSums(
         window=WINDOW,
         requests=batches * rows,
         batches=batches,
         rows=batches * rows,
-        rows_squared=told * rows**2,
+        rows_squared=informative * rows**2,
         seconds=batches * seconds,
-        rows_seconds=told * rows * seconds,
+        rows_seconds=informative * rows * seconds,
     )
 
 

@@ -218,7 +218,7 @@ class Session:
     def wait(self) -> int:
         """Wait until the newest spec is promoted, rolled back or paused."""
         began = time.monotonic()
-        until, told = began + self._options.timeout.timedelta / timedelta(seconds=1), False
+        until, printed = began + self._options.timeout.timedelta / timedelta(seconds=1), False
         while True:
             subject = self._cluster.subject(self._namespace, self._options.name)
             ended = outcome.outcome(subject)
@@ -228,9 +228,9 @@ class Session:
             if time.monotonic() >= until:
                 raise CommandError(_no_end(subject, self._options.timeout))
             obstacle = subject.unseen or subject.stalled
-            if obstacle is not None and not told and time.monotonic() >= began + _SILENCE_SECONDS:
+            if obstacle is not None and not printed and time.monotonic() >= began + _SILENCE_SECONDS:
                 sys.stderr.write(printable(f"{subject.title}: {obstacle}\n"))
-                told = True
+                printed = True
             time.sleep(_POLL_SECONDS)
 
 

@@ -113,9 +113,9 @@ def _revision(proposal: Proposal) -> str:
             "roll back to",
         ),
     )
-    told = next((text for holds, text in texts if holds), None)
+    text = next((each for holds, each in texts if holds), None)
     before = stable.name if stable is not None else _NONE
-    return told or f"{made} takes over from {before}: {_how(proposal.wanted.spec.rollout)}"
+    return text or f"{made} takes over from {before}: {_how(proposal.wanted.spec.rollout)}"
 
 
 def _how(spec: RolloutSpec) -> str:

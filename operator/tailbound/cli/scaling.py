@@ -66,18 +66,18 @@ def _floor(scaling: Scaling) -> str | None:
     )
 
 
-def _revision(told: RevisionScaling) -> str:
-    limited = f", limited by {told.limited_by}" if told.limited_by else ""
-    arriving = f"requests a second, for {told.share}% of the requests"
+def _revision(sized: RevisionScaling) -> str:
+    limited = f", limited by {sized.limited_by}" if sized.limited_by else ""
+    arriving = f"requests a second, for {sized.share}% of the requests"
     ahead = "a second by the time that a further pod is ready"
-    arithmetic = (f"  {told.arithmetic}.",) if told.arithmetic else ()
+    arithmetic = (f"  {sized.arithmetic}.",) if sized.arithmetic else ()
     lines = (
-        f"pods of {told.revision}: {told.replicas} ({told.rule}{limited}). {told.message}",
+        f"pods of {sized.revision}: {sized.replicas} ({sized.rule}{limited}). {sized.message}",
         *arithmetic,
-        f"  arrivals: {_figure(told.arrivals_per_second, arriving)}.",
-        f"  forecast: {_figure(told.forecast_per_second, ahead)}.",
-        f"  capacity: {_figure(told.capacity_per_second, 'a second for each pod')}.",
-        f"  needed for the P99 target: {_figure(told.needed, 'pods')}.",
+        f"  arrivals: {_figure(sized.arrivals_per_second, arriving)}.",
+        f"  forecast: {_figure(sized.forecast_per_second, ahead)}.",
+        f"  capacity: {_figure(sized.capacity_per_second, 'a second for each pod')}.",
+        f"  needed for the P99 target: {_figure(sized.needed, 'pods')}.",
     )
     return "\n".join(lines)
 

@@ -47,12 +47,12 @@ async def drain(run: RunDirectory, times: DrainTimes) -> str:
 
 async def _leave(admin: EnvoyAdmin, times: DrainTimes) -> str:
     begun = newest = time.monotonic()
-    told, requests, ever_connected = False, 0, -1
+    failing, requests, ever_connected = False, 0, -1
     while (passed := time.monotonic() - begun) < times.longest:
         try:
-            if not told:
+            if not failing:
                 await admin.fail_health()
-                told = True
+                failing = True
             gauges = await admin.gauges(_PATTERN)
         except EnvoySlow:
             await asyncio.sleep(times.poll)

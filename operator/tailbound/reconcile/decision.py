@@ -137,10 +137,10 @@ def _plan(decided: Decided, resolved: Resolved, facts: Facts) -> Plan:
 
 def _events(decided: Decided, wanted: InferenceServiceStatus) -> tuple[Event, ...]:
     stored = decided.owned.service.status
-    told = transitions(stored.conditions, wanted.conditions, stored.rollout)
+    events = transitions(stored.conditions, wanted.conditions, stored.rollout)
     return (
-        *told,
-        *rollout_transition(stored.rollout, wanted.rollout, told),
+        *events,
+        *rollout_transition(stored.rollout, wanted.rollout, events),
         *given_up(decided.step.marking.superseded),
     )
 

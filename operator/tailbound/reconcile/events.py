@@ -11,7 +11,7 @@ from tailbound.reconcile.model import Event
 from tailbound.rollout import messages
 
 # Reconciling and Stalled repeat what the others say.
-_TOLD: Final = (
+_WITH_EVENTS: Final = (
     ConditionType.READY,
     ConditionType.SCHEDULED,
     ConditionType.MODEL_VERIFIED,
@@ -66,11 +66,11 @@ def transitions(
     `rollout` is that of the status before: a condition that repeats its message gets no second Event.
     """
     old = {condition.type: condition.reason for condition in before}
-    known = {reason for kind, reason in old.items() if kind in _TOLD}
+    known = {reason for kind, reason in old.items() if kind in _WITH_EVENTS}
     said = rollout.message if rollout is not None and rollout.from_revision else None
     new = {condition.type: condition for condition in after}
-    told: dict[str, Event] = {}
-    for kind in _TOLD:
+    events: dict[str, Event] = {}
+    for kind in _WITH_EVENTS:
         condition = new.get(kind)
         if condition is None or condition.reason in _QUIET:
             continue
@@ -81,12 +81,12 @@ def transitions(
             # The rollback had its Event when it happened. The news is that requests are answered again.
             reason = Reason.SERVING
         severity = "Normal" if reason in _NORMAL else "Warning"
-        told.setdefault(reason, Event(severity, reason, condition.message))
-    return tuple(told.values())
+        events.setdefault(reason, Event(severity, reason, condition.message))
+    return tuple(events.values())
 
 
 def rollout_transition(
-    before: RolloutStatus | None, after: RolloutStatus | None, told: Sequence[Event]
+    before: RolloutStatus | None, after: RolloutStatus | None, others: Sequence[Event]
 ) -> tuple[Event, ...]:
     """The Event of a rollout's step, unless a condition reports it. A first deployment is no rollout.
 
@@ -99,7 +99,7 @@ def rollout_transition(
     reason = Reason.ROLLED_BACK if rolled_back else after.reason or after.state
     if reason == Reason.ROLLED_BACK_MANUALLY:
         reason = Reason.ROLLING_OUT
-    if reason in _QUIET or reason in {event.reason for event in told}:
+    if reason in _QUIET or reason in {event.reason for event in others}:
         return ()
     wrong = rolled_back or reason not in _NORMAL
     return (Event("Warning" if wrong else "Normal", reason, after.message),)

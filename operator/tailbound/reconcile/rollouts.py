@@ -141,8 +141,8 @@ def _lag(analysis: Analysis) -> timedelta:
 def _state(owned: OwnedState, name: str, desired: str | None, late: str) -> RevisionState:
     """All but the pods that may hold a device; `late`: which pods do not end, in words."""
     live, pods, marks = owned.deployments.get(name), owned.live_pods.get(name, ()), owned.marks.get(name)
-    told = owned.reports.get(name)
-    obstacle, ready = told.obstacle if told is not None else None, owned.ready_names.get(name, ())
+    report = owned.reports.get(name)
+    obstacle, ready = report.obstacle if report is not None else None, owned.ready_names.get(name, ())
     return RevisionState(
         number=owned.numbers.get(name, 0),
         restorable=name == desired or owned.revision(name) is not None,
@@ -151,13 +151,13 @@ def _state(owned: OwnedState, name: str, desired: str | None, late: str) -> Revi
         replicas=live.replicas if live is not None else 0,
         ready=owned.ready_endpoints.get(name, 0),
         restarts=most_restarts(pods),
-        over_limit=told.over_limit if told is not None else 0,
-        stuck=told.stuck + told.refused if told is not None else 0,
+        over_limit=report.over_limit if report is not None else 0,
+        stuck=report.stuck + report.refused if report is not None else 0,
         unready_since=unready_since(pods),
-        running=max(told.scheduled - owned.ready_endpoints.get(name, 0), 0) if told is not None else 0,
-        downloading=told.downloading if told is not None else 0,
+        running=max(report.scheduled - owned.ready_endpoints.get(name, 0), 0) if report is not None else 0,
+        downloading=report.downloading if report is not None else 0,
         trouble=_trouble(owned, name, obstacle, late) if obstacle is not None else None,
-        unready=told.unready if told is not None else "",
+        unready=report.unready if report is not None else "",
         unready_pods=tuple(pod.name for pod in pods if pod.name not in ready),
         promoted_at=marks.promoted_at if marks is not None else None,
         rejection=_rejection(owned, name),

@@ -129,13 +129,13 @@ def _first(given: RolloutInput) -> RolloutStep:
 
 def _promoted(given: RolloutInput, step: RolloutStep, name: str) -> RolloutStep:
     """The base is wanted: promoted, or on its way back from a revision that was given up."""
-    stored = _told_promoted(given, step, name)
+    stored = _serving_or_on_its_way(given, step, name)
     elsewhere = step.flow.target not in (None, name)
     lost = not given.ready(name) and (elsewhere or before(given, stored.from_revision) is not None)
     since = (stored.progress_at or given.time) if lost else None
     end = since + given.spec.progress_deadline.timedelta if since is not None else None
     if elsewhere and end is not None and given.time >= end:
-        stored = _told_missing(given, step, stored)
+        stored = _without_endpoints(given, step, stored)
     serves = has_all(given, step, name)
     return replace(
         step,
@@ -145,11 +145,11 @@ def _promoted(given: RolloutInput, step: RolloutStep, name: str) -> RolloutStep:
     )
 
 
-def _told_promoted(given: RolloutInput, step: RolloutStep, name: str) -> RolloutProgress:
+def _serving_or_on_its_way(given: RolloutInput, step: RolloutStep, name: str) -> RolloutProgress:
     """
     | has all requests | every gateway applies that | was promoted manually | state |
     |---|---|---|---|
-    | no | any | any | Promoting; past its deadline also why (`_told_missing`) |
+    | no | any | any | Promoting; past its deadline also why (`_without_endpoints`) |
     | yes | no | no | Promoting |
     | yes | yes | any | Promoted |
     | yes | any | yes | Promoted |
@@ -172,7 +172,7 @@ def _told_promoted(given: RolloutInput, step: RolloutStep, name: str) -> Rollout
     return stored.at(RolloutState.PROMOTING, Reason.ROLLING_OUT, message + keeps)
 
 
-def _told_missing(given: RolloutInput, step: RolloutStep, rollout: RolloutProgress) -> RolloutProgress:
+def _without_endpoints(given: RolloutInput, step: RolloutStep, rollout: RolloutProgress) -> RolloutProgress:
     """It has no ready endpoint for longer than its deadline; none that served before could take its place."""
     name, trouble = rollout.revision, given.of(rollout.revision).trouble
     reason = trouble.reason if trouble is not None else Reason.DEADLINE_EXCEEDED
