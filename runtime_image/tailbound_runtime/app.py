@@ -20,7 +20,7 @@ from tailbound_runtime.contract import LATENCY_BOUND_HEADER
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.heads import Heads
 from tailbound_runtime.inference import FAILURES, check_room, in_words, infer
-from tailbound_runtime.metrics import CONTENT_TYPE, Metrics, Stage
+from tailbound_runtime.metrics import CONTENT_TYPE, Metrics
 from tailbound_runtime.protocol import is_long, parse_infer
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Intake, Limits
@@ -140,7 +140,7 @@ class App:
 
     def sent(self, seconds: float) -> None:
         """Writing the answer to an inference took so long."""
-        self._metrics.spent((Stage.SEND, seconds))
+        self._metrics.sent(seconds)
 
     def _refused(self, intake: Intake, error: ApiError) -> Response:
         self._end(intake, error.status)
@@ -298,15 +298,13 @@ class App:
         return request
 
     def _decoded(self, intake: Intake) -> None:
-        self._metrics.spent(
-            (Stage.RECEIVE, intake.received - intake.started),
-            (Stage.DECODE, time.perf_counter() - intake.received),
-        )
+        self._metrics.received(intake.received - intake.started)
+        self._metrics.decoded(time.perf_counter() - intake.received)
 
     def _written(self, intake: Intake, request: InferRequest, arrays: Sequence[Array]) -> Response:
         began = time.perf_counter()
         response = success(self._heads.answer(request, arrays))
-        self._metrics.spent((Stage.ENCODE, time.perf_counter() - began))
+        self._metrics.encoded(time.perf_counter() - began)
         return response
 
     async def _packed(self, packing: bytes, response: Response) -> Response:

@@ -32,7 +32,7 @@ from tailbound_runtime.budget import Budget, Share
 from tailbound_runtime.contract import LATENCY_BOUND_HEADER
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.inference import check_room, infer
-from tailbound_runtime.metrics import Metrics, Stage
+from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.reception import Limits
 from tailbound_runtime.shedding import Bound
 from tailbound_runtime.signature import MODEL_VERSION, InferRequest
@@ -139,13 +139,13 @@ class Service:
         bound = _bound(context, started)
         began = time.perf_counter()
         request = grpc_tensors.parse(asked, signature, share.need)
-        decoded = (Stage.DECODE, time.perf_counter() - began)
+        self._metrics.decoded(time.perf_counter() - began)
         arrays: Sequence[Array] | None = thread.beside(request)
         if arrays is None:
             arrays = self._waited(request, thread, context, bound)
         began = time.perf_counter()
         answer = grpc_tensors.response(request, signature, arrays)
-        self._metrics.spent(decoded, (Stage.ENCODE, time.perf_counter() - began))
+        self._metrics.encoded(time.perf_counter() - began)
         return answer
 
     def _waited(

@@ -56,6 +56,9 @@ class Inline:
         self.time = time.thread_time if self._on_cpu else time.perf_counter
         self._stopped_at = self._not_before = -MOST_REST_SECONDS
         self._rest_seconds = LEAST_REST_SECONDS
+        self._run = Run()  # of one run after the other, until one is stopped
+        self._doubts = False
+        self._began: float | None = None  # the run of now, in `time`, where there are doubts
         self._now: tuple[Run, float] | None = None
         self._beside: dict[Run, float] = {}
         self._last = 0.0
@@ -64,25 +67,39 @@ class Inline:
         if self._possible:
             threading.Thread(target=self._watch, name="inline-watch", daemon=True).start()
 
-    def allows(self, request: InferRequest) -> bool:
-        """Whether the run of this request may happen on the loop."""
-        return (
-            self._possible
-            and self._typical < SHORT_SECONDS
-            and sum(array.nbytes for array in request.inputs.values()) <= MOST_BYTES
-            and time.perf_counter() >= self._not_before
-        )
+    def allows(self, request: InferRequest, now: float) -> bool:
+        """Whether the run of this request may happen on the loop, at a time of `perf_counter`."""
+        if not self._possible or self._typical >= SHORT_SECONDS or now < self._not_before:
+            return False
+        size = 0
+        for array in request.inputs.values():
+            size += array.nbytes
+        return size <= MOST_BYTES
 
-    def begins(self, run: Run, now: float) -> None:
-        """A run on the loop begins, at a time of `perf_counter`."""
+    def begins(self, now: float) -> Run:
+        """A run on the loop begins, at a time of `perf_counter`; what may stop it."""
+        if self._run.stopped:
+            self._run = Run()
         self._last = now
-        self._now = (run, now)
+        self._now = (self._run, now)
         if not self._used.is_set():
             self._used.set()
+        self._began = self.time() if self._doubts else None
+        return self._run
 
     def ends(self, seconds: float) -> None:
-        """It has ended, or was stopped, after so many seconds of `time`."""
+        """It has ended, or was stopped, after so many seconds of the clock.
+
+        Where that is short, so is the time of the thread, which is dear to ask for. Otherwise it is asked for
+        with the next run.
+        """
         self._now = None
+        if self._began is not None:
+            seconds = self.time() - self._began
+        elif seconds >= SHORT_SECONDS:
+            self._doubts = True
+            return
+        self._doubts = seconds >= SHORT_SECONDS
         self.ran(seconds)
 
     def begins_beside(self, run: Run, now: float) -> None:

@@ -44,9 +44,7 @@ The same figures have Triton's names as well, as far as Triton has them: `triton
 """
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
 from typing import Final
@@ -61,10 +59,10 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from tailbound_runtime import triton_metrics
 from tailbound_runtime.devices import Memory
+from tailbound_runtime.distribution import SETTLE_EVERY, Counted, Distribution
 from tailbound_runtime.request_log import RequestLog
 from tailbound_runtime.signature import MODEL_VERSION
 
@@ -95,50 +93,13 @@ class Stage(StrEnum):
     SEND = "send"
 
 
-@dataclass(frozen=True)
-class Counted:
-    """How many there were, and the seconds they took together."""
-
-    count: int
-    seconds: float
-
-
-class _Distribution:
-    """Counts values between bounds. Not safe for threads: whoever owns it holds a lock.
-
-    The client library's own histogram takes four times as long for a value.
-    """
-
-    __slots__ = ("_bounds", "_counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, value: float, times: int = 1) -> None:
-        self._counts[bisect_left(self._bounds, value)] += times
-        self.total += value * times
-
-    def counted(self) -> Counted:
-        return Counted(sum(self._counts), self.total)
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """In Prometheus' form: up to each bound, and all."""
-        filled, below = [], 0
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            below += count
-            filled.append((floatToGoString(bound), float(below)))  # type: ignore[no-untyped-call]
-        return filled
-
-
 class BatchMetrics:
     """What is known of the model's runs. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._size = _Distribution(BUCKETS_ROWS)
-        self._duration = _Distribution(BUCKETS_SECONDS)
+        self._size = Distribution(BUCKETS_ROWS)
+        self._duration = Distribution(BUCKETS_SECONDS)
         self.runs = self.rows_run = self.last_run_milliseconds = 0
         self._requests = self._rows_squared = self._splits = 0
         self._row_seconds = 0.0
@@ -154,6 +115,9 @@ class BatchMetrics:
             self._requests += requests
             self._rows_squared += rows * rows
             self._row_seconds += rows * seconds
+            if self.runs % SETTLE_EVERY == 0:
+                self._size.settle()
+                self._duration.settle()
 
     def split(self) -> None:
         """Count one shared run that failed and is done again in halves."""
@@ -170,7 +134,7 @@ class BatchMetrics:
                 ("batch_requests", "Requests that the runs served.", self._requests),
                 ("batch_rows", "Sum of n, the rows of each run.", self.rows_run),
                 ("batch_rows_squared", "Sum of n².", self._rows_squared),
-                ("batch_seconds", "Sum of s, the seconds of each run.", self._duration.total),
+                ("batch_seconds", "Sum of s, the seconds of each run.", self._duration.counted().seconds),
                 ("batch_row_seconds", "Sum of n·s.", self._row_seconds),
                 ("batches_split", "Shared runs that failed and were done again in halves.", self._splits),
             ):
@@ -181,6 +145,7 @@ class Metrics(Collector):
     """One registry per server, so that tests can run many servers in a process. Any thread may use it.
 
     device_memory: asks the device; None where there is none, or it does not tell
+    received, decoded, queued, batched, executed, encoded, sent: take in the seconds of one request in a stage
     """
 
     def __init__(self) -> None:
@@ -195,8 +160,12 @@ class Metrics(Collector):
         self._lock = Lock()
         self._codes: dict[int, int] = {}
         self._shed = self._in_flight = 0
-        self._answers = _Distribution(BUCKETS_SECONDS)
-        self._stages = {stage: _Distribution(BUCKETS_SECONDS) for stage in Stage}
+        self._answers = Distribution(BUCKETS_SECONDS)
+        self._stages = {stage: Distribution(BUCKETS_SECONDS) for stage in Stage}
+        # Looked up once: the hash of an enumeration's member takes longer than adding a value.
+        self.received, self.decoded, self.queued, self.batched, self.executed, self.encoded, self.sent = (
+            self._stages[stage].add for stage in Stage
+        )
         self._succeeded_seconds = 0.0
         self._model_name = ""
         self._registry.register(self)
@@ -209,31 +178,28 @@ class Metrics(Collector):
     def answered(self, code: int, seconds: float, protocol: str, body_bytes: int) -> None:
         """Count the answer to one that has begun."""
         self.request_log.answered(protocol, code, seconds, body_bytes)
+        self._answers.add(seconds)
         with self._lock:
             self._in_flight -= 1
-            self._codes[code] = self._codes.get(code, 0) + 1
-            self._answers.add(seconds)
+            count = self._codes.get(code, 0) + 1
+            self._codes[code] = count
             if code == 200:
                 self._succeeded_seconds += seconds
+        if count % SETTLE_EVERY == 0:
+            for each in (self._answers, *self._stages.values()):
+                each.settle()
 
     def shed(self) -> None:
         """Count one that is refused as it would be late."""
         with self._lock:
             self._shed += 1
 
-    def spent(self, *stages: tuple[Stage, float]) -> None:
-        """Count the seconds that one request spent in these stages."""
-        with self._lock:
-            for stage, seconds in stages:
-                self._stages[stage].add(seconds)
-
     def shared(self, waited: Sequence[float], batching: float, execution: float) -> None:
         """Count the stages of the requests of one run, which waited so long each."""
-        with self._lock:
-            for seconds in waited:
-                self._stages[Stage.QUEUE].add(seconds)
-            self._stages[Stage.BATCH].add(batching, len(waited))
-            self._stages[Stage.EXECUTE].add(execution, len(waited))
+        for seconds in waited:
+            self.queued(seconds)
+            self.batched(batching)
+            self.executed(execution)
 
     def succeeded(self) -> Counted:
         """The infer requests that were answered with 200."""
@@ -320,9 +286,9 @@ def _no_device() -> None:
 
 
 def _histogram(
-    name: str, text: str, distributions: dict[str, _Distribution] | dict[Stage, _Distribution], *labels: str
+    name: str, text: str, distributions: dict[str, Distribution] | dict[Stage, Distribution], *labels: str
 ) -> Metric:
     family = HistogramMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
     for label, distribution in distributions.items():
-        family.add_metric([label] if labels else [], distribution.buckets(), distribution.total)
+        family.add_metric([label] if labels else [], *distribution.histogram())
     return family

@@ -142,24 +142,26 @@ class InferenceThread:
         None if it is not known to be short, if the thread has a run that is not short, or if the run failed
         or took too long: then `wait`.
         """
-        if not self._inline.allows(request) or self._busy():
+        started = time.perf_counter()
+        if not self._inline.allows(request, started) or self._busy(started):
             return None
-        run, started, begun = Run(), time.perf_counter(), self._inline.time()
-        self._inline.begins(run, started)
+        run = self._inline.begins(started)
         try:
             arrays = self._engine.run(request.outputs, request.inputs, run)
         except (ModelInputError, ModelFailedError):
             return None
         finally:
-            self._inline.ends(self._inline.time() - begun)
-        self._count([started], request.rows, started, time.perf_counter() - started)
+            ended = time.perf_counter()
+            self._inline.ends(ended - started)
+        self._count([started], request.rows, started, ended - started)
         return arrays
 
     def beside(self, request: InferRequest) -> list[Array] | None:
         """The same as `here`, in the calling thread, which is not the loop's."""
-        if not self._inline.allows(request) or self._busy():
+        started = time.perf_counter()
+        if not self._inline.allows(request, started) or self._busy(started):
             return None
-        run, started, begun = Run(), time.perf_counter(), self._inline.time()
+        run, begun = Run(), self._inline.time()
         self._inline.begins_beside(run, started)
         try:
             arrays = self._engine.run(request.outputs, request.inputs, run)
@@ -170,9 +172,8 @@ class InferenceThread:
         self._count([started], request.rows, started, time.perf_counter() - started)
         return arrays
 
-    def _busy(self) -> bool:
+    def _busy(self, now: float) -> bool:
         """Whether a thread has a run that is not short. Short ones would only move each other there."""
-        now = time.perf_counter()
         return bool(self._running) and any(now - lane.begun > SHORT_SECONDS for lane in tuple(self._running))
 
     async def wait(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -41,11 +42,11 @@ def test_a_run_is_on_the_loop_if_it_is_short_small_and_not_shared(
     batching: Batching, columns: int, seconds: float, allowed: bool
 ) -> None:
     inline = Inline(batching, CPU, UNKNOWN_SECONDS)
-    assert not inline.allows(request(1, columns))
+    assert not inline.allows(request(1, columns), time.perf_counter())
     for _ in range(RUNS):
         inline.ran(seconds)
     inline.ran(1.0)  # one that was slow by accident
-    assert inline.allows(request(1, columns)) is allowed
+    assert inline.allows(request(1, columns), time.perf_counter()) is allowed
 
 
 @dataclass
