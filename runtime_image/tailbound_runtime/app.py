@@ -16,14 +16,13 @@ import structlog
 
 from tailbound_runtime import describe, reception
 from tailbound_runtime.budget import RETRY_AFTER, Budget, Share
-from tailbound_runtime.contract import LATENCY_BOUND_HEADER
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.heads import Heads
 from tailbound_runtime.inference import FAILURES, check_room, in_words, infer
 from tailbound_runtime.metrics import CONTENT_TYPE, Metrics
 from tailbound_runtime.protocol import is_long, parse_infer
 from tailbound_runtime.queue import Job
-from tailbound_runtime.reception import Intake, Limits
+from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.responses import JSON, Response, packing, refusal, success
 from tailbound_runtime.routes import Route, path_of, routes
 from tailbound_runtime.shedding import Bound
@@ -32,9 +31,6 @@ from tailbound_runtime.tensors import Array
 from tailbound_runtime.worker import InferenceThread
 
 T = TypeVar("T")
-
-_BOUND: Final = LATENCY_BOUND_HEADER.encode()
-_MOST_DIGITS: Final = 9
 
 log = structlog.get_logger(__name__)
 
@@ -83,8 +79,8 @@ class App:
         self._heads = Heads(signature)
         self.phase = Phase.READY
 
-    def begin(self, method: bytes, url: bytes, headers: Mapping[bytes, bytes]) -> Intake | Response:
-        """What a head is answered with; an intake if it is that of an inference, whose body decides."""
+    def head(self, method: bytes, url: bytes, headers: Mapping[bytes, bytes]) -> Head | Response:
+        """What a head says, if it is that of an inference, and otherwise what it is answered with."""
         route = self._routes.get(url)
         try:
             path = ""
@@ -92,7 +88,7 @@ class App:
                 path = path_of(url)
                 route = self._routes.get(path.encode())
             if route is Route.INFER and method == b"POST":
-                return self._begun(headers)
+                return Head(headers, self._limits)
             return self._answer(method.decode(), path or path_of(url), route)
         except ApiError as error:
             return refusal(error)
@@ -100,16 +96,15 @@ class App:
             log.exception("a request failed unexpectedly")
             return refusal(_UNEXPECTED)
 
-    def _begun(self, headers: Mapping[bytes, bytes]) -> Intake | Response:
+    def begin(self, head: Head) -> Intake | Response:
+        """Begin an inference, whose body decides the rest."""
         self._metrics.begun()
-        intake = Intake(headers, time.perf_counter(), self._limits, Share(self._budget))
+        intake = Intake(head, time.perf_counter(), self._limits, Share(self._budget))
+        if self._model is not None and head.refusal is not None:
+            return self._refused(intake, head.refusal)
         try:
             _, thread = self.loaded()
-            intake.encoding = reception.encoding_of(headers)
-            intake.json_length = reception.json_length_of(headers)
-            intake.bound_seconds = _bound_seconds(headers)
             check_room(thread, self._metrics)
-            intake.check_length()
         except ApiError as error:
             return self._refused(intake, error)
         return intake
@@ -196,11 +191,13 @@ class App:
     def infer(self, intake: Intake, now: float) -> Response | Pending | Coroutine[Any, Any, Response]:
         """The answer to a request whose last byte has come now: at once, or what becomes of it."""
         intake.received = now
-        if intake.encoding is not None or self._heads.takes_long(len(intake.body), intake.json_length):
+        if intake.head.encoding is not None or self._heads.takes_long(
+            len(intake.body), intake.head.json_length
+        ):
             return self._later(intake)
         try:
             signature, thread = self.loaded()
-            request = self._heads.parse(intake.body, intake.json_length, intake.share.need)
+            request = self._heads.parse(intake.body, intake.head.json_length, intake.share.need)
             self._decoded(intake)
             arrays = thread.here(request)
             if arrays is None:
@@ -291,9 +288,9 @@ class App:
 
     def _unpacked(self, intake: Intake, signature: Signature) -> InferRequest:
         body = intake.body
-        if intake.encoding is not None:
-            body = reception.unpack(intake.encoding, body, self._limits, intake.share)
-        request = parse_infer(body, intake.json_length, signature, intake.share.need)
+        if intake.head.encoding is not None:
+            body = reception.unpack(intake.head.encoding, body, self._limits, intake.share)
+        request = parse_infer(body, intake.head.json_length, signature, intake.share.need)
         self._decoded(intake)
         return request
 
@@ -321,17 +318,4 @@ _UNEXPECTED: Final = ApiError(500, "internal error: the server's log has the det
 
 def _bound(intake: Intake) -> Bound | None:
     """When an answer is late, as the gateways measure it: from the last byte of the request on."""
-    return None if intake.bound_seconds is None else Bound(intake.received, intake.bound_seconds)
-
-
-def _bound_seconds(headers: Mapping[bytes, bytes]) -> float | None:
-    """What the gateway has written; None where late answers are wanted, too."""
-    value = headers.get(_BOUND)
-    if value is None:
-        return None
-    if not (value.isdigit() and len(value) <= _MOST_DIGITS):
-        raise ApiError(
-            400,
-            f"{LATENCY_BOUND_HEADER} is {value.decode('latin-1')!r}: write whole milliseconds, or leave it",
-        )
-    return int(value) / 1000
+    return None if intake.head.bound_seconds is None else Bound(intake.received, intake.head.bound_seconds)

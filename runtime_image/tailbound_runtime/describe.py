@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from tailbound_runtime import __version__
 from tailbound_runtime.batch import Mode
-from tailbound_runtime.metrics import Counted, Metrics, Stage
+from tailbound_runtime.distribution import Counted
+from tailbound_runtime.metrics import Metrics, Stage
 from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.signature import MODEL_VERSION, Signature
 

@@ -19,7 +19,7 @@ import structlog
 
 from tailbound_runtime.app import App, Pending, Phase
 from tailbound_runtime.errors import Header
-from tailbound_runtime.reception import CLOSE, Intake
+from tailbound_runtime.reception import CLOSE, Head, Intake
 from tailbound_runtime.responses import Response
 
 HEAD_BYTES: Final = 32 * 2**10
@@ -28,8 +28,13 @@ HEAD_SECONDS: Final = 10.0
 # server that closes first does so, now and then, just when a request arrives.
 KEEP_ALIVE_SECONDS: Final = 2 * 3600.0
 SWEEP_SECONDS: Final = 60.0  # between two looks for connections that are idle for too long
+MOST_KNOWN: Final = 256
+LONGEST_KNOWN: Final = 2 * 2**10
+"""Heads that are kept, and their bytes. Clients that send the same again are spared its parsing."""
 JOINED_BYTES: Final = 64 * 2**10
 """Parts of a short answer are joined: copying them costs less than another call to the kernel."""
+
+_END_OF_HEAD: Final = b"\r\n\r\n"
 
 # Of all connections: the loop reads and gives on what it has read, before it reads from another.
 _ANY: Final = memoryview(bytearray(32 * 2**10))
@@ -72,13 +77,14 @@ class Front:
     def __init__(self, app: App) -> None:
         self._app = app
         self._open: set[Connection] = set()
+        self._known: dict[bytes, Head] = {}
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] | None = None
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def connection(self) -> "Connection":
         """A new one, for the loop's server."""
-        return Connection(self._app, self._open, self._loop, self._closed)
+        return Connection(self._app, self._open, self._known, self._loop, self._closed)
 
     async def close(self, seconds: float) -> None:
         """End idle connections now, the others after their answers, and all of them after so many seconds."""
@@ -111,19 +117,27 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     def __init__(
-        self, app: App, among: "set[Connection]", loop: asyncio.AbstractEventLoop, closed: Any
+        self,
+        app: App,
+        among: "set[Connection]",
+        known: dict[bytes, Head],
+        loop: asyncio.AbstractEventLoop,
+        closed: Any,
     ) -> None:
         self._app = app
         self._among = among
+        self._known = known
         self._loop = loop
         self._closed = closed
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._head: Head | Response | None = None  # the last one that was parsed
         self._in_head = False
+        self._between = True  # the parser is after the end of a request
         self._head_bytes = 0
-        self._completed = 0
+        self._completed = 0  # requests that ended in the bytes that the parser got last
         self._upgrades = False
         self._timer: asyncio.TimerHandle | None = None
         self._misses = 0  # bytes of a body that passes the parser by
@@ -179,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._misses:
             self._passed_by(nbytes)
         else:
-            self.data_received(bytes(_ANY[:nbytes]))
+            self._read(bytes(_ANY[:nbytes]))
 
     def _passed_by(self, size: int) -> None:
         """So many bytes of a body are there. Those of one that is refused by then are not kept."""
@@ -197,9 +211,69 @@ class Connection(asyncio.BufferedProtocol):
             self._room = None
             self.on_message_complete()
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes of a request, or of several."""
-        completed = self._completed
+    def _read(self, data: bytes) -> None:
+        """Bytes of a request, or of several. Whole ones with a head that is known pass the parser by."""
+        while self._between and (ends := data.find(_END_OF_HEAD) + len(_END_OF_HEAD)) >= len(_END_OF_HEAD):
+            head = self._known.get(data[:ends])
+            if head is None:
+                self._learn(data[:ends], data[ends:])
+                return
+            assert head.length is not None
+            if len(data) < ends + head.length:
+                break
+            self._whole(head, data[ends : ends + head.length])
+            data = data[ends + head.length :]
+            if not data or self._transport.is_closing():
+                return
+        self._parse(data)
+
+    def _whole(self, head: Head, body: bytes) -> None:
+        """All of a request is there."""
+        begun = self._app.begin(head)
+        exchange = _Exchange(False, True, begun, False)
+        exchange.complete = True
+        if exchange.intake is not None:
+            exchange.response = self._app.receive(exchange.intake, body)
+        self._line.append(exchange)
+        self._advance()
+
+    def _learn(self, head: bytes, rest: bytes) -> None:
+        """Parse a head and what follows; remember the head if it is that of an inference with a body.
+
+        The parser gets the head alone: if no less and no more than these bytes was one, they always are.
+        """
+        self._head, self._completed = None, 0
+        if self._feed(head):
+            known = self._last_head()
+            if known is not None and len(head) <= LONGEST_KNOWN:
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[head] = known
+        elif self._transport.is_closing():
+            return
+        self._parse(rest)
+
+    def _last_head(self) -> Head | None:
+        """What the parser has just got, if that is the whole head of an inference whose body is to follow."""
+        head = self._head
+        if not isinstance(head, Head) or not head.length or b"expect" in head.headers:
+            return None
+        exchange = self._line[-1] if self._line else None
+        if exchange is None or exchange.intake is None or exchange.intake.body or self._completed:
+            return None
+        return head if exchange.keep_alive else None
+
+    def _parse(self, data: bytes) -> None:
+        self._completed = 0
+        if not self._feed(data):
+            return
+        if self._in_head:
+            self._head_goes_on(0 if self._completed else len(data))
+        elif self._line:
+            self._body_goes_on(self._line[-1])
+
+    def _feed(self, data: bytes) -> bool:
+        """Give the parser these bytes; whether it took all of them as they are."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -209,10 +283,8 @@ class Connection(asyncio.BufferedProtocol):
         except httptools.HttpParserError:
             self._refuse(400, "the connection sent what is no HTTP/1.1 request")
         else:
-            if self._in_head:
-                self._head_goes_on(len(data) if completed == self._completed else 0)
-            elif self._line:
-                self._body_goes_on(self._line[-1])
+            return True
+        return False
 
     def _failed(self, error: httptools.HttpParserCallbackError) -> None:
         if isinstance(error.__context__, _HeadTooLongError):
@@ -258,6 +330,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a head."""
         self._in_head = True
+        self._between = False
         self._head_bytes = 0
         self._url = b""
         self._headers = []
@@ -282,7 +355,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         method = self._parser.get_method()
         headers = dict(self._headers)
-        begun = self._app.begin(method, self._url, headers)
+        self._head = self._app.head(method, self._url, headers)
+        begun = self._app.begin(self._head) if isinstance(self._head, Head) else self._head
         expects = b"expect" in headers and headers[b"expect"].lower() == b"100-continue"
         self._line.append(_Exchange(method == b"HEAD", self._parser.should_keep_alive(), begun, expects))
         if expects or not isinstance(begun, Intake):
@@ -301,6 +375,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_message_complete(self) -> None:
         """The end of a request."""
         self._completed += 1
+        self._between = True
         if self._upgrades or not self._line:
             return
         self._stop_timer()
@@ -316,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         asks = (b"connection", b"upgrade", b"http2-settings")
         kept = [b"%s: %s\r\n" % header for header in self._headers if header[0] not in asks]
-        self.data_received(b"%s %s HTTP/1.1\r\n%s\r\n" % (method, self._url, b"".join(kept)) + rest)
+        self._parse(b"%s %s HTTP/1.1\r\n%s\r\n" % (method, self._url, b"".join(kept)) + rest)
 
     # --- answers
 

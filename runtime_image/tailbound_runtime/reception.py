@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from tailbound_runtime.budget import Share
+from tailbound_runtime.contract import LATENCY_BOUND_HEADER
 from tailbound_runtime.errors import ApiError, Header
 from tailbound_runtime.protocol import Body
 
@@ -19,7 +20,9 @@ LEAST_PACKED_BYTES: Final = 16 * 2**10
 LEAST_ROOM_BYTES: Final = 32 * 2**10
 
 _ALIGNED: Final = 64
+_BOUND: Final = LATENCY_BOUND_HEADER.encode()
 _LONGEST_NUMBER: Final = 18  # digits
+_MOST_BOUND_DIGITS: Final = 9
 _STEP: Final = 2**20
 _WINDOW: Final = {b"gzip": zlib.MAX_WBITS | 16, b"deflate": zlib.MAX_WBITS}
 
@@ -42,39 +45,52 @@ class Limits:
         return ApiError(408, f"the request body did not arrive within {self.seconds:g} s", [CLOSE])
 
 
+class Head:
+    """What the head of an inference says. Requests with the same head share it.
+
+    encoding, json_length, bound_seconds: once they are found to be right
+    length: of the body, in bytes; None if the head does not say
+    refusal: why no request with this head is served; None if one may be
+    """
+
+    __slots__ = ("bound_seconds", "encoding", "headers", "json_length", "length", "refusal")
+
+    def __init__(self, headers: Mapping[bytes, bytes], limits: Limits) -> None:
+        self.headers = headers
+        self.encoding: bytes | None = None
+        self.json_length: int | None = None
+        self.bound_seconds: float | None = None
+        self.length: int | None = None
+        self.refusal: ApiError | None = None
+        try:
+            self.encoding = encoding_of(headers)
+            self.json_length = json_length_of(headers)
+            self.bound_seconds = bound_seconds_of(headers)
+            self.length = length_of(headers, limits)
+        except ApiError as error:
+            self.refusal = error
+
+
 class Intake:
     """An inference request whose body is coming in.
 
     started: when its head was there, a time of `time.perf_counter`
     share: the memory that it uses
     body: as it was sent, so far
-    encoding, json_length, bound_seconds: what the head says, once it is found to be right
     received: when all of the body was there
     ended: whether the answer is known, or nobody waits for it any more
     """
 
-    __slots__ = (
-        *("_limits", "body", "bound_seconds", "encoding", "ended"),
-        *("headers", "json_length", "received", "share", "started"),
-    )
+    __slots__ = ("_limits", "body", "ended", "head", "received", "share", "started")
 
-    def __init__(self, headers: Mapping[bytes, bytes], started: float, limits: Limits, share: Share) -> None:
-        self.headers = headers
+    def __init__(self, head: Head, started: float, limits: Limits, share: Share) -> None:
+        self.head = head
         self.started = started
         self.received = started
         self.ended = False
-        self.encoding: bytes | None = None
-        self.json_length: int | None = None
-        self.bound_seconds: float | None = None
         self.share = share
         self.body: Body = b""
         self._limits = limits
-
-    def check_length(self) -> None:
-        """Raises ApiError 413 if the head says that the body is too long."""
-        declared = self.headers.get(b"content-length", b"0")
-        if declared.isdigit() and (len(declared) > _LONGEST_NUMBER or int(declared) > self._limits.max_bytes):
-            raise self._limits.too_long()
 
     def add(self, chunk: bytes) -> None:
         """Take in a part of the body. Raises ApiError 413 and 503."""
@@ -94,13 +110,14 @@ class Intake:
 
         None for other bodies. The first tensor begins where any type of element may.
         """
-        if self.json_length is None or self.encoding is not None or b"transfer-encoding" in self.headers:
+        head = self.head
+        if head.json_length is None or head.encoding is not None or head.length is None:
             return None
-        length = int(self.headers.get(b"content-length", b"0"))
+        length = head.length
         if length < LEAST_ROOM_BYTES or length <= len(self.body):
             return None
         # Not a bytearray: that is filled with zeros, and takes its memory before the bytes are there.
-        begins = -self.json_length % _ALIGNED
+        begins = -head.json_length % _ALIGNED
         whole = np.empty(begins + length, np.uint8).data[begins:]
         there = len(self.body)
         whole[:there] = self.body
@@ -145,6 +162,29 @@ def json_length_of(headers: Mapping[bytes, bytes]) -> int | None:
             f"Inference-Header-Content-Length is {value.decode('latin-1')!r}, which is no number of bytes",
         )
     return int(value)
+
+
+def length_of(headers: Mapping[bytes, bytes], limits: Limits) -> int | None:
+    """Bytes of the body; None if they are not known before it ends. Raises ApiError 413."""
+    declared = headers.get(b"content-length")
+    if declared is None or not declared.isdigit():
+        return None
+    if len(declared) > _LONGEST_NUMBER or int(declared) > limits.max_bytes:
+        raise limits.too_long()
+    return None if b"transfer-encoding" in headers else int(declared)
+
+
+def bound_seconds_of(headers: Mapping[bytes, bytes]) -> float | None:
+    """What the gateway has written; None where late answers are wanted, too. Raises ApiError 400."""
+    value = headers.get(_BOUND)
+    if value is None:
+        return None
+    if not (value.isdigit() and len(value) <= _MOST_BOUND_DIGITS):
+        raise ApiError(
+            400,
+            f"{LATENCY_BOUND_HEADER} is {value.decode('latin-1')!r}: write whole milliseconds, or leave it",
+        )
+    return int(value) / 1000
 
 
 def unpack(encoding: bytes, packed: Body, limits: Limits, share: Share) -> bytearray:

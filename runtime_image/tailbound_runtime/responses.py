@@ -41,8 +41,8 @@ def success(answer: Answer) -> Response:
 
 def packing(intake: Intake, response: Response) -> bytes | None:
     """What the client takes this answer packed with; None if it is better sent as it is."""
-    if b"accept-encoding" not in intake.headers:
+    if b"accept-encoding" not in intake.head.headers:
         return None
     if sum(map(len, response.parts)) < reception.LEAST_PACKED_BYTES:
         return None
-    return reception.packing_for(intake.headers)
+    return reception.packing_for(intake.head.headers)

@@ -10,7 +10,7 @@ from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.queue import Job
-from tailbound_runtime.reception import Intake, Limits
+from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.shedding import Bound
 from tailbound_runtime.signature import InferRequest, Signature
@@ -45,7 +45,9 @@ async def test_the_bound_of_a_request_begins_with_its_last_byte(
     thread = Queueing()
     app = App("m", Limits(1000, 60.0), Budget(10_000), Metrics())
     app.open(Signature("m", {"x": spec}, {"y": spec}, UNBATCHED), cast(InferenceThread, thread))
-    intake = app.begin(b"POST", b"/v2/models/m/infer", headers)
+    head = app.head(b"POST", b"/v2/models/m/infer", headers)
+    assert isinstance(head, Head)
+    intake = app.begin(head)
     assert isinstance(intake, Intake)
     tensor = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
     assert app.receive(intake, json.dumps({"inputs": [tensor]}).encode()) is None
