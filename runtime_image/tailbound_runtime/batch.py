@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError, ModelFailedError
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.tensors import Array
 
 MOST_STAGED: Final = 8

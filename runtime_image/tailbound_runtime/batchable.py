@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from tailbound_runtime.batch import Batching, Mode
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ModelFailedError, ModelInputError, ModelLoadError
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.tensors import BF16, Array, bits_of, values_of
 
 TOLERANCE: Final = 0.05

@@ -6,11 +6,10 @@ from typing import Any, Final
 from tailbound_runtime import __version__
 from tailbound_runtime.batch import Mode
 from tailbound_runtime.distribution import Counted
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.metrics import Metrics, Stage
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.signature import MODEL_VERSION, Signature
 
-PLATFORM: Final = "onnxruntime_onnx"
 EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "model_repository", "statistics")
 SERVER_NAME: Final = "tailbound-runtime"
 
@@ -29,7 +28,7 @@ def metadata(signature: Signature) -> dict[str, Any]:
     return {
         "name": signature.name,
         "versions": [MODEL_VERSION],
-        "platform": PLATFORM,
+        "platform": signature.platform,
         "inputs": described(signature.inputs),
         "outputs": described(signature.outputs),
     }
@@ -52,8 +51,8 @@ def config(signature: Signature) -> dict[str, Any]:
 
     configured = {
         "name": signature.name,
-        "platform": PLATFORM,
-        "backend": "onnxruntime",
+        "platform": signature.platform,
+        "backend": signature.platform.partition("_")[0],
         "version_policy": {"latest": {"num_versions": 1}},
         "max_batch_size": batching.max_size if batching.shares else 0,
         "input": tensors(signature.inputs),

@@ -13,10 +13,10 @@ import numpy as np
 from tailbound_runtime import binary
 from tailbound_runtime.batch import rows_of
 from tailbound_runtime.binary import Reserve
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.inference_pb2 import InferTensorContents, ModelInferRequest, ModelInferResponse
 from tailbound_runtime.protocol import check_symbols
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.signature import MODEL_VERSION, InferRequest, Signature
 from tailbound_runtime.tensors import Array, Datatype, reshaped
 

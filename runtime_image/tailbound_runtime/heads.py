@@ -6,8 +6,8 @@ from typing import Final
 
 from tailbound_runtime import binary, json_body
 from tailbound_runtime.binary import Reserve
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.protocol import Answer, Body, from_tail, infer_response, parse_infer
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array
 

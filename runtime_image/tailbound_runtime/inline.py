@@ -2,6 +2,7 @@
 
 | a request | its run |
 |---|---|
+| is of an engine that computes in threads of its own, or stops no run | in the inference thread |
 | may share its run, or is large | in the inference thread |
 | the last runs took longer than SHORT_SECONDS | in the inference thread |
 | that thread has a run that goes on for longer than SHORT_SECONDS | in the inference thread, after it |
@@ -26,8 +27,7 @@ import time
 from typing import Final
 
 from tailbound_runtime.batch import Batching
-from tailbound_runtime.devices import CPU
-from tailbound_runtime.session import Run
+from tailbound_runtime.engine import Run
 from tailbound_runtime.signature import InferRequest
 
 SHORT_SECONDS: Final = 0.0004
@@ -48,11 +48,11 @@ class Inline:
     time: the clock that tells how long a run takes, in seconds
     """
 
-    def __init__(self, batching: Batching, provider: str, seconds: float) -> None:
-        """`seconds` is what a run on this provider is expected to take."""
-        self._possible = not batching.shares
+    def __init__(self, batching: Batching, inlines: bool, on_device: bool, seconds: float) -> None:
+        """inlines, on_device: as of the engine; `seconds` is what a run is expected to take."""
+        self._possible = inlines and not batching.shares
         self._typical = seconds
-        self._on_cpu = provider == CPU
+        self._on_cpu = inlines and not on_device
         self.time = time.thread_time if self._on_cpu else time.perf_counter
         self._stopped_at = self._not_before = -MOST_REST_SECONDS
         self._rest_seconds = LEAST_REST_SECONDS

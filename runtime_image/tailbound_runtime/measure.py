@@ -17,8 +17,9 @@ import numpy as np
 
 from tailbound_runtime.batchable import ROUNDS, Random, draw
 from tailbound_runtime.devices import choose_providers, nvidia_device_visible
+from tailbound_runtime.engine import Run, TensorSpec
 from tailbound_runtime.errors import ModelFailedError, ModelInputError, ModelLoadError
-from tailbound_runtime.session import Run, Session, TensorSpec, available_providers
+from tailbound_runtime.session import Session, available_providers
 from tailbound_runtime.tensors import Array
 
 BAR: Final = 40  # characters of the longest one

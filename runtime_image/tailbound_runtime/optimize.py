@@ -31,9 +31,10 @@ from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_floa
 
 from tailbound_runtime.accuracy import Agreement, agreements, worst
 from tailbound_runtime.devices import CPU
+from tailbound_runtime.engine import Run
 from tailbound_runtime.errors import ModelFailedError, ModelInputError, ModelLoadError
 from tailbound_runtime.samples import Samples, SamplesError, check_counts, fixed_rows, read
-from tailbound_runtime.session import Run, Session
+from tailbound_runtime.session import Session
 from tailbound_runtime.tensors import Array
 
 LEAST_SAMPLES: Final = 500

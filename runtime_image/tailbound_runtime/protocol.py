@@ -15,9 +15,9 @@ import orjson
 from tailbound_runtime import binary, json_body, json_data
 from tailbound_runtime.batch import rows_of
 from tailbound_runtime.binary import Reserve
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.json_data import LongData
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.signature import MODEL_VERSION, InferRequest, Signature
 from tailbound_runtime.tensors import Array, as_written, parse_shape
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tailbound_runtime.session import TensorSpec
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.tensors import Array
 
 HELD_OUT: Final = 5

@@ -25,8 +25,8 @@ from tailbound_runtime.batch import UNBATCHED, Batching, Mode
 from tailbound_runtime.batchable import check_rows, check_shapes
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.config import ConfigError, Option, Settings
-from tailbound_runtime.devices import CPU, choose_providers, nvidia_device_visible
-from tailbound_runtime.engine import Engine
+from tailbound_runtime.devices import choose_providers, nvidia_device_visible
+from tailbound_runtime.engine import Engine, Run
 from tailbound_runtime.errors import (
     MemoryShortError,
     ModelBrokenError,
@@ -38,7 +38,7 @@ from tailbound_runtime.front import Front
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.reception import Limits
 from tailbound_runtime.request_log import RequestLog
-from tailbound_runtime.session import Run, Session, available_providers
+from tailbound_runtime.session import Session, available_providers
 from tailbound_runtime.signature import Signature
 from tailbound_runtime.worker import InferenceThread
 
@@ -103,7 +103,7 @@ def load(settings: Settings, metrics: Metrics) -> tuple[Engine, Batching]:
 
 def _warmed(session: Engine, asked: Batching) -> Batching:
     """How to batch on what the model runs on, once it is warm for that."""
-    if session.provider == CPU or asked.mode is not Mode.DYNAMIC:
+    if not session.on_device or asked.mode is not Mode.DYNAMIC:
         _warm_up(session, asked)
         return asked
     batching = asked.on_device()
@@ -195,7 +195,7 @@ async def _serve_model(
     session, batching = loaded
     broken: asyncio.Future[ModelBrokenError] = asyncio.get_running_loop().create_future()
     inputs = batching.accepts(session.inputs)
-    signature = Signature(settings.model_name, inputs, session.outputs, batching)
+    signature = Signature(settings.model_name, inputs, session.outputs, batching, session.platform)
     # What is there by now stays: to look through it for garbage again and again would cost requests time.
     gc.freeze()
     gc.set_threshold(GARBAGE)

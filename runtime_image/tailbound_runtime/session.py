@@ -2,9 +2,8 @@
 
 import ctypes
 import math
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -14,100 +13,36 @@ import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from tailbound_runtime.devices import CPU, CUDA, Cuda, Memory, is_out_of_memory, with_options
-from tailbound_runtime.errors import (
-    ApiError,
-    MemoryShortError,
-    ModelBrokenError,
-    ModelFailedError,
-    ModelInputError,
-    ModelLoadError,
-)
+from tailbound_runtime.engine import Loaded, Run, TensorSpec, one_line
+from tailbound_runtime.errors import MemoryShortError, ModelFailedError, ModelInputError, ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
-from tailbound_runtime.tensors import BF16, BY_ONNX_TYPE, Array, Datatype
+from tailbound_runtime.tensors import BF16, BY_ONNX_TYPE, Array
 
+PLATFORM: Final = "onnxruntime_onnx"
 ERRORS_ONLY: Final = 3  # ONNX Runtime's severity; its lines are not JSON
-MOST_PROOF_BYTES: Final = 2**20  # of tensors that are kept to show that the model still works
 _ONNX_BFLOAT16: Final = 16  # onnx.TensorProto.BFLOAT16
-UNKNOWN_SECONDS: Final = 0.1
 DEVICE_LANES: Final = 2
-WARM_UP_RUNS: Final = 3  # the first run allocates, the second plans memory, the third is as later ones are
 
 
-@dataclass(frozen=True)
-class TensorSpec:
-    """One input or output of the model.
-
-    shape: -1 where the size is free
-    symbols: the model's names of the free sizes, None where it has none; sizes of one name are equal
-    """
-
-    name: str
-    datatype: Datatype
-    shape: tuple[int, ...]
-    symbols: tuple[str | None, ...] = ()
-
-    def admits(self, shape: tuple[int, ...]) -> bool:
-        """Whether a tensor of `shape` may go in.
-
-        ONNX Runtime reports a scalar and an unknown rank alike, as (): then the model itself must judge.
-        """
-        if not self.shape:
-            return True
-        return len(shape) == len(self.shape) and all(
-            wanted in (-1, size) for wanted, size in zip(self.shape, shape, strict=True)
-        )
-
-    def check(self, where: str, shape: tuple[int, ...]) -> None:
-        """Raises ApiError 400 unless a tensor of `shape` may go in."""
-        if not self.admits(shape):
-            raise ApiError(
-                400,
-                f"{where}: shape {list(shape)} does not fit the model's {list(self.shape)}, "
-                "-1 being any size",
-            )
-
-
-class Run:
-    """One inference that another thread may stop."""
-
-    def __init__(self) -> None:
-        self._options = ort.RunOptions()
-
-    @property
-    def options(self) -> Any:
-        return self._options
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it was asked to stop."""
-        return bool(self._options.terminate)
-
-    def stop(self) -> None:
-        """Make the running inference return soon, with an error. It stops between two nodes of the graph."""
-        self._options.terminate = True
-
-
-class Session:
-    """A loaded model.
-
-    lanes: runs that are worth having at once
-    first_seconds, warm_seconds: of the first and the last run of the last `warm_up`; many if there was none
-    """
+class Session(Loaded):
+    """A model on ONNX Runtime."""
 
     def __init__(self, session: ort.InferenceSession, device: int = 0) -> None:
         self._session = session
-        self.inputs: Mapping[str, TensorSpec] = _specs("input", session.get_inputs())
-        self.outputs: Mapping[str, TensorSpec] = _specs("output", session.get_outputs())
-        self._has_bits = any(
-            spec.datatype is BF16 for spec in (*self.inputs.values(), *self.outputs.values())
+        provider: str = session.get_providers()[0]
+        super().__init__(
+            _specs("input", session.get_inputs()),
+            _specs("output", session.get_outputs()),
+            PLATFORM,
+            provider,
+            on_device=provider != CPU,
+            inlines=True,
+            lanes=1 if provider == CPU else DEVICE_LANES,
         )
-        self.provider: str = session.get_providers()[0]
-        self.lanes = 1 if self.provider == CPU else DEVICE_LANES
-        self.first_seconds = self.warm_seconds = UNKNOWN_SECONDS
-        self._proven: Mapping[str, Array] | None = None
-        self._cuda = _cuda(device) if self.provider == CUDA else None
-        texts = any(spec.datatype.is_text for spec in (*self.inputs.values(), *self.outputs.values()))
-        self._binds = self.provider == CUDA and not texts
+        used = {spec.datatype for spec in (*self.inputs.values(), *self.outputs.values())}
+        self._has_bits = BF16 in used
+        self._cuda = _cuda(device) if provider == CUDA else None
+        self._binds = provider == CUDA and not any(datatype.is_text for datatype in used)
 
     @classmethod
     def load(
@@ -137,8 +72,8 @@ class Session:
             session = cls(loaded, int((device_options or {}).get("device_id", 0)))
         except ModelLoadError:
             raise
-        except Exception as error:  # ONNX Runtime's errors share no narrower base
-            raise ModelLoadError(_why_not_loaded(path, _text(error), memory_limit)) from error
+        except Exception as error:  # as above
+            raise ModelLoadError(_why_not_loaded(path, one_line(error), memory_limit)) from error
         if session.provider != providers[0]:
             raise ModelLoadError(
                 f"this container was given a device, but ONNX Runtime {ort.__version__} cannot use it: "
@@ -147,76 +82,43 @@ class Session:
             )
         return session
 
-    def run(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
-        """Infer. Raises ModelInputError or ModelFailedError."""
+    def _infer(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
+        options = ort.RunOptions()
+        run.begins(partial(setattr, options, "terminate", True))
         try:
-            answer = self._run(outputs, inputs, run)
+            return self._run(outputs, inputs, options)
         except InvalidArgument as error:
-            raise ModelInputError(_text(error)) from error
-        except Exception as error:  # as above
-            text = _text(error)
+            raise ModelInputError(one_line(error)) from error
+        except Exception as error:  # ONNX Runtime's errors share no narrower base
+            text = one_line(error)
             raise MemoryShortError(text) if is_out_of_memory(text) else ModelFailedError(text) from error
-        if self._proven is None and sum(array.nbytes for array in inputs.values()) <= MOST_PROOF_BYTES:
-            self._proven = {name: array.copy() for name, array in inputs.items()}
-        return answer
+        finally:
+            run.ends()
 
-    def _run(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
+    def _run(self, outputs: Sequence[str], inputs: Mapping[str, Array], options: Any) -> list[Array]:
         if self._has_bits:
-            return self._run_with_bits(outputs, inputs, run)
+            return self._run_with_bits(outputs, inputs, options)
         if not self._binds:
-            computed: list[Array] = self._session.run(outputs, inputs, run.options)
+            computed: list[Array] = self._session.run(outputs, inputs, options)
             return computed
         binding = self._session.io_binding()
         for name, array in inputs.items():
             binding.bind_cpu_input(name, np.ascontiguousarray(array))
         for name in outputs:
             binding.bind_output(name, "cpu")
-        self._session.run_with_iobinding(binding, run.options)
+        self._session.run_with_iobinding(binding, options)
         copied: list[Array] = binding.copy_outputs_to_cpu()
         return copied
 
-    def _run_with_bits(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
+    def _run_with_bits(
+        self, outputs: Sequence[str], inputs: Mapping[str, Array], options: Any
+    ) -> list[Array]:
         values = {name: _value(self.inputs[name], array) for name, array in inputs.items()}
-        answers = self._session.run_with_ort_values(outputs, values, run.options)
+        answers = self._session.run_with_ort_values(outputs, values, options)
         return [
             _bits(answer) if self.outputs[name].datatype is BF16 else answer.numpy()
             for name, answer in zip(outputs, answers, strict=True)
         ]
-
-    def warm_up(self, rows: int) -> list[Array]:
-        """Run on zeros: so many rows, and 1 for every other free size; what the model answered.
-
-        Raises ModelInputError or ModelFailedError.
-        """
-        inputs = {spec.name: _zeros(spec, rows) for spec in self.inputs.values()}
-        taken = []
-        for _ in range(WARM_UP_RUNS):
-            started = time.perf_counter()
-            answer = self.run(list(self.outputs), inputs, Run())
-            taken.append(time.perf_counter() - started)
-        self.first_seconds, self.warm_seconds = taken[0], taken[-1]
-        self._proven = inputs
-        return answer
-
-    def check(self) -> bool:
-        """Whether it runs on what it ran on before; False if it never ran on anything.
-
-        Raises ModelBrokenError if it fails on that: then it will on everything. CUDA, for one, answers
-        nothing more after an error of a kernel, whichever request caused it. Raises MemoryShortError if it
-        could not be tried.
-        """
-        if self._proven is None:
-            return False
-        try:
-            self.run(list(self.outputs), self._proven, Run())
-        except MemoryShortError:
-            raise
-        except (ModelInputError, ModelFailedError) as error:
-            raise ModelBrokenError(
-                f"the model ran on {self.provider}, and fails even on zeros now, so that this container ends "
-                f"to be started anew; if that comes again, look at the device and its driver: {error}"
-            ) from error
-        return True
 
     def memory(self) -> Memory | None:
         """The device's memory; None on the CPU, and if the device does not answer."""
@@ -248,8 +150,8 @@ def _why_not_loaded(path: Path, error: str, memory_limit: int | None) -> str:
     return f"ONNX Runtime {ort.__version__} {reason}"
 
 
-def _specs(kind: str, nodes: Sequence[Any]) -> dict[str, TensorSpec]:
-    specs = {}
+def _specs(kind: str, nodes: Sequence[Any]) -> list[TensorSpec]:
+    specs = []
     for node in nodes:
         datatype = BY_ONNX_TYPE.get(node.type)
         if datatype is None:
@@ -259,11 +161,7 @@ def _specs(kind: str, nodes: Sequence[Any]) -> dict[str, TensorSpec]:
             )
         shape = tuple(size if isinstance(size, int) else -1 for size in node.shape)
         symbols = tuple(_symbol(size) for size in node.shape)
-        specs[node.name] = TensorSpec(node.name, datatype, shape, symbols)
-    if kind == "output" and not specs:
-        raise ModelLoadError(
-            "the model has no outputs, so that there is nothing to answer: export it with one"
-        )
+        specs.append(TensorSpec(node.name, datatype, shape, symbols))
     return specs
 
 
@@ -296,15 +194,3 @@ def _bits(value: ort.OrtValue) -> Array:
         return np.empty(shape, np.uint16)
     there = (ctypes.c_uint16 * size).from_address(value.data_ptr())
     return np.frombuffer(there, np.uint16).copy().reshape(shape)
-
-
-def _zeros(spec: TensorSpec, rows: int) -> Array:
-    free = (rows, *(1 for _ in spec.shape[1:]))
-    shape = tuple(one if size == -1 else size for one, size in zip(free, spec.shape, strict=False))
-    if spec.datatype.numpy is np.object_:
-        return np.full(shape, "", dtype=np.object_)
-    return np.zeros(shape, dtype=spec.datatype.numpy)
-
-
-def _text(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tailbound_runtime.batch import Batching
-from tailbound_runtime.session import TensorSpec
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.tensors import Array
 
 MODEL_VERSION: Final = "1"
@@ -16,12 +16,14 @@ class Signature:
     """What a model takes and gives, by name, and how its requests are batched.
 
     inputs: what one request may send
+    platform: the library that runs it and the model's format, with an underscore between them
     """
 
     name: str
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
     batching: Batching
+    platform: str
 
 
 @dataclass(frozen=True)

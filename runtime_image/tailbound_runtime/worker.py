@@ -38,7 +38,7 @@ from functools import partial
 from typing import Final
 
 from tailbound_runtime.batch import Batching, Staging, join, split
-from tailbound_runtime.engine import Engine
+from tailbound_runtime.engine import Engine, Run
 from tailbound_runtime.errors import (
     MemoryShortError,
     ModelBrokenError,
@@ -50,7 +50,6 @@ from tailbound_runtime.inline import SHORT_SECONDS, Inline
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.refused import Refused
-from tailbound_runtime.session import Run
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
@@ -119,7 +118,7 @@ class InferenceThread:
         # The loop's own: what is asked for and not known to be answered, with its deadline.
         self._asked: dict[Job, float] = {}
         self._sweeper: asyncio.TimerHandle | None = None
-        self._inline = Inline(batching, engine.provider, engine.warm_seconds)
+        self._inline = Inline(batching, engine.inlines, engine.on_device, engine.warm_seconds)
         metrics.queue_depth.set_function(self._depth)
         for lane in self._lanes:
             threading.Thread(target=self._work, args=(lane,), name="inference", daemon=True).start()

@@ -8,9 +8,8 @@ from math import inf
 
 import numpy as np
 import numpy.typing as npt
-from tailbound_runtime.devices import CPU
+from tailbound_runtime.engine import UNKNOWN_SECONDS, Run
 from tailbound_runtime.errors import MemoryShortError, ModelBrokenError, ModelFailedError, ModelInputError
-from tailbound_runtime.session import UNKNOWN_SECONDS, Run
 from tailbound_runtime.tensors import Array
 
 REFUSED, BROKEN = -1.0, -2.0
@@ -32,7 +31,8 @@ class Doubling:
 
     pause_seconds: float = 0.0
     sizes: list[int] = field(default_factory=list)
-    provider = CPU
+    on_device = False
+    inlines = True
     warm_seconds = UNKNOWN_SECONDS
     begun: threading.Event = field(default_factory=threading.Event)
     free: threading.Event = field(default_factory=threading.Event)
@@ -62,7 +62,7 @@ class Doubling:
     def _run(self, outputs: Sequence[str], x: Array, run: Run) -> list[Array]:
         self.begun.set()
         while not self.free.wait(0.001):
-            if run.options.terminate:
+            if run.stopped:
                 raise ModelFailedError("stopped")
         time.sleep(self.pause_seconds)
         if (x == REFUSED).any():

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tailbound_runtime.batch import Batching, Mode, Staging, join, rows_of, split, to_take
 from tailbound_runtime.batchable import check_shapes
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError, ModelFailedError, ModelLoadError
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.tensors import BY_ONNX_TYPE, Array
 
 FP32 = BY_ONNX_TYPE["tensor(float)"]

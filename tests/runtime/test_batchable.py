@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tailbound_runtime.batch import Batching, Mode
 from tailbound_runtime.batchable import alike, check_rows
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ModelFailedError, ModelInputError, ModelLoadError
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.tensors import BY_ONNX_TYPE, Array
 
 FP32, INT64 = BY_ONNX_TYPE["tensor(float)"], BY_ONNX_TYPE["tensor(int64)"]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tailbound_runtime.batch import UNBATCHED
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.protocol import infer_response, parse_infer
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import BY_ONNX_TYPE
 
@@ -24,7 +24,7 @@ def signature(
         name: TensorSpec(name, TYPES[kind], (-1, -1), symbols)
         for name, kind in {**inputs, "y": outputs}.items()
     }
-    return Signature("m", {name: specs[name] for name in inputs}, {"y": specs["y"]}, UNBATCHED)
+    return Signature("m", {name: specs[name] for name in inputs}, {"y": specs["y"]}, UNBATCHED, "test_onnx")
 
 
 def entry(

@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tailbound_runtime.batch import UNBATCHED, Batching, Mode
-from tailbound_runtime.devices import CPU
-from tailbound_runtime.engine import Engine
+from tailbound_runtime.engine import UNKNOWN_SECONDS, Engine, Run
 from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError
 from tailbound_runtime.inline import MOST_BYTES, Inline
 from tailbound_runtime.metrics import Metrics
-from tailbound_runtime.session import UNKNOWN_SECONDS, Run
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.worker import InferenceThread
@@ -30,18 +28,19 @@ def request(value: float, columns: int = 1) -> InferRequest:
 
 
 @pytest.mark.parametrize(
-    ("batching", "columns", "seconds", "allowed"),
+    ("batching", "inlines", "columns", "seconds", "allowed"),
     [
-        pytest.param(UNBATCHED, 1, 1e-5, True, id="short"),
-        pytest.param(UNBATCHED, 1, 1e-3, False, id="long"),
-        pytest.param(UNBATCHED, MOST_BYTES, 1e-5, False, id="large"),
-        pytest.param(Batching(Mode.DYNAMIC, 8, (), 0), 1, 1e-5, False, id="shared"),
+        pytest.param(UNBATCHED, True, 1, 1e-5, True, id="short"),
+        pytest.param(UNBATCHED, True, 1, 1e-3, False, id="long"),
+        pytest.param(UNBATCHED, True, MOST_BYTES, 1e-5, False, id="large"),
+        pytest.param(Batching(Mode.DYNAMIC, 8, (), 0), True, 1, 1e-5, False, id="shared"),
+        pytest.param(UNBATCHED, False, 1, 1e-5, False, id="cannot be stopped"),
     ],
 )
 def test_a_run_is_on_the_loop_if_it_is_short_small_and_not_shared(
-    batching: Batching, columns: int, seconds: float, allowed: bool
+    batching: Batching, inlines: bool, columns: int, seconds: float, allowed: bool
 ) -> None:
-    inline = Inline(batching, CPU, UNKNOWN_SECONDS)
+    inline = Inline(batching, inlines, False, UNKNOWN_SECONDS)
     assert not inline.allows(request(1, columns), time.perf_counter())
     for _ in range(RUNS):
         inline.ran(seconds)
@@ -53,7 +52,8 @@ def test_a_run_is_on_the_loop_if_it_is_short_small_and_not_shared(
 class Model:
     """Doubles; hangs for ever at SLOW where it is not stopped, and refuses BAD. threads: where it ran."""
 
-    provider = CPU
+    on_device = False
+    inlines = True
     warm_seconds = UNKNOWN_SECONDS
     lanes = 1
     threads: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Model:
         if value == BAD:
             raise ModelInputError("refused")
         while value == SLOW:
-            if run.options.terminate:
+            if run.stopped:
                 raise ModelFailedError("stopped")
         return [2 * inputs["x"]]
 

@@ -8,10 +8,10 @@ import pytest
 from tailbound_runtime.app import App, Pending
 from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.budget import Budget
+from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Head, Intake, Limits
-from tailbound_runtime.session import TensorSpec
 from tailbound_runtime.shedding import Bound
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import BY_ONNX_TYPE
@@ -44,7 +44,7 @@ async def test_the_bound_of_a_request_begins_with_its_last_byte(
     spec = TensorSpec("x", BY_ONNX_TYPE["tensor(float)"], (1,))
     thread = Queueing()
     app = App("m", Limits(1000, 60.0), Budget(10_000), Metrics())
-    app.open(Signature("m", {"x": spec}, {"y": spec}, UNBATCHED), cast(InferenceThread, thread))
+    app.open(Signature("m", {"x": spec}, {"y": spec}, UNBATCHED, "test_onnx"), cast(InferenceThread, thread))
     head = app.head(b"POST", b"/v2/models/m/infer", headers)
     assert isinstance(head, Head)
     intake = app.begin(head)
