@@ -101,6 +101,21 @@ def _init(name: str, fields: dict[str, Any], message: str, field: str = "") -> R
     return _runtime(name, "spec.initContainers", containers, message, f"spec.initContainers[0]{field}")
 
 
+def _metrics(name: str, fields: dict[str, Any], message: str, field: str = "") -> Refusal:
+    """A refused mapping of metrics; a field that is None is absent."""
+    metrics = {"requests": "r", "requestTime": ["s"], **fields}
+    written = {key: value for key, value in metrics.items() if value is not None}
+    return _runtime(name, "spec.metrics", written, message, f"spec.metrics{field}")
+
+
+_METRIC = (
+    "is not a metric: write its name, and up to four labels that it must have, for example requests_total or "
+    'requests_total{model="churn",code="200"}'
+)
+_TIME = (
+    "these metrics need the time that inference takes, once: write batchTime, the sum over all batches, or "
+    "requestTime, the sum over all requests"
+)
 _USER = "write the number of a user from 1 to 2147483647"
 
 RUNTIME_REFUSALS = (
@@ -193,6 +208,22 @@ RUNTIME_REFUSALS = (
              "spec.inferencePaths[0]"),
     _runtime("path with a query", "spec.inferencePaths", ["/a?b=c"], f"'/a?b=c' {_PATH}",
              "spec.inferencePaths[0]"),
+    _metrics("metric with a function", {"requests": "rate(a[1m])"},
+             f"'rate(a[1m])' {_METRIC}", ".requests"),
+    _metrics("metric with its name as a label", {"requests": 'a{__name__="b"}'},
+             f"'a{{__name__=\"b\"}}' {_METRIC}", ".requests"),
+    _metrics("metrics of another service", {"queue": 'a{service="b"}'},
+             "'a{service=\"b\"}' has a label that Prometheus sets itself, and only metrics of the pods with "
+             "this runtime are read: remove it, or write exported_ before it for the label that the server "
+             "sets", ".queue"),
+    _metrics("time twice", {"batches": "b", "batchTime": ["c"]}, _TIME),
+    _metrics("no time", {"requestTime": None}, _TIME),
+    _metrics("time of batches alone", {"requestTime": None, "batchTime": ["c"]},
+             "batchTime is the time of all batches together, and without batches it is not known how many "
+             "these are: add batches, or write requestTime"),
+    _metrics("metrics elsewhere", {"path": "http://a/metrics"},
+             "'http://a/metrics' is not the path of metrics: write it from its first slash on, for example "
+             "/metrics", ".path"),
     _runtime("no image", "spec.server.image", "", f"'' {_IMAGE}"),
     _runtime("image with a blank", "spec.server.image", "a b", f"'a b' {_IMAGE}"),
     _runtime("reserved variable", "spec.server.env", [{"name": "TAILBOUND_X"}],

@@ -29,6 +29,8 @@ GATEWAY_COMPONENT: Final = "gateway"
 # On the pods of a revision whose server speaks not just the Open Inference Protocol: the paths of its
 # inference calls, as a JSON list.
 INFERENCE_PATHS_ANNOTATION: Final = f"{GROUP}/inference-paths"
+# On the pods of a revision whose runtime says which metrics of its server tell how much it can do: as JSON.
+SERVER_METRICS_ANNOTATION: Final = f"{GROUP}/server-metrics"
 
 # Marks on a ControllerRevision. They outlive a lost status.
 PROMOTED_AT_ANNOTATION: Final = f"{GROUP}/promoted-at"  # RFC 3339; set once, when it first took over for good

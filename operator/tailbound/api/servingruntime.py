@@ -18,6 +18,7 @@ from tailbound.api.pod_security import PodSecurity
 from tailbound.api.probe import PORT_NAME, Argument, PreStop, Probe, only_one_success
 from tailbound.api.runtime_contract import HTTP_PORT_NAME
 from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, matches
+from tailbound.api.server_metrics import ServerMetrics
 
 FormatName = Annotated[
     str,
@@ -187,6 +188,10 @@ class ServingRuntimeSpec(Model):
     inference_paths: Annotated[tuple[InferencePath, ...], Field(max_length=32), SET] = ()
     """Further paths of inference calls. A * stands for one or more characters without a slash, ** at the end
     for any rest. Over HTTP only a POST is an inference call."""
+
+    metrics: ServerMetrics | None = None
+    """Which metrics of the server tell how much it can do. Default: those of the included server, if it has
+    them, or else what the gateways see of it."""
 
     files: ConfigFiles = ()
     """Configuration files of the server. Each revision keeps their contents."""

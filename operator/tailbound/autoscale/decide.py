@@ -108,6 +108,7 @@ def fresh(observation: RevisionObservation, now: float) -> tuple[RevisionObserva
         p99=_believed(observation.p99, now),
         in_flight=_believed(observation.in_flight, now),
         service=_believed(observation.service, now),
+        waiting=_believed(observation.waiting, now),
     )
     signals = (
         ("arrivals", believed.arrivals.over_10s),

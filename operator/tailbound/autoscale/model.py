@@ -84,6 +84,7 @@ class GatewayLoad:
 
 
 Service = Known[BatchSums | GatewayLoad] | Unknown
+NO_QUEUE_REPORTED: Final = Unknown("the server does not report how many requests wait in it")
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ class RevisionObservation:
     replicas: Replicas
     cold_start: Seconds
     """From the making of a pod to its readiness: the ninth decile of the last ones."""
+    waiting: Count = NO_QUEUE_REPORTED
+    """Requests that wait in the servers for longer than one more batch, where these report it."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,15 @@ _NO_CAUTION: Final = 0.001
 
 
 def backlog(seen: RevisionObservation, objective: LatencyTarget, rows_per_request: float) -> float:
-    """Requests that are in no replica's batch yet; 0 where the requests in flight are unknown."""
+    """Requests that are in no replica's batch yet; 0 where neither gateways nor servers tell.
+
+    A server whose batches stay smaller than they may be has a queue that the requests in flight do not show.
+    """
+    waiting = seen.waiting.value if isinstance(seen.waiting, Known) else 0.0
     if not isinstance(seen.in_flight, Known):
-        return 0.0
-    return max(0.0, seen.in_flight.value - seen.replicas.ready * objective.max_batch / rows_per_request)
+        return waiting
+    room = seen.replicas.ready * objective.max_batch / rows_per_request
+    return max(0.0, seen.in_flight.value - room, waiting)
 
 
 def late(seen: RevisionObservation, objective: LatencyTarget) -> bool:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from tailbound.api.names import REVISION_LABEL
+from tailbound.api.names import REVISION_LABEL, SERVER_METRICS_ANNOTATION
+from tailbound.api.server_metrics import ServerMetrics, metrics_of
 from tailbound.autoscale.decide import STALE
 from tailbound.autoscale.decision import ReplicaDecision
 from tailbound.autoscale.model import Known, LatencyTarget, LearnedCapacity, Limits, Rate, RevisionObservation
 from tailbound.autoscale.state import USUAL_COLD_START, State, restored
-from tailbound.controller.signals import FleetSnapshot, Queries, Rates, history, take
+from tailbound.controller.server_signals import Mappings
+from tailbound.controller.signals import FleetSnapshot, Rates, history, take
 from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key
 from tailbound.kube.resources import INFERENCE_SERVICES
@@ -32,6 +34,7 @@ from tailbound.reconcile.scaling import ALLOWED_LATE, rounded
 from tailbound.reconcile.signals import limits, observed, part
 from tailbound.revisions.record import fallback_of, marks_of
 from tailbound.telemetry.logs import logger
+from tailbound.telemetry.prometheus import Queries, RevisionName
 
 _LOG = logger(__name__)
 
@@ -127,7 +130,7 @@ class Autoscaler:
             _LOG.warning(
                 "sized without their traffic of the last half hour", services=len(past.lost), why=why
             )
-        snapshot = await take(self.queries, self.gateways(), fleet)
+        snapshot = await take(self.queries, self.gateways(), fleet, self._mappings(sized))
         for key, wanted in sorted(self.wanted.items()):
             # Others have their turn: a large fleet's traffic takes seconds to be looked back at.
             await asyncio.sleep(0)
@@ -142,6 +145,17 @@ class Autoscaler:
             if _is_settled(sizes, wanted) if before is None else _news_of(sizes) == _news_of(before):
                 continue
             self.changed(key)
+
+    def _mappings(self, keys: Iterable[Key]) -> Mappings:
+        """How the servers of these services tell how much they can do, where they do in their own words."""
+        found: dict[RevisionName, ServerMetrics] = {}
+        for key in keys:
+            for each in map(Deployment, self.stores.deployments(key)):
+                metrics = metrics_of(each.pod_annotations.get(SERVER_METRICS_ANNOTATION))
+                revision = each.label(REVISION_LABEL)
+                if metrics is not None and revision is not None:
+                    found[RevisionName(*key, revision)] = metrics
+        return found
 
     def _decide(
         self, key: Key, wanted: ScalingRequest, snapshot: FleetSnapshot, past: Rates

@@ -14,12 +14,13 @@ unknown.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final
 
 from tailbound.api.names import GATEWAYS_JOB, REQUESTS_METRIC, SERVING_JOB
 from tailbound.autoscale import gateway_load, model
 from tailbound.autoscale.model import (
+    NO_QUEUE_REPORTED,
     TICK,
     Arrivals,
     BatchSums,
@@ -29,12 +30,21 @@ from tailbound.autoscale.model import (
     Seconds,
     Service,
 )
+from tailbound.controller import server_signals
 from tailbound.controller.batches import batches
+from tailbound.controller.server_signals import Mappings, ServerSignals
 from tailbound.kube.objects import Key
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.scaling import ALLOWED_LATE
 from tailbound.reconcile.signals import RevisionSignals, Signals
-from tailbound.telemetry.prometheus import TIMEOUT_SECONDS, FleetSignal, Series, fleet_of
+from tailbound.telemetry.prometheus import (
+    TIMEOUT_SECONDS,
+    FleetSignal,
+    Queries,
+    RevisionName,
+    Series,
+    fleet_of,
+)
 
 ARRIVAL_WINDOWS: Final = (10, 30, 60, 120)
 WATCHED_WINDOW: Final = 60
@@ -160,16 +170,6 @@ def limit_seconds(services: int) -> float:
 Rates = tuple[Known[float], ...]
 
 
-class Queries(Protocol):
-    """A Prometheus."""
-
-    async def query(
-        self, expression: str, *, timeout_seconds: float | None = None
-    ) -> tuple[Series, ...] | Unknown:
-        """The series that an expression gives."""
-        ...
-
-
 @dataclass(frozen=True)
 class WatchedSignals:
     """What is asked about a service whose number of pods is fixed."""
@@ -188,6 +188,8 @@ class FleetSnapshot:
     answers: Mapping[str, FleetSignal | Unknown]
     gateways: int
     """Gateway pods that are Ready."""
+    servers: ServerSignals = field(default_factory=ServerSignals)
+    """What foreign servers tell of themselves."""
 
     def of(self, key: Key, revisions: Iterable[str], target: float) -> Signals:
         """The signals of one service, whose P99 target is `target` seconds."""
@@ -215,11 +217,12 @@ class FleetSnapshot:
 
     def _revision(self, key: Key, name: str, target: float) -> RevisionSignals:
         judged, late = self._of(key, name, "judged"), self._of(key, name, "late")
-        in_flight = self._of(key, name, "in flight")
+        reported = self.servers.of(RevisionName(*key, name))
         return RevisionSignals(
             p99=_p99(judged, _share(judged, late), target),
-            in_flight=in_flight,
-            service=self._service(key, name),
+            in_flight=self._of(key, name, "in flight"),
+            service=self._service(key, name) if reported is None else reported.batches,
+            waiting=NO_QUEUE_REPORTED if reported is None else reported.waiting,
         )
 
     def _service(self, key: Key, name: str) -> Service:
@@ -273,16 +276,23 @@ class FleetSnapshot:
         return self.answers[signal]
 
 
-async def take(queries: Queries | None, gateways: int, services: int) -> FleetSnapshot:
-    """Ask everything about a fleet of so many services at once. Without a Prometheus nothing is known."""
+async def take(
+    queries: Queries | None, gateways: int, services: int, mappings: Mappings | None = None
+) -> FleetSnapshot:
+    """Ask everything about a fleet of so many services at once. Without a Prometheus nothing is known.
+
+    `mappings` are those of the revisions whose servers tell of themselves in their own words.
+    """
     if queries is None:
         why = Unknown("no Prometheus is set: the chart's prometheus.enabled or prometheus.url does that")
         return FleetSnapshot(dict.fromkeys(SIGNALS, why), gateways)
     limit = limit_seconds(services)
-    parts = await asyncio.gather(
-        *(_answered(queries, expression, names, limit) for expression, names in QUERIES.items())
+    servers, parts = await asyncio.gather(
+        server_signals.take(queries, mappings or {}, limit),
+        asyncio.gather(*(_answered(queries, each, names, limit) for each, names in QUERIES.items())),
     )
-    return FleetSnapshot({name: signal for part in parts for name, signal in part.items()}, gateways)
+    answers = {name: signal for part in parts for name, signal in part.items()}
+    return FleetSnapshot(answers, gateways, servers)
 
 
 async def _answered(

@@ -9,8 +9,14 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from tailbound.api.names import GATEWAY_METRICS_PORT, REVISION_LABEL, SERVICE_LABEL
+from tailbound.api.names import (
+    GATEWAY_METRICS_PORT,
+    REVISION_LABEL,
+    SERVER_METRICS_ANNOTATION,
+    SERVICE_LABEL,
+)
 from tailbound.api.runtime_contract import HOLD_CONTAINER, HTTP_PORT_NAME, METRICS_PORT_NAME, SERVER_CONTAINER
+from tailbound.api.server_metrics import DEFAULT_METRICS_PATH, metrics_of
 from tailbound.controller.stores import Stores
 from tailbound.kube.resources import PODS
 from tailbound.objects.fields import Object
@@ -35,15 +41,16 @@ def gateway_targets(pods: Iterable[Object]) -> Targets:
 def serving_targets(pods: Iterable[Object]) -> Targets:
     """Every serving pod that has an address, by namespace, service, revision and pod.
 
-    It is asked at its port `metrics`, or else at `http`; a foreign pod that has neither is left out. A pod
-    that stops when no connection has a request is left out while it stops: scrapes would keep it.
+    It is asked at its port `metrics`, or else at `http`, and at the path that its runtime names; a foreign
+    pod that has neither port is left out. A pod that stops when no connection has a request is left out
+    while it stops: scrapes would keep it.
     """
     groups: Targets = []
     for pod in map(Pod, pods):
         port, service, revision = _metrics_port(pod), pod.label(SERVICE_LABEL), pod.label(REVISION_LABEL)
         if pod.pod_ip and not _ends(pod) and port is not None and service and revision:
             labels = {"namespace": pod.namespace, "service": service, "revision": revision, "pod": pod.name}
-            groups.append(_group(pod.pod_ip, port, labels))
+            groups.append(_group(pod.pod_ip, port, {**labels, **_path(pod)}))
     return groups
 
 
@@ -67,6 +74,13 @@ def _ends(pod: Pod) -> bool:
 def _group(address: str, port: int, labels: dict[str, str]) -> dict[str, Any]:
     host = f"[{address}]" if ":" in address else address
     return {"targets": [f"{host}:{port}"], "labels": labels}
+
+
+def _path(pod: Pod) -> dict[str, str]:
+    """The label that says at which path it is asked, where that is not the usual one."""
+    metrics = metrics_of(pod.annotations.get(SERVER_METRICS_ANNOTATION))
+    path = DEFAULT_METRICS_PATH if metrics is None else metrics.path
+    return {} if path == DEFAULT_METRICS_PATH else {"__metrics_path__": path}
 
 
 def _metrics_port(pod: Pod) -> int | None:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from tailbound.controller.share import Shares
-from tailbound.controller.signals import Queries
 from tailbound.judge.confinement import confined
 from tailbound.objects.unknown import Unknown
-from tailbound.telemetry.prometheus import TIMEOUT_SECONDS, Series
+from tailbound.telemetry.prometheus import TIMEOUT_SECONDS, Queries, Series
 
 ROUND_SECONDS: Final = TIMEOUT_SECONDS
 SHARE: Final = 0.2

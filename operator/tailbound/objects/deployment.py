@@ -1,5 +1,6 @@
 """The view of a Deployment."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailbound.objects.fields import child, number
@@ -14,6 +15,11 @@ class Deployment(KubernetesObject):
     def replicas(self) -> int:
         """Pods that are asked for."""
         return number(child(self.raw, "spec"), "replicas") or 0
+
+    @property
+    def pod_annotations(self) -> Mapping[str, str]:
+        """The annotations of the pods that it makes."""
+        return KubernetesObject(child(self.raw, "spec", "template")).annotations
 
     @property
     def status_replicas(self) -> int:

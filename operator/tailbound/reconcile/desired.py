@@ -225,6 +225,7 @@ def _template(
             user_id=owned.observation.settings.serving_user_id,
             tells_class=len(choice.hardware_classes) > 1,
             inference_paths=choice.runtime.spec.inference_calls,
+            metrics=choice.runtime.spec.metrics,
             resolved=model,
         )
     )

@@ -7,6 +7,7 @@ from typing import Final
 
 from tailbound.api.conditions import PLACELESS, Reason
 from tailbound.autoscale.model import (
+    NO_QUEUE_REPORTED,
     Arrivals,
     Ceiling,
     Count,
@@ -37,6 +38,7 @@ class RevisionSignals:
     p99: Seconds
     in_flight: Count
     service: Service
+    waiting: Count = NO_QUEUE_REPORTED
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def observed(
         service=own.service,
         replicas=_replicas(deployment, pods, now),
         cold_start=_cold_start(pods, now),
+        waiting=own.waiting,
     )
 
 

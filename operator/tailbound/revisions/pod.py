@@ -18,6 +18,7 @@ from tailbound.api.names import (
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
     REVISION_LABEL,
+    SERVER_METRICS_ANNOTATION,
     SERVICE_LABEL,
 )
 from tailbound.api.pod_parts import ConfigFile, Volume
@@ -30,6 +31,7 @@ from tailbound.api.runtime_contract import (
     Env,
     model_path,
 )
+from tailbound.api.server_metrics import ServerMetrics, metrics_text
 from tailbound.api.servingruntime import ServerContainer
 from tailbound.revisions.containers import (
     container_security,
@@ -81,6 +83,8 @@ class Ingredients:
     tells_class: bool = False
     """The pods carry the name of their class, as the revision has several."""
     inference_paths: tuple[str, ...] = DEFAULT_INFERENCE_PATHS
+    metrics: ServerMetrics | None = None
+    """Which metrics of the server tell how much it can do."""
     resolved: ResolvedModel | None = None
     """What the source had, where the spec has no digest."""
 
@@ -128,6 +132,8 @@ def pod_template(made_of: Ingredients) -> dict[str, Any]:
     annotations = {**service.spec.annotations, **file_annotations(made_of.files)}
     if made_of.inference_paths != DEFAULT_INFERENCE_PATHS:
         annotations[INFERENCE_PATHS_ANNOTATION] = written(made_of.inference_paths)
+    if made_of.metrics is not None:
+        annotations[SERVER_METRICS_ANNOTATION] = metrics_text(made_of.metrics)
     if made_of.tells_class:
         annotations[HARDWARE_CLASS_ANNOTATION] = made_of.hardware_class.metadata.name
     if annotations:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from tailbound.objects.unknown import Unknown
 
@@ -64,6 +64,16 @@ class FleetSignal:
         """The value of one revision."""
         found = self.values.get((namespace, service, revision))
         return Unknown(f"Prometheus has no fresh series of {revision}") if found is None else found
+
+
+class Queries(Protocol):
+    """A Prometheus."""
+
+    async def query(
+        self, expression: str, *, timeout_seconds: float | None = None
+    ) -> tuple[Series, ...] | Unknown:
+        """The series that an expression gives."""
+        ...
 
 
 class Prometheus:

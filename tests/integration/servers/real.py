@@ -1,5 +1,6 @@
 """A foreign server that really runs: its packages, its processes, and its end under load."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,22 +14,27 @@ from pathlib import Path
 from socket import create_server
 from typing import Final
 
-from e2e.cluster.binaries import cache_folder
 from e2e.cluster.processes import wait_for
 
+ROOT: Final = Path(__file__).parents[3]
+BUILD: Final = ROOT / "build" / "servers"
+CONSTRAINTS: Final = Path(__file__).parent / "constraints"
 CLIENTS: Final = 4
 UNAWARE_SECONDS: Final = 1.0
 """Time for which clients go on after the pod began to stop, as gateways do that have not heard of it."""
 _LEAST, _LONGEST = "2", "30"
 
 
-def environment(name: str, *packages: str) -> Path:
-    """The virtual environment of a server, which is made once in the cache."""
-    folder = cache_folder() / "servers" / name
-    names = [package.partition("==")[0].replace("-", "_") for package in packages]
-    if not all(list(folder.glob(f"lib/*/site-packages/{each}-*")) for each in names):
+def environment(name: str) -> Path:
+    """The virtual environment of a server in build/servers, which is made once, of pinned packages."""
+    folder, pins = BUILD / name, CONSTRAINTS / f"{name}.txt"
+    made = folder / "made-of.txt"
+    if not made.exists() or made.read_text() != pins.read_text():
+        shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([folder / "bin" / "pip", "install", "--quiet", *packages], check=True)
+        pip = str(folder / "bin" / "pip")
+        subprocess.run([pip, "install", "--quiet", "--no-deps", "--requirement", str(pins)], check=True)
+        made.write_text(pins.read_text())
     return folder
 
 

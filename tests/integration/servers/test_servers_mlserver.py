@@ -14,7 +14,6 @@ from e2e.cluster.processes import wait_for
 from tests.integration.servers.real import environment, free_port, ready, stop_under_load
 from tests.unit.servers.test_servers_rendered import BATCHED, FILES, rendered, runtime_of
 
-PACKAGES = ("mlserver==1.7.1", "mlserver-sklearn==1.7.1")
 TRAIN = """
 import sys, joblib
 from sklearn.linear_model import LinearRegression
@@ -23,7 +22,7 @@ joblib.dump(LinearRegression().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]), sys.
 
 
 def test_the_rendered_configuration_serves_and_stops_under_load(tmp_path: Path) -> None:
-    programs = environment("mlserver", *PACKAGES) / "bin"
+    programs = environment("mlserver") / "bin"
     model, ports = tmp_path / "model.sklearn", {old: free_port() for old in ("8080", "8081", "8082")}
     subprocess.run([programs / "python", "-c", TRAIN, model], check=True)
     pod = rendered(runtime_of(next(path for path in FILES if path.stem == "mlserver")), "sklearn", BATCHED)

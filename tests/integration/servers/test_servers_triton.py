@@ -17,7 +17,6 @@ from e2e.cluster.processes import wait_for
 from tests.integration.servers.real import environment, free_port, ready, stop_under_load
 from tests.unit.servers.test_servers_rendered import BATCHED, FILES, rendered, runtime_of
 
-PACKAGE = "nvidia-pytriton==0.7.0"
 MODEL = """
 import triton_python_backend_utils as pb
 
@@ -37,7 +36,7 @@ class TritonPythonModel:
 @pytest.fixture(scope="module")
 def packages() -> Path:
     """The packages of Triton's own virtual environment."""
-    return next(iter(environment("triton", PACKAGE).glob("lib/*/site-packages")))
+    return next(iter(environment("triton").glob("lib/*/site-packages")))
 
 
 def command(directory: Path, triton: Path, ports: dict[str, int]) -> str:

@@ -37,11 +37,13 @@ class Silent:
     past: tuple[Series, ...] = ()
     limits: set[float | None] = field(default_factory=set)
     """Seconds that it was given for an answer."""
+    asked: list[str] = field(default_factory=list)
 
     async def query(
         self, expression: str, *, timeout_seconds: float | None = None
     ) -> tuple[Series, ...] | Unknown:
         self.limits.add(timeout_seconds)
+        self.asked.append(expression)
         return () if expression in QUERIES else self.past
 
 
@@ -342,3 +344,25 @@ def test_what_was_decided_ends_where_a_service_is_only_watched_from_now_on() -> 
     view = lab.autoscaler.view(("risk", "churn"))
     assert view is not None
     assert list(view.revisions) == [revision]
+
+
+def test_a_server_with_metrics_of_other_names_is_asked_for_these_while_its_pods_say_so() -> None:
+    lab = Lab()
+    revision = lab.add("churn")
+    (deployment,) = lab.stores.deployments(("risk", "churn"))
+    annotations = {"tailbound.dev/server-metrics": '{"requests":"done_total","requestTime":["busy_seconds"]}'}
+    template = deployment["spec"]["template"]
+    mapped = {**template, "metadata": {**template["metadata"], "annotations": annotations}}
+    lab.stores.of[DEPLOYMENTS].upsert(
+        {
+            **deployment,
+            "metadata": {**deployment["metadata"], "resourceVersion": "2"},
+            "spec": {**deployment["spec"], "template": mapped},
+        }
+    )
+    lab.tick()
+    (asked,) = (each for each in lab.prometheus.asked if "busy_seconds" in each)
+    assert 'namespace=~"risk"' in asked
+    sizes = lab.autoscaler.view(("risk", "churn"))
+    assert sizes is not None
+    assert revision in sizes.revisions

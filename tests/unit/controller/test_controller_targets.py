@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tailbound.api.server_metrics import ServerMetrics, metrics_text
 from tailbound.controller.targets import gateway_targets, serving_targets
 
 HTTP = {"name": "http", "containerPort": 8080}
@@ -37,6 +38,14 @@ def test_a_serving_pod_is_scraped_at_one_port_with_its_names(
 ) -> None:
     labels = {"namespace": "risk", "service": "churn", "revision": "churn-r1-abcdef", "pod": "churn-0"}
     assert serving_targets([pod(*ports)]) == [{"targets": [target], "labels": labels}]
+
+
+def test_a_runtime_names_the_path_at_which_its_server_is_scraped() -> None:
+    mapped = pod(HTTP)
+    metrics = ServerMetrics(requests="r", request_time=("s",), path="/v1/metrics")
+    mapped["metadata"]["annotations"] = {"tailbound.dev/server-metrics": metrics_text(metrics)}
+    (group,) = serving_targets([mapped])
+    assert group["labels"]["__metrics_path__"] == "/v1/metrics"
 
 
 @pytest.mark.parametrize(
