@@ -356,7 +356,7 @@ def test_a_server_with_metrics_of_other_names_is_asked_for_these_while_its_pods_
     lab.stores.of[DEPLOYMENTS].upsert(
         {
             **deployment,
-            "metadata": {**deployment["metadata"], "resourceVersion": "2"},
+            "metadata": {**deployment["metadata"], "resourceVersion": "1000000"},
             "spec": {**deployment["spec"], "template": mapped},
         }
     )
