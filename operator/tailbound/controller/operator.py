@@ -16,7 +16,6 @@ from tailbound.autoscale.decide import decide as size
 from tailbound.autoscale.model import TICK
 from tailbound.controller import gateway_pods, targets
 from tailbound.controller.autoscaler import Autoscaler
-from tailbound.controller.children import ChildInformers
 from tailbound.controller.class_usage import ClassUsage
 from tailbound.controller.condition_counts import ConditionCounts
 from tailbound.controller.counters import CounterPoller
@@ -24,6 +23,7 @@ from tailbound.controller.defaults import ensure_defaults
 from tailbound.controller.execute import Executor
 from tailbound.controller.gateways import GatewayReports
 from tailbound.controller.health import serve_health, serve_metrics
+from tailbound.controller.informers import ServiceInformers
 from tailbound.controller.lease import Elector, LeaseTimes
 from tailbound.controller.observed_client import ObservedClient
 from tailbound.controller.pump import Pump
@@ -105,7 +105,7 @@ class Operator:
             pump = asyncio.create_task(self._pump.run(pump_stop), name="pump")
             tasks = [
                 asyncio.create_task(_wait(stop), name="stop"),
-                asyncio.create_task(self._children.run(), name="children"),
+                asyncio.create_task(self._informers.run(), name="informers"),
                 asyncio.create_task(self._gateway_pods.run(), name="gateway pods"),
                 asyncio.create_task(self.resync.run(), name="resync"),
                 leader,
@@ -192,7 +192,7 @@ class Operator:
             self.stores, self._connect, settings.watch_namespaces, self._hear, self._dependencies.started
         )
         self.resync = Resync(self._cluster, self.stores, settings.watch_namespaces, self._hear)
-        self._children = ChildInformers(self._cluster, self.stores, settings.watch_namespaces, self._hear)
+        self._informers = ServiceInformers(self._cluster, self.stores, settings.watch_namespaces, self._hear)
         self._gateway_pods = Informer(
             self._cluster,
             PODS,
@@ -280,7 +280,7 @@ class Operator:
     async def _fill_stores(self) -> None:
         """Wait until everything is known that a service is decided on."""
         await self.resync.first()
-        await self._children.synced()
+        await self._informers.synced()
         self.synced.set()
         self._dependencies.listed()
         _LOG.info("stores are full", services=len(self.stores.of[INFERENCE_SERVICES]))

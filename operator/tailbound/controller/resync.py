@@ -1,19 +1,18 @@
 """Full lists of the kinds that kopf watches: what decides on a service is there first, and what a watch lost.
 
-kopf does not say when its first list is complete. For InferenceServices nothing waits for that: each is
-decided on when it is heard of. What it is decided by, the runtimes and the classes, has to be there before:
-these few are listed once more at the start. Every few minutes all kinds are listed, to find what was deleted
-while a watch was broken.
+kopf does not say when its first list is complete, and no service may be decided on before the runtimes and
+the classes are there: these few are listed once more at the start. Every few minutes they are listed again,
+to find what was deleted while a watch was broken.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Sequence
 
-from tailbound.controller.stores import INPUTS, Stores
+from tailbound.controller.stores import SHARED, Stores
 from tailbound.kube.errors import KubeError
 from tailbound.kube.protocol import KubeClient
-from tailbound.kube.resources import INFERENCE_SERVICES, Resource
+from tailbound.kube.resources import Resource
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
@@ -40,8 +39,8 @@ class Resync:
 
     async def first(self) -> None:
         """List what services are decided by. Errors, missing CRDs among them, are waited out."""
-        for resource in INPUTS:
-            while resource is not INFERENCE_SERVICES:
+        for resource in SHARED:
+            while True:
                 try:
                     await self._list(resource)
                     self._heard(resource, 0)
@@ -58,7 +57,7 @@ class Resync:
 
     async def once(self) -> None:
         """List every kind. Errors wait for the next period."""
-        for resource in INPUTS:
+        for resource in SHARED:
             try:
                 self._heard(resource, await self._list(resource))
             except KubeError as error:

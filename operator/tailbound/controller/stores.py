@@ -43,14 +43,10 @@ CHILDREN: Final = (
     ENDPOINT_SLICES,
     JOBS,
 )
-# What people write.
-INPUTS: Final = (
-    INFERENCE_SERVICES,
-    SERVING_RUNTIMES,
-    CLUSTER_SERVING_RUNTIMES,
-    HARDWARE_CLASSES,
-    HOST_GRANTS,
-)
+OF_EACH_SERVICE: Final = (INFERENCE_SERVICES, *CHILDREN)
+"""Kinds of which each service has objects: there are as many as the fleet is large."""
+SHARED: Final = (SERVING_RUNTIMES, CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES, HOST_GRANTS)
+"""Kinds whose objects services share: there are few, and any of them may concern all services."""
 # Children are watched through a server-side selector: other people's pods never reach this process.
 CHILD_SELECTOR: Final = SERVICE_LABEL
 
@@ -79,7 +75,7 @@ class Stores:
     ) -> None:
         self._enqueue = enqueue
         self.of: Mapping[Resource, ObjectStore] = MappingProxyType(
-            {resource: self._store(resource) for resource in (*INPUTS, *CHILDREN)}
+            {resource: self._store(resource) for resource in (*SHARED, *OF_EACH_SERVICE)}
         )
         self.hosts = HostLedger(
             self.of[INFERENCE_SERVICES], self.of[HOST_GRANTS], cluster_domain, host_policy, enqueue

@@ -11,13 +11,14 @@ from kubernetes.aio.client.rest import RESTClientObject, RESTResponse
 
 from tailbound.api.names import FIELD_MANAGER
 from tailbound.kube.errors import Conflict, KubeError, NameConflict, Transient, error_for, refusal
-from tailbound.kube.objects import holder_of, key_of, slim
+from tailbound.kube.objects import holder_of, key_of, slim, without_managed_fields
 from tailbound.kube.protocol import Listing, Propagation, WatchEvent
 from tailbound.kube.resources import EVENTS, TOKEN_REVIEWS, Resource
 from tailbound.objects.fields import Object, child, text
 from tailbound.objects.metadata import KubernetesObject
 
-PAGE_SIZE = 500
+# A page is parsed in one turn of the event loop.
+PAGE_SIZE = 250
 CONNECT_TIMEOUT_SECONDS = 5.0
 # The API server sends a bookmark about once a minute: a stream that is silent for longer is dead.
 SILENCE_SECONDS = 90.0
@@ -54,20 +55,34 @@ class AioCluster:
         label_selector: str = "",
         field_selector: str = "",
     ) -> Listing:
-        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(PAGE_SIZE)}
         items: list[Object] = []
+        version = ""
+        async for page in self.pages(resource, namespace, label_selector, field_selector):
+            items += page.items
+            version = page.resource_version
+        return Listing(tuple(items), version)
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[Listing]:
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(PAGE_SIZE)}
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         while True:
             try:
-                page = await self._json("GET", resource.path(namespace), query)
+                page = await self._json("GET", resource.path(namespace), query, slimmed=True)
             except _NotFound as error:
                 raise Transient(
                     f"{resource.plural} cannot be listed, is its CRD installed? {error}"
                 ) from error
-            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-            items += [slim({**item, **kind}) for item in page.get("items") or ()]
             meta = child(page, "metadata")
+            items = tuple(slim({**item, **kind}) for item in page.get("items") or ())
+            yield Listing(items, str(meta["resourceVersion"]))
             if not meta.get("continue"):
-                return Listing(tuple(items), str(meta["resourceVersion"]))
+                return
             query["continue"] = str(meta["continue"])
 
     async def watch(
@@ -94,7 +109,7 @@ class AioCluster:
             response = await self._send("GET", resource.path(namespace), query, timeout=timeout)
             async with response.response:
                 async for line in _lines(response.response.content):
-                    yield _watch_event(json.loads(line))
+                    yield _watch_event(json.loads(without_managed_fields(line)))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Transient(f"watch of {resource.plural} broke: {str(error) or type(error)}") from error
 
@@ -178,6 +193,8 @@ class AioCluster:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = JSON,
+        *,
+        slimmed: bool = False,
     ) -> Object:
         timeout = aiohttp.ClientTimeout(
             total=self._timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, self._timeout_seconds)
@@ -185,7 +202,8 @@ class AioCluster:
         try:
             response = await self._send(method, path, query, body, content_type, timeout=timeout)
             async with response.response:
-                answer: Object = json.loads(await response.response.read())
+                text = await response.response.read()
+                answer: Object = json.loads(without_managed_fields(text) if slimmed else text)
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Transient(f"{method} {path}: {str(error) or type(error).__name__}") from error

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from tailbound.kube.errors import Expired, KubeError, Transient
+from tailbound.kube.objects import Key, key_of
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import Resource
 from tailbound.kube.store import ObjectStore
@@ -17,8 +18,6 @@ from tailbound.objects.metadata import KubernetesObject
 
 FIRST_BACKOFF_SECONDS = 0.2
 LAST_BACKOFF_SECONDS = 30.0
-AT_ONCE = 500
-"""Objects of a list that enter the store in one turn of the event loop."""
 
 
 class Informer:
@@ -73,17 +72,17 @@ class Informer:
                 backoff = min(backoff * 2, LAST_BACKOFF_SECONDS)
 
     async def _list(self) -> str:
-        listing = await self._cluster.list(self.resource, self._namespace, self._selector)
-        items = [item for item in listing.items if self._belongs(item)]
-        differences = 0
-        for start in range(0, len(items), AT_ONCE):
-            differences += self.store.take(items[start : start + AT_ONCE])
-            # Others have their turn: a fleet has thousands of each kind.
-            await asyncio.sleep(0)
-        differences += self.store.replace(items, listing.resource_version, self._namespace)
+        """One page after the other: of a list that tells nothing new, no more than a page is in memory."""
+        differences, listed, version = 0, set[Key](), ""
+        async for page in self._cluster.pages(self.resource, self._namespace, self._selector):
+            items = [item for item in page.items if self._belongs(item)]
+            differences += self.store.take(items)
+            listed.update(map(key_of, items))
+            version = page.resource_version
+        differences += self.store.keep(listed, version, self._namespace)
         self._on_heard(differences if self.synced.is_set() else 0)
         self.synced.set()
-        return listing.resource_version
+        return version
 
     async def _follow(self, version: str) -> None:
         """Watch until it is time for the next list. A broken stream is resumed from the last version seen."""

@@ -1,12 +1,17 @@
 """Small readings of Kubernetes objects that the edges share."""
 
-from typing import TypeAlias
+import re
+from typing import Final, TypeAlias
 
 from tailbound.objects.fields import Object, child
 from tailbound.objects.metadata import KubernetesObject
 
 Key: TypeAlias = tuple[str, str]
 """Namespace ("" for cluster-wide kinds) and name."""
+
+# Their values hold objects and texts, but no lists. A quote before the name would be escaped inside a text.
+_MANAGED: Final = rb'"managedFields":\[(?:[^"\[\]]++|"(?:[^"\\]++|\\.)*+")*+\]'
+_MANAGED_FIELDS: Final = re.compile(rb",%b|(?<!\\)%b,?" % (_MANAGED, _MANAGED))
 
 
 def key_of(obj: Object) -> Key:
@@ -26,6 +31,16 @@ def slim(obj: Object) -> Object:
     if "managedFields" not in meta:
         return obj
     return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+
+
+def without_managed_fields(text: bytes) -> bytes:
+    """The same JSON of objects without managedFields, as the API server writes it, and so without spaces.
+
+    In a list they are half of the text and most of the values: to look for their end takes a fifth of the
+    time that it takes to parse them, and no memory. No kind that Tailbound lists has another field of this
+    name.
+    """
+    return _MANAGED_FIELDS.sub(b"", text)
 
 
 def version_of(obj: Object) -> int:

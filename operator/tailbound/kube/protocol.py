@@ -16,7 +16,7 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 @dataclass(frozen=True)
 class Listing:
-    """A consistent full list, and the resourceVersion to watch from."""
+    """A consistent full list, or a part of one, and the resourceVersion to watch from."""
 
     items: tuple[Object, ...]
     resource_version: str
@@ -45,6 +45,16 @@ class KubeClient(Protocol):
         field_selector: str = "",
     ) -> Listing:
         """Every object (of one namespace), with `apiVersion` and `kind`, without managedFields."""
+        ...
+
+    def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[Listing]:
+        """The same list in parts of one state, in which all have its resourceVersion; at least one part."""
         ...
 
     def watch(

@@ -5,7 +5,7 @@ an object went does not bring it back. A deletion has a version of its own; an o
 selector is reported as deleted with the version that it still has, and reading it brings it back.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 
 from tailbound.kube.objects import Key, key_of, slim, uid_of, version_of
 from tailbound.objects.fields import Object
@@ -97,11 +97,18 @@ class ObjectStore:
         Returns the number of differences.
         """
         listed = {key_of(obj) for obj in objects}
+        return self.keep(listed, resource_version, namespace) + self.take(objects)
+
+    def keep(self, listed: Set[Key], resource_version: str, namespace: str | None = None) -> int:
+        """Take in that a list (of one namespace) has only these: others are gone, unless newer than the list.
+
+        Returns the number of differences.
+        """
         version = int(resource_version)
         missing = [
             obj for key, obj in self._objects.items() if key not in listed and namespace in (None, key[0])
         ]
-        return sum([self.remove(obj, version) for obj in missing]) + self.take(objects)
+        return sum([self.remove(obj, version) for obj in missing])
 
     def _put(self, key: Key, old: Object | None, new: Object | None) -> None:
         if old is not None:

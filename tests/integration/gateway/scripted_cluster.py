@@ -124,6 +124,15 @@ class ScriptedCluster:
         items = [obj for obj in known if not label_selector or KubernetesObject(obj).label(label_selector)]
         return Listing(tuple(items), str(self._version))
 
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[Listing]:
+        yield await self.list(resource, namespace, label_selector, field_selector)
+
     async def watch(
         self,
         resource: Resource,

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import tailbound.controller.pump
 from tailbound.api.names import SERVICE_LABEL
-from tailbound.controller.children import ChildInformers
+from tailbound.controller.informers import ServiceInformers
 from tailbound.controller.resync import Resync
-from tailbound.controller.stores import CHILDREN, INPUTS, Stores
+from tailbound.controller.stores import CHILDREN, OF_EACH_SERVICE, SHARED, Stores
 from tailbound.kube.errors import Transient
 from tailbound.kube.protocol import KubeClient, Listing, WatchEvent
-from tailbound.kube.resources import INFERENCE_SERVICES, PODS, Resource
+from tailbound.kube.resources import INFERENCE_SERVICES, PODS, SERVING_RUNTIMES, Resource
 from tailbound.objects.fields import Object
 
 NAMESPACES = ("ads", "risk")
@@ -34,7 +34,7 @@ def child(resource: Resource, namespace: str) -> dict[str, Any]:
 
 @dataclass
 class Api:
-    """Lists one child of each kind and namespace, and counts."""
+    """Lists one object of each kind and namespace that belongs to a service, and counts."""
 
     lists: Counter[tuple[Resource, str | None]] = field(default_factory=Counter)
     failures: int = 0
@@ -48,8 +48,13 @@ class Api:
             self.failures -= 1
             raise Transient("the API server is away")
         assert bool(label_selector) == (resource in CHILDREN)
-        there = resource in CHILDREN and namespace is not None
+        there = resource in OF_EACH_SERVICE and namespace is not None
         return Listing((child(resource, str(namespace)),) if there else (), "9")
+
+    async def pages(
+        self, resource: Resource, namespace: str | None = None, label_selector: str = "", **_: Any
+    ) -> AsyncIterator[Listing]:
+        yield await self.list(resource, namespace, label_selector)
 
     async def watch(
         self, resource: Resource, resource_version: str, *_: Any, **__: Any
@@ -59,9 +64,9 @@ class Api:
         yield WatchEvent("BOOKMARK", {})
 
 
-async def test_every_child_kind_is_listed_once_in_each_namespace_and_watched_from_there() -> None:
+async def test_a_service_and_its_children_are_listed_once_in_each_namespace_and_watched_from_there() -> None:
     api, stores, heard = Api(), Stores(lambda _: None), list[tuple[Resource, int]]()
-    informers = ChildInformers(
+    informers = ServiceInformers(
         cast(KubeClient, api), stores, NAMESPACES, lambda resource, lost: heard.append((resource, lost))
     )
     running = asyncio.create_task(informers.run())
@@ -71,18 +76,18 @@ async def test_every_child_kind_is_listed_once_in_each_namespace_and_watched_fro
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    assert api.lists == {(resource, each): 1 for resource in CHILDREN for each in NAMESPACES}
-    assert sorted(api.watched, key=str) == sorted([(each, "9") for each in CHILDREN] * 2, key=str)
-    assert all(len(stores.of[resource]) == len(NAMESPACES) for resource in CHILDREN)
-    assert set(heard) == {(resource, 0) for resource in CHILDREN}
+    assert api.lists == {(resource, each): 1 for resource in OF_EACH_SERVICE for each in NAMESPACES}
+    assert sorted(api.watched, key=str) == sorted([(each, "9") for each in OF_EACH_SERVICE] * 2, key=str)
+    assert all(len(stores.of[resource]) == len(NAMESPACES) for resource in OF_EACH_SERVICE)
+    assert set(heard) == {(resource, 0) for resource in OF_EACH_SERVICE}
 
 
-async def test_only_what_services_are_decided_by_is_listed_before_the_first_decision() -> None:
+async def test_what_services_share_is_listed_before_the_first_decision() -> None:
     api = Api(failures=2)
     resync = Resync(cast(KubeClient, api), Stores(lambda _: None), NAMESPACES, lambda *_: None, lambda: -0.5)
     await resync.first()
     listed = {resource for resource, _ in api.lists}
-    assert listed == {each for each in INPUTS if each is not INFERENCE_SERVICES}
+    assert listed == set(SHARED)
 
 
 def test_a_child_concerns_a_service_that_is_there() -> None:
@@ -99,14 +104,14 @@ def test_a_child_concerns_a_service_that_is_there() -> None:
 
 async def test_what_a_watch_has_lost_is_found_and_counted() -> None:
     stores, heard = Stores(lambda _: None), dict[Resource, int]()
-    ghost: Object = child(INFERENCE_SERVICES, "risk")
-    stores.of[INFERENCE_SERVICES].upsert(ghost)
+    ghost: Object = child(SERVING_RUNTIMES, "risk")
+    stores.of[SERVING_RUNTIMES].upsert(ghost)
     resync = Resync(
         cast(KubeClient, Api()), stores, NAMESPACES, lambda resource, lost: heard.update({resource: lost})
     )
     await resync.once()
-    assert heard == {each: int(each is INFERENCE_SERVICES) for each in INPUTS}
-    assert stores.service(("risk", "a")) is None
+    assert heard == {each: int(each is SERVING_RUNTIMES) for each in SHARED}
+    assert stores.runtimes("risk") == {}
 
 
 def test_no_private_module_of_kopf_is_imported() -> None:

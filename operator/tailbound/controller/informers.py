@@ -1,15 +1,13 @@
-"""The operator's own informers follow the objects that services are made of, which only the operator writes.
+"""The operator's own informers follow services and the objects that they are made of.
 
-Each kind is listed once, without managedFields, and then watched; a list every few minutes finds what was
-deleted while a watch was broken. A fleet has about seven such objects for each service, and kopf keeps a
-task and a memory for every object that it watches.
+Which kinds these are, and why kopf does not watch them, is said in `pump`.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tailbound.controller.stores import CHILD_SELECTOR, CHILDREN, Stores
+from tailbound.controller.stores import CHILD_SELECTOR, CHILDREN, OF_EACH_SERVICE, Stores
 from tailbound.kube.errors import KubeError
 from tailbound.kube.informer import Informer
 from tailbound.kube.protocol import KubeClient
@@ -19,7 +17,7 @@ from tailbound.telemetry.logs import logger
 _LOG = logger(__name__)
 
 
-class ChildInformers:
+class ServiceInformers:
     """One informer of each kind and watched namespace."""
 
     def __init__(
@@ -35,16 +33,16 @@ class ChildInformers:
                 resource,
                 stores.of[resource],
                 namespace=namespace,
-                label_selector=CHILD_SELECTOR,
+                label_selector=CHILD_SELECTOR if resource in CHILDREN else "",
                 on_error=partial(_complain, resource),
                 on_heard=partial(heard, resource),
             )
-            for resource in CHILDREN
+            for resource in OF_EACH_SERVICE
             for namespace in (tuple(namespaces) or (None,))
         )
 
     async def synced(self) -> None:
-        """Wait until every kind has been listed. Errors are waited out."""
+        """Wait until every kind has been listed. Errors, missing CRDs among them, are waited out."""
         for informer in self._informers:
             await informer.synced.wait()
 
