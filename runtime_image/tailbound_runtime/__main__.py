@@ -48,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     logs.configure()
     try:
         settings = config.from_env(env)
-        logs.configure(model=settings.model_name, revision=settings.revision)
+        named = {} if settings.model_name is None else {"model": settings.model_name}
+        logs.configure(**named, revision=settings.revision)
         uvloop.run(server.serve(settings, server.listen(settings.http_port)))
     except (config.ConfigError, ModelLoadError) as error:
         structlog.get_logger(__name__).error("cannot serve", error=str(error))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -16,19 +17,19 @@ import structlog
 
 from tailbound_runtime import describe, reception
 from tailbound_runtime.budget import RETRY_AFTER, Budget, Share
+from tailbound_runtime.control import Call, Control
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.heads import Heads
+from tailbound_runtime.exposition import CONTENT_TYPE, Exposition
 from tailbound_runtime.inference import FAILURES, check_room, in_words, infer
-from tailbound_runtime.metrics import CONTENT_TYPE, Metrics
+from tailbound_runtime.models import Models, Target
 from tailbound_runtime.protocol import is_long, parse_infer
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.responses import JSON, Response, packing, refusal, success
-from tailbound_runtime.routes import Route, path_of, routes
+from tailbound_runtime.routes import Route, path_of, repository_call
 from tailbound_runtime.shedding import Bound
-from tailbound_runtime.signature import MODEL_VERSION, InferRequest, Signature
+from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array
-from tailbound_runtime.worker import InferenceThread
 
 T = TypeVar("T")
 
@@ -60,36 +61,28 @@ class App:
     An inference is begun when its head is there, receives its body, and is inferred; or it has left.
     """
 
-    def __init__(self, model_name: str, limits: Limits, budget: Budget, metrics: Metrics) -> None:
+    def __init__(self, models: Models, limits: Limits, budget: Budget) -> None:
         self.phase = Phase.LOADING
-        self._model_name = model_name
+        self.models = models
+        self.control: Control | None = None
         self._limits = limits
         self._budget = budget
-        self._metrics = metrics
-        self._routes = routes(model_name)
-        self._heads: Heads
+        self._exposition = Exposition(models)
         self._loop = asyncio.get_running_loop()
-        self._model: tuple[Signature, InferenceThread] | None = None
         # One thread: what takes long is done one after the other, and liveness is answered in between.
         self._long = ThreadPoolExecutor(1, "long")
 
-    def open(self, signature: Signature, thread: InferenceThread) -> None:
-        """Become ready with this model."""
-        self._model = (signature, thread)
-        self._heads = Heads(signature)
-        self.phase = Phase.READY
-
     def head(self, method: bytes, url: bytes, headers: Mapping[bytes, bytes]) -> Head | Response:
-        """What a head says, if it is that of an inference, and otherwise what it is answered with."""
-        route = self._routes.get(url)
+        """What a head says, if the body decides, and otherwise what it is answered with."""
+        target = self.models.targets.get(url)
         try:
             path = ""
-            if route is None:
+            if target is None:
                 path = path_of(url)
-                route = self._routes.get(path.encode())
-            if route is Route.INFER and method == b"POST":
-                return Head(headers, self._limits)
-            return self._answer(method.decode(), path or path_of(url), route)
+                target = self.models.targets.get(path.encode())
+            if target is not None and target.route is Route.INFER and method == b"POST":
+                return Head(path.encode() or url, headers, self._limits)
+            return self._answer(method.decode(), path or path_of(url), target, headers)
         except ApiError as error:
             return refusal(error)
         except Exception:
@@ -97,14 +90,19 @@ class App:
             return refusal(_UNEXPECTED)
 
     def begin(self, head: Head) -> Intake | Response:
-        """Begin an inference, whose body decides the rest."""
-        self._metrics.begun()
-        intake = Intake(head, time.perf_counter(), self._limits, Share(self._budget))
-        if self._model is not None and head.refusal is not None:
+        """Begin an inference, or a call, whose body decides the rest."""
+        target = self.models.targets.get(head.path)
+        if target is None or target.model is None:  # a call, or its model has gone since
+            return self._begun(head)
+        model = target.model
+        model.metrics.begun()
+        model.take()
+        intake = Intake(head, time.perf_counter(), self._limits, Share(self._budget), model)
+        if model.is_open and head.refusal is not None:
             return self._refused(intake, head.refusal)
         try:
-            _, thread = self.loaded()
-            check_room(thread, self._metrics)
+            _, thread = model.loaded()
+            check_room(thread, model.metrics)
         except ApiError as error:
             return self._refused(intake, error)
         return intake
@@ -133,9 +131,9 @@ class App:
         """The client has gone before its turn came, with all of its body sent or not."""
         self._end(intake, 499 if complete else 400)
 
-    def sent(self, seconds: float) -> None:
+    def sent(self, intake: Intake, seconds: float) -> None:
         """Writing the answer to an inference took so long."""
-        self._metrics.sent(seconds)
+        intake.model.metrics.sent(seconds)
 
     def _refused(self, intake: Intake, error: ApiError) -> Response:
         self._end(intake, error.status)
@@ -145,59 +143,58 @@ class App:
         if not intake.ended:
             body_bytes = len(intake.body)
             intake.end()
-            self._metrics.answered(code, time.perf_counter() - intake.started, "http", body_bytes)
+            intake.model.metrics.answered(code, time.perf_counter() - intake.started, "http", body_bytes)
+            intake.model.give()
 
-    def _answer(self, method: str, path: str, route: Route | None) -> Response:
+    def _answer(
+        self, method: str, path: str, target: Target | None, headers: Mapping[bytes, bytes]
+    ) -> Head | Response:
+        call = repository_call(path) if target is None else None
+        route = call[0] if call is not None else None if target is None else target.route
         if route is None:
             raise self._not_found(path)
         allowed = route.partition(" ")[0]
         if method != allowed and not (allowed == "GET" and method == "HEAD"):
             raise ApiError(405, f"{path} takes {allowed}, not {method}", [(b"allow", allowed.encode())])
         if route is Route.METRICS:
-            return Response(200, [(b"content-type", CONTENT_TYPE)], [self._metrics.render()])
-        if route is Route.LOAD:
+            return Response(200, [(b"content-type", CONTENT_TYPE)], [self._exposition.render()])
+        if call is not None and self.control is None:
             raise ApiError(
-                400, f"this server has model {self._model_name!r} from its start to its end, and no other"
+                400,
+                "this server has its models from its start to its end, and no other: start it with "
+                "--model-control explicit, or TAILBOUND_MODEL_CONTROL=explicit, to load and unload them",
             )
-        ready = self.phase is Phase.READY
-        status = 503 if route in (Route.READY, Route.MODEL_READY) and not ready else 200
-        return Response(status, [JSON], [orjson.dumps(self._described(route, ready))])
+        if call is not None:
+            return Head(path.encode(), headers, self._limits)
+        model = None if target is None else target.model
+        status, described = describe.answer(route, self.models, model, self.phase is Phase.READY)
+        return Response(status, [JSON], [orjson.dumps(described)])
 
-    def _described(self, route: Route, ready: bool) -> Any:
-        described: Mapping[Route, Callable[[], Any]] = {
-            Route.SERVER: describe.server,
-            Route.LIVE: lambda: {"live": True, "ready": ready},
-            Route.READY: lambda: {"live": True, "ready": ready},
-            Route.MODEL: lambda: describe.metadata(self.loaded()[0]),
-            Route.MODEL_READY: lambda: {"name": self._model_name, "ready": ready},
-            Route.CONFIG: lambda: describe.config(self.loaded()[0]),
-            Route.STATISTICS: lambda: describe.statistics(self._model_name, self._metrics),
-            Route.INDEX: lambda: describe.index(self._model_name, ready),
-        }
-        return described[route]()
+    def _begun(self, head: Head) -> Intake | Response:
+        path = head.path.decode()
+        call = repository_call(path)
+        if call is None or self.control is None:
+            return refusal(self._not_found(path))
+        work = self.control.load if call[0] is Route.LOAD else self.control.unload
+        share = Share(self._budget)
+        return Call(head, time.perf_counter(), self._limits, share, partial(work, call[1]))
 
     def _not_found(self, path: str) -> ApiError:
         if path.startswith("/v2/models/"):
-            known = f"it has model {self._model_name!r}, version {MODEL_VERSION!r}"
-            return ApiError(404, f"this server has no {path}: {known}")
+            return ApiError(404, f"this server has no {path}: {self.models.known()}")
         return ApiError(404, f"this server has no {path}: GET /v2 says what answers here")
-
-    def loaded(self) -> tuple[Signature, InferenceThread]:
-        """The model. Raises ApiError 503 before it is there."""
-        if self._model is None:
-            raise ApiError(503, f"model {self._model_name!r} is still loading", [RETRY_AFTER])
-        return self._model
 
     def infer(self, intake: Intake, now: float) -> Response | Pending | Coroutine[Any, Any, Response]:
         """The answer to a request whose last byte has come now: at once, or what becomes of it."""
         intake.received = now
-        if intake.head.encoding is not None or self._heads.takes_long(
-            len(intake.body), intake.head.json_length
-        ):
+        if isinstance(intake, Call):
+            return self._called(intake)
+        head, heads = intake.head, intake.model.heads
+        if head.encoding is not None or heads.takes_long(len(intake.body), head.json_length):
             return self._later(intake)
         try:
-            signature, thread = self.loaded()
-            request = self._heads.parse(intake.body, intake.head.json_length, intake.share.need)
+            signature, thread = intake.model.loaded()
+            request = heads.parse(intake.body, head.json_length, intake.share.need)
             self._decoded(intake)
             arrays = thread.here(request)
             if arrays is None:
@@ -206,10 +203,25 @@ class App:
         except Exception as error:
             return self._failed(intake, error)
 
+    async def _called(self, call: Call) -> Response:
+        try:
+            call.check()
+            if self.phase is not Phase.READY:
+                raise ApiError(503, "this server is not ready, or about to end", [RETRY_AFTER])
+            await call.work()
+            return Response(200, [JSON], [b"{}"])
+        except ApiError as error:
+            return refusal(error)
+        except Exception:
+            log.exception("a call of the repository API failed unexpectedly")
+            return refusal(_UNEXPECTED)
+        finally:
+            call.end()
+
     def run_is_over(self, pending: Pending) -> Response | Coroutine[Any, Any, Response] | None:
         """The answer to an inference whose run is over; None if its caller has gone."""
         intake, job = pending.intake, pending.job
-        signature, thread = self.loaded()
+        signature, thread = intake.model.loaded()
         if job.future.cancelled():
             thread.leave(job)
             self._end(intake, 499)
@@ -222,7 +234,7 @@ class App:
 
     def _failed(self, intake: Intake, error: Exception) -> Response:
         if isinstance(error, FAILURES):
-            error = in_words(error, self._metrics, self._limits.seconds)
+            error = in_words(error, intake.model.metrics, self._limits.seconds)
         if not isinstance(error, ApiError):
             log.error("inference failed unexpectedly", exc_info=error)
             error = _UNEXPECTED
@@ -273,13 +285,13 @@ class App:
     async def _inferred(
         self, intake: Intake, request: InferRequest | None, arrays: Sequence[Array] | None
     ) -> Response:
-        signature, thread = self.loaded()
+        signature, thread = intake.model.loaded()
         if request is None:
             request = await self._aside(lambda: self._unpacked(intake, signature))
         if arrays is None:
             deadline = self._deadline(intake)
             arrays = await infer(
-                request, thread, self._metrics, self._limits.seconds, deadline, _bound(intake)
+                request, thread, intake.model.metrics, self._limits.seconds, deadline, _bound(intake)
             )
         if not is_long(request, signature, arrays):
             return self._written(intake, request, arrays)
@@ -295,13 +307,14 @@ class App:
         return request
 
     def _decoded(self, intake: Intake) -> None:
-        self._metrics.received(intake.received - intake.started)
-        self._metrics.decoded(time.perf_counter() - intake.received)
+        metrics = intake.model.metrics
+        metrics.received(intake.received - intake.started)
+        metrics.decoded(time.perf_counter() - intake.received)
 
     def _written(self, intake: Intake, request: InferRequest, arrays: Sequence[Array]) -> Response:
         began = time.perf_counter()
-        response = success(self._heads.answer(request, arrays))
-        self._metrics.encoded(time.perf_counter() - began)
+        response = success(intake.model.heads.answer(request, arrays))
+        intake.model.metrics.encoded(time.perf_counter() - began)
         return response
 
     async def _packed(self, packing: bytes, response: Response) -> Response:

@@ -1,12 +1,13 @@
-"""`tailbound-runtime serve MODEL`: the environment that serves a model file on this machine."""
+"""`tailbound-runtime serve MODEL …`: the environment that serves models on this machine."""
 
 import argparse
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from tailbound_runtime.batch import Mode
-from tailbound_runtime.config import MODEL_FORMAT, Option
+from tailbound_runtime.config import MODEL_FORMAT, ModelControl, Option
 from tailbound_runtime.contract import Env
 
 
@@ -17,9 +18,26 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
     commands.add_parser("audit", help="say whether one model can be served here, and what it needs")
     commands.add_parser("bench", help="measure how fast one model runs here")
     commands.add_parser("optimize", help="make one model smaller, if it stays as good")
-    serve = commands.add_parser("serve", help="serve one model over the Open Inference Protocol v2")
-    serve.add_argument("model", type=Path, help="the ONNX file")
+    serve = commands.add_parser("serve", help="serve models over the Open Inference Protocol v2")
+    serve.add_argument(
+        "models",
+        type=Path,
+        nargs="+",
+        metavar="MODEL",
+        help="ONNX files, or a folder of NAME/VERSION/model.onnx",
+    )
     serve.add_argument("--name", help="NAME in /v2/models/NAME; by default the file's, without its ending")
+    serve.add_argument(
+        "--model-control",
+        default=ModelControl.NONE,
+        help="explicit: clients may load and unload models (%(default)s)",
+    )
+    serve.add_argument(
+        "--model-memory",
+        default="",
+        metavar="BYTES",
+        help="of the files of all models together, which no load exceeds; by default half of the memory",
+    )
     serve.add_argument("--port", default="8080", help="of HTTP; 0 takes a free one (%(default)s)")
     serve.add_argument("--grpc-port", default="8081", help='of gRPC; "" for none (%(default)s)')
     serve.add_argument("--threads", help="for one inference; by default as many as there are CPUs")
@@ -29,8 +47,9 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
     serve.add_argument("--max-delay", default="0", help="seconds a request waits for others (%(default)s)")
     given = parser.parse_args(arguments)
     return {
-        Env.MODEL_NAME: given.name or given.model.stem,
-        Env.MODEL_PATH: str(given.model),
+        **_models(parser, given.models, given.name),
+        Option.MODEL_CONTROL: given.model_control,
+        Option.MODEL_MEMORY_BYTES: given.model_memory,
         Env.MODEL_FORMAT: MODEL_FORMAT,
         Env.REVISION: "local",
         Env.REQUEST_TIMEOUT_SECONDS: given.timeout,
@@ -42,3 +61,20 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         Option.HTTP_PORT: given.port,
         Option.GRPC_PORT: given.grpc_port,
     }
+
+
+def _models(parser: argparse.ArgumentParser, paths: Sequence[Path], name: str | None) -> dict[str, str]:
+    """What names the models; what else the environment may say of them is overridden."""
+    if name is not None and (len(paths) > 1 or paths[0].is_dir()):
+        parser.error(f"argument --name: {name!r} is the name of one file: leave it out")
+    nothing: dict[str, str] = dict.fromkeys((Env.MODEL_PATH, Option.MODELS, Option.MODEL_REPOSITORY), "")
+    folders = [path for path in paths if path.is_dir()]
+    if folders and len(paths) > 1:
+        parser.error(f"argument MODEL: {folders[0]} is a folder: give it alone, or files only")
+    if folders:
+        return {**nothing, Option.MODEL_REPOSITORY: str(folders[0])}
+    names = [path.stem if name is None else name for path in paths]
+    twice = [each for each in names if names.count(each) > 1]
+    if twice:
+        parser.error(f"argument MODEL: two files have the name {twice[0]!r}: rename one")
+    return {**nothing, Option.MODELS: json.dumps(dict(zip(names, map(str, paths), strict=True)))}

@@ -11,10 +11,18 @@ from typing import Final, TypeVar
 
 from tailbound_runtime.batch import Batching, Mode
 from tailbound_runtime.contract import TERMINATION_LOG, Env
+from tailbound_runtime.repository import Files, Folder, Repository, half_of_memory
 
 MODEL_FORMAT: Final = "onnx"
 
 T = TypeVar("T")
+
+
+class ModelControl(StrEnum):
+    """Whether clients may load and unload models."""
+
+    NONE = "none"
+    EXPLICIT = "explicit"
 
 
 class Option(StrEnum):
@@ -22,6 +30,10 @@ class Option(StrEnum):
 
     HTTP_PORT = "TAILBOUND_HTTP_PORT"
     GRPC_PORT = "TAILBOUND_GRPC_PORT"
+    MODELS = "TAILBOUND_MODELS"
+    MODEL_REPOSITORY = "TAILBOUND_MODEL_REPOSITORY"
+    MODEL_CONTROL = "TAILBOUND_MODEL_CONTROL"
+    MODEL_MEMORY_BYTES = "TAILBOUND_MODEL_MEMORY_BYTES"
     MAX_REQUEST_BYTES = "TAILBOUND_MAX_REQUEST_BYTES"
     MAX_BUFFERED_BYTES = "TAILBOUND_MAX_BUFFERED_BYTES"
     QUEUE_LIMIT = "TAILBOUND_QUEUE_LIMIT"
@@ -40,6 +52,10 @@ DEFAULTS: Final[Mapping[str, str]] = {
     Env.BATCHING_MAX_DELAY_SECONDS: "0",
     Option.HTTP_PORT: "8080",
     Option.GRPC_PORT: "",
+    Option.MODELS: "",
+    Option.MODEL_REPOSITORY: "",
+    Option.MODEL_CONTROL: ModelControl.NONE,
+    Option.MODEL_MEMORY_BYTES: "",
     Option.MAX_REQUEST_BYTES: str(64 * 2**20),
     Option.MAX_BUFFERED_BYTES: str(256 * 2**20),
     Option.QUEUE_LIMIT: "128",
@@ -59,8 +75,9 @@ class ConfigError(Exception):
 class Settings:
     """The settings of this process.
 
-    model_name: NAME in /v2/models/NAME
-    model_path: the ONNX file
+    repository: the models, by NAME in /v2/models/NAME
+    model_control: whether clients may load and unload models
+    model_memory_bytes: that the files of all loaded models may have together; matters with model_control
     revision: the revision's name, for logs and metrics
     request_timeout_seconds: from the request's head to its answer; 504 then
     drain_seconds: how long to serve on after SIGTERM while readiness answers 503
@@ -77,8 +94,9 @@ class Settings:
     device_memory_limit: bytes of the device that the model may use; None: all
     """
 
-    model_name: str
-    model_path: Path
+    repository: Repository
+    model_control: bool
+    model_memory_bytes: int
     revision: str
     request_timeout_seconds: float
     drain_seconds: float
@@ -94,13 +112,31 @@ class Settings:
     device_options: Mapping[str, str]
     device_memory_limit: int | None
 
+    @property
+    def model_name(self) -> str | None:
+        """Of the only model; None if there may be several."""
+        return None if self.several else next(iter(self.repository.names()))
+
+    @property
+    def several(self) -> bool:
+        """Whether this server may have more than one model, so that figures and logs name it."""
+        one = isinstance(self.repository, Files) and len(self.repository.paths) == 1
+        return self.model_control or not one
+
 
 def from_env(env: Mapping[str, str]) -> Settings:
     """Read every variable. Raises ConfigError."""
     _format(env)
     return Settings(
-        model_name=_read(env, Env.MODEL_NAME, _text, "the model's name"),
-        model_path=_read(env, Env.MODEL_PATH, lambda value: Path(_text(value)), "the path of an ONNX file"),
+        repository=_repository(env),
+        model_control=_read(env, Option.MODEL_CONTROL, ModelControl, f"one of {', '.join(ModelControl)}")
+        is ModelControl.EXPLICIT,
+        model_memory_bytes=_read(
+            env,
+            Option.MODEL_MEMORY_BYTES,
+            lambda value: _whole(1)(value) if value else half_of_memory(),
+            "a whole number of bytes, at least 1, or to nothing for half of the memory",
+        ),
         revision=_read(env, Env.REVISION, _text, "the revision's name"),
         request_timeout_seconds=_read(
             env, Env.REQUEST_TIMEOUT_SECONDS, _positive, "seconds above 0, such as 30"
@@ -139,6 +175,31 @@ def from_env(env: Mapping[str, str]) -> Settings:
             "a whole number of bytes, at least 1, or to nothing for no limit",
         ),
     )
+
+
+def _repository(env: Mapping[str, str]) -> Repository:
+    """The first of these that is set; two of them contradict each other.
+
+    | variable | models |
+    |---|---|
+    | TAILBOUND_MODEL_REPOSITORY | those of a folder |
+    | TAILBOUND_MODELS | several files by name |
+    | TAILBOUND_MODEL_NAME and TAILBOUND_MODEL_PATH | one file |
+    """
+    given = [
+        name for name in (Option.MODEL_REPOSITORY, Option.MODELS, Env.MODEL_PATH) if env.get(name, "") != ""
+    ]
+    if len(given) > 1:
+        raise ConfigError(f"{given[0]} and {given[1]} are both set: set the one that names the models")
+    if given == [Option.MODEL_REPOSITORY]:
+        return Folder(Path(env[Option.MODEL_REPOSITORY]))
+    if given == [Option.MODELS]:
+        expected = 'a JSON object of ONNX files by name, such as {"a": "/models/a.onnx"}'
+        paths = _read(env, Option.MODELS, _filled_options, expected)
+        return Files({name: Path(path) for name, path in paths.items()})
+    name = _read(env, Env.MODEL_NAME, _text, "the model's name")
+    path = _read(env, Env.MODEL_PATH, lambda value: Path(_text(value)), "the path of an ONNX file")
+    return Files({name: path})
 
 
 def termination_log(env: Mapping[str, str]) -> Path:
@@ -226,6 +287,13 @@ def _providers(value: str) -> tuple[str, ...]:
 def _options(value: str) -> Mapping[str, str]:
     options = json.loads(value)
     if not isinstance(options, dict) or not all(isinstance(one, str) for one in options.values()):
+        raise ValueError
+    return options
+
+
+def _filled_options(value: str) -> Mapping[str, str]:
+    options = _options(value)
+    if not options or not all(name and path for name, path in options.items()):
         raise ValueError
     return options
 

@@ -1,6 +1,6 @@
 """What this server says of itself and of its model: metadata, configuration, statistics."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from tailbound_runtime import __version__
@@ -8,10 +8,38 @@ from tailbound_runtime.batch import Mode
 from tailbound_runtime.distribution import Counted
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.metrics import Metrics, Stage
-from tailbound_runtime.signature import MODEL_VERSION, Signature
+from tailbound_runtime.model import Model
+from tailbound_runtime.routes import Route
+from tailbound_runtime.signature import Signature
 
 EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "model_repository", "statistics")
 SERVER_NAME: Final = "tailbound-runtime"
+
+
+def answer(route: Route, models: Iterable[Model], model: Model | None, ready: bool) -> tuple[int, Any]:
+    """The status and the body of a GET, or of an index.
+
+    model: that the path names
+    ready: whether the server is
+    """
+    if model is not None and route is not Route.STATISTICS:
+        return _of_model(route, model, ready)
+    described: Mapping[Route, Callable[[], Any]] = {
+        Route.SERVER: server,
+        Route.LIVE: lambda: {"live": True, "ready": ready},
+        Route.READY: lambda: {"live": True, "ready": ready},
+        Route.STATISTICS: lambda: statistics(models if model is None else [model]),
+        Route.INDEX: lambda: index(models, ready),
+    }
+    return 503 if route is Route.READY and not ready else 200, described[route]()
+
+
+def _of_model(route: Route, model: Model, ready: bool) -> tuple[int, Any]:
+    if route is Route.MODEL_READY:
+        ready = ready and model.is_open
+        return 200 if ready else 503, {"name": model.name, "ready": ready}
+    signature = model.loaded()[0]
+    return 200, metadata(signature) if route is Route.MODEL else config(signature)
 
 
 def server() -> dict[str, Any]:
@@ -27,7 +55,7 @@ def metadata(signature: Signature) -> dict[str, Any]:
 
     return {
         "name": signature.name,
-        "versions": [MODEL_VERSION],
+        "versions": [signature.version],
         "platform": signature.platform,
         "inputs": described(signature.inputs),
         "outputs": described(signature.outputs),
@@ -66,34 +94,40 @@ def config(signature: Signature) -> dict[str, Any]:
     return configured
 
 
-def index(name: str, ready: bool) -> list[dict[str, str]]:
+def index(models: Iterable[Model], ready: bool) -> list[dict[str, str]]:
     """The body of POST /v2/repository/index."""
-    state = "READY" if ready else "UNAVAILABLE"
-    return [{"name": name, "version": MODEL_VERSION, "state": state, "reason": ""}]
+    return [
+        {
+            "name": model.name,
+            "version": model.version,
+            "state": "READY" if ready and model.is_open else "UNAVAILABLE",
+            "reason": "",
+        }
+        for model in models
+    ]
 
 
-def statistics(name: str, metrics: Metrics) -> dict[str, Any]:
+def statistics(models: Iterable[Model]) -> dict[str, Any]:
     """The body of GET /v2/models/NAME/stats, in Triton's form."""
-    inferred = metrics.stage(Stage.EXECUTE)
+    return {"model_stats": [_statistics(model, model.metrics) for model in models]}
+
+
+def _statistics(model: Model, metrics: Metrics) -> dict[str, Any]:
     return {
-        "model_stats": [
-            {
-                "name": name,
-                "version": MODEL_VERSION,
-                "last_inference": metrics.batches.last_run_milliseconds,
-                "inference_count": metrics.batches.rows_run,
-                "execution_count": metrics.batches.runs,
-                "inference_stats": {
-                    "success": _duration(metrics.succeeded()),
-                    "fail": _duration(metrics.failed()),
-                    "queue": _duration(metrics.stage(Stage.QUEUE)),
-                    "compute_input": _duration(metrics.stage(Stage.DECODE)),
-                    "compute_infer": _duration(inferred),
-                    "compute_output": _duration(metrics.stage(Stage.ENCODE)),
-                },
-                "batch_stats": [],
-            }
-        ]
+        "name": model.name,
+        "version": model.version,
+        "last_inference": metrics.batches.last_run_milliseconds,
+        "inference_count": metrics.batches.rows_run,
+        "execution_count": metrics.batches.runs,
+        "inference_stats": {
+            "success": _duration(metrics.succeeded()),
+            "fail": _duration(metrics.failed()),
+            "queue": _duration(metrics.stage(Stage.QUEUE)),
+            "compute_input": _duration(metrics.stage(Stage.DECODE)),
+            "compute_infer": _duration(metrics.stage(Stage.EXECUTE)),
+            "compute_output": _duration(metrics.stage(Stage.ENCODE)),
+        },
+        "batch_stats": [],
     }
 
 

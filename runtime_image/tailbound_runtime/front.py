@@ -478,7 +478,7 @@ class Connection(asyncio.BufferedProtocol):
             for part in parts:
                 self._transport.write(part)
         if exchange.intake is not None:
-            self._app.sent(time.perf_counter() - started)
+            self._app.sent(exchange.intake, time.perf_counter() - started)
         if not kept:
             self._transport.close()
 

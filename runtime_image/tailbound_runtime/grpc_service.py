@@ -32,12 +32,11 @@ from tailbound_runtime.budget import Budget, Share
 from tailbound_runtime.contract import LATENCY_BOUND_HEADER
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.inference import check_room, infer
-from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.model import Model
 from tailbound_runtime.reception import Limits
 from tailbound_runtime.shedding import Bound
-from tailbound_runtime.signature import MODEL_VERSION, InferRequest
+from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
-from tailbound_runtime.worker import InferenceThread
 
 SERVICE: Final = "inference.GRPCInferenceService"
 THREADS: Final = 16
@@ -63,18 +62,14 @@ class Service:
 
     def __init__(
         self,
-        name: str,
         app: App,
         limits: Limits,
         budget: Budget,
-        metrics: Metrics,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._name = name
         self._app = app
         self._limits = limits
         self._budget = budget
-        self._metrics = metrics
         self._loop = loop
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -104,54 +99,64 @@ class Service:
         return pb.ServerReadyResponse(ready=self._app.phase is Phase.READY)
 
     def _model_ready(self, asked: pb.ModelReadyRequest, _: grpc.ServicerContext) -> pb.ModelReadyResponse:
-        known = asked.name == self._name and asked.version in ("", MODEL_VERSION)
-        return pb.ModelReadyResponse(ready=known and self._app.phase is Phase.READY)
+        try:
+            model = self._app.models.find(asked.name, asked.version)
+        except ApiError:
+            return pb.ModelReadyResponse(ready=False)
+        return pb.ModelReadyResponse(ready=model.is_open and self._app.phase is Phase.READY)
 
     def _server(self, asked: pb.ServerMetadataRequest, _: grpc.ServicerContext) -> pb.ServerMetadataResponse:
         return pb.ServerMetadataResponse(**{**describe.server(), "extensions": []})
 
     def _model(self, asked: pb.ModelMetadataRequest, _: grpc.ServicerContext) -> pb.ModelMetadataResponse:
-        self._check_name(asked.name, asked.version)
-        return pb.ModelMetadataResponse(**describe.metadata(self._app.loaded()[0]))
+        model = self._app.models.find(asked.name, asked.version)
+        return pb.ModelMetadataResponse(**describe.metadata(model.loaded()[0]))
 
     def _infer(self, asked: pb.ModelInferRequest, context: grpc.ServicerContext) -> pb.ModelInferResponse:
         started = time.perf_counter()
+        model = self._app.models.find(asked.model_name, asked.model_version)
         code = 500
-        self._metrics.begun()
+        model.metrics.begun()
+        model.take()
         try:
             with Share(self._budget) as share:
                 share.need(asked.ByteSize())
-                answer = self._inferred(asked, context, started, share)
+                answer = self._inferred(asked, context, started, share, model)
             code = 200
             return answer
         except ApiError as error:
             code = error.status
             raise
         finally:
-            self._metrics.answered(code, time.perf_counter() - started, "grpc", asked.ByteSize())
+            model.metrics.answered(code, time.perf_counter() - started, "grpc", asked.ByteSize())
+            model.give()
 
     def _inferred(
-        self, asked: pb.ModelInferRequest, context: grpc.ServicerContext, started: float, share: Share
+        self,
+        asked: pb.ModelInferRequest,
+        context: grpc.ServicerContext,
+        started: float,
+        share: Share,
+        model: Model,
     ) -> pb.ModelInferResponse:
-        self._check_name(asked.model_name, asked.model_version)
-        signature, thread = self._app.loaded()
-        check_room(thread, self._metrics)
+        signature, thread = model.loaded()
+        check_room(thread, model.metrics)
         bound = _bound(context, started)
         began = time.perf_counter()
         request = grpc_tensors.parse(asked, signature, share.need)
-        self._metrics.decoded(time.perf_counter() - began)
+        model.metrics.decoded(time.perf_counter() - began)
         arrays: Sequence[Array] | None = thread.beside(request)
         if arrays is None:
-            arrays = self._waited(request, thread, context, bound)
+            arrays = self._waited(request, model, context, bound)
         began = time.perf_counter()
         answer = grpc_tensors.response(request, signature, arrays)
-        self._metrics.encoded(time.perf_counter() - began)
+        model.metrics.encoded(time.perf_counter() - began)
         return answer
 
     def _waited(
         self,
         request: InferRequest,
-        thread: InferenceThread,
+        model: Model,
         context: grpc.ServicerContext,
         bound: Bound | None,
     ) -> Sequence[Array]:
@@ -161,7 +166,7 @@ class Service:
 
         async def run() -> Sequence[Array]:
             deadline = self._loop.time() + seconds
-            return await infer(request, thread, self._metrics, seconds, deadline, bound)
+            return await infer(request, model.loaded()[1], model.metrics, seconds, deadline, bound)
 
         running = asyncio.run_coroutine_threadsafe(run(), self._loop)
         context.add_callback(running.cancel)
@@ -169,14 +174,6 @@ class Service:
             return running.result()
         except CancelledError:
             raise ApiError(499, "the client left before the answer was there") from None
-
-    def _check_name(self, name: str, version: str) -> None:
-        if name != self._name or version not in ("", MODEL_VERSION):
-            raise ApiError(
-                404,
-                f"this server has no model {name!r}, version {version!r}: it has {self._name!r}, version "
-                f"{MODEL_VERSION!r}",
-            )
 
 
 class Server:

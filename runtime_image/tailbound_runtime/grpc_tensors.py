@@ -17,7 +17,7 @@ from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.inference_pb2 import InferTensorContents, ModelInferRequest, ModelInferResponse
 from tailbound_runtime.protocol import check_symbols
-from tailbound_runtime.signature import MODEL_VERSION, InferRequest, Signature
+from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array, Datatype, reshaped
 
 _CONTENTS: Final[Mapping[str, str]] = {
@@ -64,7 +64,9 @@ def parse(message: ModelInferRequest, signature: Signature, reserve: Reserve) ->
 
 def response(request: InferRequest, signature: Signature, arrays: Sequence[Array]) -> ModelInferResponse:
     """The successful answer."""
-    answer = ModelInferResponse(model_name=signature.name, model_version=MODEL_VERSION, id=request.id or "")
+    answer = ModelInferResponse(
+        model_name=signature.name, model_version=signature.version, id=request.id or ""
+    )
     datatypes = {name: signature.outputs[name].datatype for name in request.outputs}
     raw = bool(request.binary) or any(one.name not in _CONTENTS for one in datatypes.values())
     for name, array in zip(request.outputs, arrays, strict=True):

@@ -63,6 +63,7 @@ class Inline:
         self._beside: dict[Run, float] = {}
         self._last = 0.0
         self._used = threading.Event()
+        self._closed = threading.Event()
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
         if self._possible:
             threading.Thread(target=self._watch, name="inline-watch", daemon=True).start()
@@ -102,6 +103,11 @@ class Inline:
         self._doubts = seconds >= SHORT_SECONDS
         self.ran(seconds)
 
+    def close(self) -> None:
+        """End the watching thread, once there are no more runs."""
+        self._closed.set()
+        self._used.set()
+
     def begins_beside(self, run: Run, now: float) -> None:
         """A run in the thread of a call begins, at a time of `perf_counter`."""
         self._last = now
@@ -120,7 +126,7 @@ class Inline:
 
     def _watch(self) -> None:
         seen, computed = None, 0.0
-        while self._used.wait():
+        while self._used.wait() and not self._closed.is_set():
             time.sleep(MOST_SECONDS / 2)
             now, current = time.perf_counter(), self._now
             for run, begun in tuple(self._beside.items()):
@@ -136,6 +142,8 @@ class Inline:
                     current[0].stop()
             elif now - self._last > _IDLE_SECONDS and not self._beside:
                 self._used.clear()
+                if self._closed.is_set():  # since it was looked at: nobody sets the event again
+                    return
 
     def _rest(self, now: float) -> None:
         again = now - self._stopped_at < MOST_REST_SECONDS

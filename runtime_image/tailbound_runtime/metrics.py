@@ -40,36 +40,26 @@ Over gRPC, receiving and sending is the library's, and is not seen.
 
 Health checks, metadata and unknown paths are not counted: they say nothing about the model.
 
-The same figures have Triton's names as well, as far as Triton has them: `triton_metrics.py` lists these.
+A server of several models, or one whose clients load and unload them, adds the labels model and model_version
+to each series. `exposition.py` puts all models together, with Triton's names for the same figures.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from threading import Lock
 from typing import Final
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Gauge,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
 
-from tailbound_runtime import triton_metrics
 from tailbound_runtime.devices import Memory
 from tailbound_runtime.distribution import SETTLE_EVERY, Counted, Distribution
 from tailbound_runtime.request_log import RequestLog
-from tailbound_runtime.signature import MODEL_VERSION
 
 # They are one more series for each series, and nothing here reads them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 PREFIX: Final = "tailbound_runtime"
 
 # From 100 µs (a small model) to 60 s: each bound about 2 to 2.5 times the one before.
@@ -141,20 +131,19 @@ class BatchMetrics:
                 yield CounterMetricFamily(f"{PREFIX}_{name}", text, value)
 
 
-class Metrics(Collector):
-    """One registry per server, so that tests can run many servers in a process. Any thread may use it.
+class Metrics:
+    """The figures of one model. Any thread may use it.
 
+    labels: of all its series
+    queue_depth: asks for the requests that wait for it
     device_memory: asks the device; None where there is none, or it does not tell
     received, decoded, queued, batched, executed, encoded, sent: take in the seconds of one request in a stage
     """
 
-    def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
+    def __init__(self, labels: Mapping[str, str] | None = None) -> None:
+        self.labels = labels or {}
         self.batches = BatchMetrics()
-        self.queue_depth = Gauge(
-            f"{PREFIX}_queue_depth", "Infer requests waiting for the model.", registry=self._registry
-        )
+        self.queue_depth: Callable[[], int] = nothing_waits
         self.device_memory: Callable[[], Memory | None] = _no_device
         self.request_log = RequestLog()
         self._lock = Lock()
@@ -167,8 +156,8 @@ class Metrics(Collector):
             self._stages[stage].add for stage in Stage
         )
         self._succeeded_seconds = 0.0
-        self._model_name = ""
-        self._registry.register(self)
+        self._load_seconds: float | None = None
+        self._info: Mapping[str, str] = {}
 
     def begun(self) -> None:
         """Count one infer request that is there, and not answered yet."""
@@ -215,16 +204,14 @@ class Metrics(Collector):
         return self._stages[stage].counted()
 
     def loaded(self, seconds: float, **info: str) -> None:
-        """Publish how long loading took, and what was loaded. Called once."""
-        self._model_name = info["model"]
-        load = Gauge(
-            f"{PREFIX}_model_load_seconds",
-            "Seconds that loading and warm-up took.",
-            registry=self._registry,
-        )
-        load.set(seconds)
-        labels = Gauge(f"{PREFIX}_info", "What runs here.", list(info), registry=self._registry)
-        labels.labels(**info).set(1)
+        """Publish how long loading took, and what was loaded."""
+        self._load_seconds, self._info = seconds, info
+
+    @property
+    def codes(self) -> Mapping[int, int]:
+        """The answered infer requests by HTTP status."""
+        with self._lock:
+            return dict(self._codes)
 
     def collect(self) -> Iterable[Metric]:
         """What is counted here, in the client library's form."""
@@ -249,7 +236,17 @@ class Metrics(Collector):
             yield GaugeMetricFamily(
                 f"{PREFIX}_requests_in_flight", "Infer requests between head and answer.", self._in_flight
             )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_queue_depth", "Infer requests waiting for the model.", self.queue_depth()
+        )
         yield from self.batches.collect()
+        if self._load_seconds is not None:
+            yield GaugeMetricFamily(
+                f"{PREFIX}_model_load_seconds", "Seconds that loading and warm-up took.", self._load_seconds
+            )
+            info = GaugeMetricFamily(f"{PREFIX}_info", "What runs here.", labels=list(self._info))
+            info.add_metric(list(self._info.values()), 1)
+            yield info
         memory = self.device_memory()
         if memory is not None:
             for name, value in (("used", memory.used), ("total", memory.total)):
@@ -257,28 +254,10 @@ class Metrics(Collector):
                     f"{PREFIX}_device_memory_{name}_bytes", "Memory of the device, by all that use it.", value
                 )
 
-    def render(self) -> bytes:
-        """The Prometheus text format."""
-        return generate_latest(self._registry) + (self._as_triton() if self._model_name else b"")
 
-    def _as_triton(self) -> bytes:
-        """The figures of the loaded model under Triton's names."""
-        (waiting,) = next(iter(self.queue_depth.collect())).samples
-        with self._lock:
-            codes, fine = dict(self._codes), self.succeeded()
-            queue, reading, runs, writing = (
-                self.stage(each).seconds for each in (Stage.QUEUE, Stage.DECODE, Stage.EXECUTE, Stage.ENCODE)
-            )
-        values = (
-            *(("request_success", fine.count), ("count", self.batches.rows_run)),
-            *(("exec_count", self.batches.runs), ("pending_request_count", waiting.value)),
-            *(("request_duration_us", fine.seconds * 1e6), ("queue_duration_us", queue * 1e6)),
-            *(("compute_input_duration_us", reading * 1e6), ("compute_infer_duration_us", runs * 1e6)),
-            ("compute_output_duration_us", writing * 1e6),
-        )
-        labels = {"model": self._model_name, "version": MODEL_VERSION}
-        named = {f"nv_inference_{name}": value for name, value in values}
-        return triton_metrics.exposition(labels, named, codes)
+def nothing_waits() -> int:
+    """The depth of the queue of a model that is not loaded."""
+    return 0
 
 
 def _no_device() -> None:

@@ -18,7 +18,7 @@ from tailbound_runtime.binary import Reserve
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.json_data import LongData
-from tailbound_runtime.signature import MODEL_VERSION, InferRequest, Signature
+from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array, as_written, parse_shape
 
 _LONG_OUTPUT: Final = json_data.PIECE // 4  # elements
@@ -84,7 +84,7 @@ def is_long(request: InferRequest, signature: Signature, arrays: Sequence[Array]
 
 def infer_response(request: InferRequest, signature: Signature, arrays: Sequence[Array]) -> Answer:
     """The successful answer."""
-    answer: dict[str, Any] = {"model_name": signature.name, "model_version": MODEL_VERSION}
+    answer: dict[str, Any] = {"model_name": signature.name, "model_version": signature.version}
     if request.id is not None:
         answer["id"] = request.id
     outputs: list[dict[str, Any]] = []

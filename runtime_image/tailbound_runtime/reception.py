@@ -11,6 +11,7 @@ import numpy as np
 from tailbound_runtime.budget import Share
 from tailbound_runtime.contract import LATENCY_BOUND_HEADER
 from tailbound_runtime.errors import ApiError, Header
+from tailbound_runtime.model import Model
 from tailbound_runtime.protocol import Body
 
 CLOSE: Final[Header] = (b"connection", b"close")
@@ -46,16 +47,18 @@ class Limits:
 
 
 class Head:
-    """What the head of an inference says. Requests with the same head share it.
+    """What the head of a request with a body says. Requests with the same head share it.
 
+    path: what it asks for
     encoding, json_length, bound_seconds: once they are found to be right
     length: of the body, in bytes; None if the head does not say
     refusal: why no request with this head is served; None if one may be
     """
 
-    __slots__ = ("bound_seconds", "encoding", "headers", "json_length", "length", "refusal")
+    __slots__ = ("bound_seconds", "encoding", "headers", "json_length", "length", "path", "refusal")
 
-    def __init__(self, headers: Mapping[bytes, bytes], limits: Limits) -> None:
+    def __init__(self, path: bytes, headers: Mapping[bytes, bytes], limits: Limits) -> None:
+        self.path = path
         self.headers = headers
         self.encoding: bytes | None = None
         self.json_length: int | None = None
@@ -74,6 +77,7 @@ class Head:
 class Intake:
     """An inference request whose body is coming in.
 
+    model: what it asks for, and has taken
     started: when its head was there, a time of `time.perf_counter`
     share: the memory that it uses
     body: as it was sent, so far
@@ -81,10 +85,11 @@ class Intake:
     ended: whether the answer is known, or nobody waits for it any more
     """
 
-    __slots__ = ("_limits", "body", "ended", "head", "received", "share", "started")
+    __slots__ = ("_limits", "body", "ended", "head", "model", "received", "share", "started")
 
-    def __init__(self, head: Head, started: float, limits: Limits, share: Share) -> None:
+    def __init__(self, head: Head, started: float, limits: Limits, share: Share, model: Model) -> None:
         self.head = head
+        self.model = model
         self.started = started
         self.received = started
         self.ended = False

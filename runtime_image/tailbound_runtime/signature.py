@@ -24,6 +24,7 @@ class Signature:
     outputs: Mapping[str, TensorSpec]
     batching: Batching
     platform: str
+    version: str = MODEL_VERSION
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@
 Triton's names of counters have no ending `_total`, which the client library would add: hence text by hand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 REASONS: Final[Mapping[str, frozenset[int]]] = {
@@ -41,20 +42,35 @@ _HELP: Final[Mapping[str, tuple[str, str]]] = {
 NAMES: Final = tuple(_HELP)
 
 
-def exposition(labels: Mapping[str, str], values: Mapping[str, float], codes: Mapping[int, int]) -> bytes:
-    """Prometheus text: `values` by name, and the requests by HTTP status."""
+@dataclass(frozen=True)
+class Figures:
+    """Of one model: its labels, values by name, and the requests by HTTP status."""
+
+    labels: Mapping[str, str]
+    values: Mapping[str, float]
+    codes: Mapping[int, int]
+
+
+def exposition(models: Sequence[Figures]) -> bytes:
+    """Prometheus text."""
+    lines: list[str] = []
+    for name, (kind, help_text) in _HELP.items() if models else ():
+        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+        for model in models:
+            if name == "nv_inference_request_failure":
+                failures = _failures(model.codes).items()
+                lines += [_sample(name, {**model.labels, "reason": each}, count) for each, count in failures]
+            else:
+                lines.append(_sample(name, model.labels, model.values[name]))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _failures(codes: Mapping[int, int]) -> Mapping[str, int]:
     failures = dict.fromkeys((*REASONS, _OTHER), 0)
     for code, count in codes.items():
         if code != 200:
             failures[_reason(code)] += count
-    lines: list[str] = []
-    for name, (kind, help_text) in _HELP.items():
-        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
-        if name == "nv_inference_request_failure":
-            lines += [_sample(name, {**labels, "reason": each}, count) for each, count in failures.items()]
-        else:
-            lines.append(_sample(name, labels, values[name]))
-    return "".join(f"{line}\n" for line in lines).encode()
+    return failures
 
 
 def _reason(code: int) -> str:

@@ -47,7 +47,7 @@ from tailbound_runtime.errors import (
     TooLargeError,
 )
 from tailbound_runtime.inline import SHORT_SECONDS, Inline
-from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.metrics import Metrics, nothing_waits
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.refused import Refused
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
@@ -119,7 +119,8 @@ class InferenceThread:
         self._asked: dict[Job, float] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._inline = Inline(batching, engine.inlines, engine.on_device, engine.warm_seconds)
-        metrics.queue_depth.set_function(self._depth)
+        self._closed = False
+        metrics.queue_depth = self._depth
         for lane in self._lanes:
             threading.Thread(target=self._work, args=(lane,), name="inference", daemon=True).start()
 
@@ -240,6 +241,15 @@ class InferenceThread:
                 if job in lane.jobs and all(other.future.done() for other in lane.jobs):
                     lane.run.stop()
 
+    def close(self) -> None:
+        """End the threads, once nobody asks for anything any more."""
+        self._inline.close()
+        if self._metrics.queue_depth == self._depth:  # else a later version of the model has it
+            self._metrics.queue_depth = nothing_waits
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
     async def warm(self) -> int:
         """Wait until each thread has warmed the model up for itself, on a device; the number of threads."""
         for lane in self._lanes:
@@ -252,21 +262,23 @@ class InferenceThread:
             with suppress(ModelInputError, ModelFailedError):  # as real requests will tell
                 self._engine.warm_up(rows)
         lane.warm.set_result(None)
-        while True:
-            self._next(lane)
+        while self._next(lane):
             self._infer(lane)
 
-    def _next(self, lane: _Lane) -> None:
-        """Wait for the jobs of the next run, which then begins."""
+    def _next(self, lane: _Lane) -> bool:
+        """Wait for the jobs of the next run, which then begins; False if there will be none."""
         with self._changed:
             lane.jobs = ()
             self._running.discard(lane)
             self._shedding.ends(lane.number)
             while not (jobs := self._take(time.perf_counter())):
+                if self._closed:
+                    return False
                 # A lane that ends its run looks here by itself.
                 due = None if self._running else self._queue.due()
                 self._changed.wait(None if due is None else max(0.0, due - time.perf_counter()))
             self._begin(lane, jobs)
+        return True
 
     def _take(self, now: float) -> list[Job]:
         late = self._shedding.give_up(now)

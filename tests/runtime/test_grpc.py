@@ -112,7 +112,7 @@ def test_typed_contents_are_answered_with_typed_contents(stub: Any) -> None:
 
 contents = service_pb2.InferTensorContents
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
-    ("unknown-model", {"model_name": "other"}, "NOT_FOUND", "it has 'm', version '1'"),
+    ("unknown-model", {"model_name": "other"}, "NOT_FOUND", "it has model 'm', version '1'"),
     ("unknown-version", {"model_version": "2"}, "NOT_FOUND", "version '2'"),
     ("unknown-input", {"name": "c"}, "INVALID_ARGUMENT", "the model has no input 'c'"),
     ("input-twice", {"name": "b"}, "INVALID_ARGUMENT", "input 'b' is there twice"),

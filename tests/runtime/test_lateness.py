@@ -10,6 +10,8 @@ from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.model import Model
+from tailbound_runtime.models import Models
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.shedding import Bound
@@ -43,8 +45,11 @@ async def test_the_bound_of_a_request_begins_with_its_last_byte(
 ) -> None:
     spec = TensorSpec("x", BY_ONNX_TYPE["tensor(float)"], (1,))
     thread = Queueing()
-    app = App("m", Limits(1000, 60.0), Budget(10_000), Metrics())
-    app.open(Signature("m", {"x": spec}, {"y": spec}, UNBATCHED, "test_onnx"), cast(InferenceThread, thread))
+    model, models = Model("m", "1", Metrics()), Models()
+    signature = Signature("m", {"x": spec}, {"y": spec}, UNBATCHED, "test_onnx")
+    model.open(signature, cast(InferenceThread, thread))
+    models.put(model)
+    app = App(models, Limits(1000, 60.0), Budget(10_000))
     head = app.head(b"POST", b"/v2/models/m/infer", headers)
     assert isinstance(head, Head)
     intake = app.begin(head)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tailbound_runtime.triton_metrics import NAMES, exposition
+from tailbound_runtime.triton_metrics import NAMES, Figures, exposition
 
 from tests.runtime.process import NAME, Server
 
@@ -60,6 +60,8 @@ def test_the_documented_names_are_exported_and_count_requests_rows_and_microseco
     [(400, "OTHER"), (499, "CANCELED"), (503, "REJECTED"), (504, "REJECTED"), (500, "BACKEND")],
 )
 def test_failures_have_the_reasons_of_triton(code: int, reason: str) -> None:
-    text = exposition({"model": 'a"b'}, dict.fromkeys(NAMES, 0), {200: 9, code: 2}).decode()
+    figures = [Figures({"model": name}, dict.fromkeys(NAMES, 0), {200: 9, code: 2}) for name in ('a"b', "c")]
+    text = exposition(figures).decode()
     assert f'nv_inference_request_failure{{model="a\\"b",reason="{reason}"}} 2\n' in text
-    assert text.count("} 2\n") == 1
+    assert text.count("} 2\n") == 2
+    assert all(text.count(f"# TYPE {name} ") == 1 for name in NAMES)

@@ -1,0 +1,166 @@
+"""How a model file becomes a model that serves: loaded, warmed up, and found to be batchable or not."""
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import structlog
+
+from tailbound_runtime import __version__
+from tailbound_runtime.batch import UNBATCHED, Batching, Mode
+from tailbound_runtime.batchable import check_rows, check_shapes
+from tailbound_runtime.config import Settings
+from tailbound_runtime.devices import choose_providers, nvidia_device_visible
+from tailbound_runtime.engine import Engine, Run
+from tailbound_runtime.errors import (
+    MemoryShortError,
+    ModelBrokenError,
+    ModelFailedError,
+    ModelInputError,
+    ModelLoadError,
+)
+from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.model import Model
+from tailbound_runtime.repository import ModelFile
+from tailbound_runtime.session import Session, available_providers
+from tailbound_runtime.signature import Signature
+from tailbound_runtime.worker import InferenceThread
+
+SLOW_CHANGE: Final = 2.0  # times the run itself
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+class Loader:
+    """Loads models for callers on the loop."""
+
+    def __init__(self, settings: Settings, broken: asyncio.Future[ModelBrokenError]) -> None:
+        """`broken` gets the error of the first model that fails on everything after it has worked."""
+        self._settings = settings
+        self._broken = broken
+
+    async def load(self, file: ModelFile, metrics: Metrics, model: Model | None = None) -> Model:
+        """The model, open and warm: the given one, or a new one. Raises ModelLoadError."""
+        settings = self._settings
+        session, batching = await _in_thread(lambda: load(settings, file, metrics))
+        thread = InferenceThread(session, batching, settings.queue_limit, metrics, self._tell)
+        await thread.warm()
+        inputs = batching.accepts(session.inputs)
+        if model is None:
+            model = Model(file.name, file.version, metrics, file.size_bytes)
+        signature = Signature(file.name, inputs, session.outputs, batching, session.platform, file.version)
+        model.open(signature, thread)
+        return model
+
+    def _tell(self, error: ModelBrokenError) -> None:
+        if not self._broken.done():
+            self._broken.set_result(error)
+
+
+def load(settings: Settings, file: ModelFile, metrics: Metrics) -> tuple[Engine, Batching]:
+    """Load and warm up the model, and find out how it may be batched; blocks. Raises ModelLoadError."""
+    started = time.monotonic()
+    providers = choose_providers(available_providers(), nvidia_device_visible(), settings.providers)
+    session = Session.load(
+        file.path,
+        settings.cpu_limit,
+        providers,
+        settings.device_options,
+        settings.device_memory_limit,
+    )
+    check_shapes(session.inputs, session.outputs, settings.batching)
+    batching = _checked(session, _warmed(session, settings.batching))
+    if len(batching.fills) == 1:  # the check has run others
+        _warm_up(session, batching)
+    seconds = time.monotonic() - started
+    metrics.loaded(
+        seconds,
+        version=__version__,
+        model=file.name,
+        revision=settings.revision,
+        provider=session.provider,
+    )
+    metrics.device_memory = session.memory
+    log.info(
+        "model loaded",
+        model=file.name,
+        path=str(file.path),
+        provider=session.provider,
+        seconds=round(seconds, 3),
+    )
+    return session, batching
+
+
+def _warmed(session: Engine, asked: Batching) -> Batching:
+    """How to batch on what the model runs on, once it is warm for that."""
+    if not session.on_device or asked.mode is not Mode.DYNAMIC:
+        _warm_up(session, asked)
+        return asked
+    batching = asked.on_device()
+    _warm_up(session, batching)
+    for rows in (batching.fills[0], asked.max_size):  # from one size that it has met to another
+        _warm_up(session, replace(batching, fills=(rows,)))
+    if session.first_seconds < SLOW_CHANGE * session.warm_seconds:
+        return batching
+    log.info(
+        "all runs are filled up to maxBatchSize: each change of their size takes long on this device",
+        rows=asked.max_size,
+        change_seconds=round(session.first_seconds, 3),
+        run_seconds=round(session.warm_seconds, 4),
+    )
+    return batching.of_one_size()
+
+
+def _warm_up(session: Engine, batching: Batching) -> None:
+    for rows in batching.sizes():
+        try:
+            session.warm_up(rows)
+        except MemoryShortError as error:
+            raise ModelLoadError(
+                f"the model does not fit into the memory of its device with {rows} rows at once, which "
+                f"spec.batching asks for: set a smaller maxBatchSize, or give it more memory: {error}"
+            ) from error
+        except (ModelInputError, ModelFailedError) as error:
+            # A model may well need more than one row or step; real requests will tell.
+            log.warning("warm-up failed, first requests will be slower", rows=rows, error=str(error))
+
+
+def _checked(session: Engine, batching: Batching) -> Batching:
+    """How requests are batched: as asked, or not at all if it cannot be found out whether they may be."""
+    if not batching.shares:
+        return batching
+    outputs = list(session.outputs)
+    reason = check_rows(
+        lambda inputs: session.run(outputs, inputs, Run()),
+        session.inputs,
+        list(session.outputs.values()),
+        batching,
+    )
+    if reason is None:
+        return batching
+    log.warning(
+        "requests are not batched: the model ran on no random rows, so that it is unknown whether they would "
+        "mix; set spec.batching.mode to none",
+        error=reason,
+    )
+    return UNBATCHED
+
+
+def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Run in a daemon thread: a model that is still loading must not hold up the end of the process."""
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function())
+        except Exception as error:  # handed to whoever awaits the future
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="load", daemon=True).start()
+    return asyncio.wrap_future(future)

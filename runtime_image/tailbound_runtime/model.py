@@ -1,0 +1,83 @@
+"""One version of a model in this process, from before it is loaded until its last request has its answer.
+
+| state | requests | when |
+|---|---|---|
+| loading | refused with 503 | until `open` |
+| in service | served | until `retire` |
+| leaving | those that have it are served, it gets no new ones | until the last one gives it back |
+| closed | none; its threads end, and the engine's memory is freed | |
+"""
+
+from threading import Lock
+
+from tailbound_runtime.budget import RETRY_AFTER
+from tailbound_runtime.errors import ApiError
+from tailbound_runtime.heads import Heads
+from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.signature import Signature
+from tailbound_runtime.worker import InferenceThread
+
+
+class Model:
+    """Any thread may use it, but `open` and `retire` are the loop's.
+
+    size_bytes: of its files
+    heads: of its requests over HTTP; there once it is open
+    closed: whether nothing of it is left
+    """
+
+    def __init__(self, name: str, version: str, metrics: Metrics, size_bytes: int = 0) -> None:
+        self.name = name
+        self.version = version
+        self.metrics = metrics
+        self.size_bytes = size_bytes
+        self.closed = False
+        self.heads: Heads
+        self._loaded: tuple[Signature, InferenceThread] | None = None
+        self._lock = Lock()
+        self._users = 0
+        self._retired = False
+
+    def open(self, signature: Signature, thread: InferenceThread) -> None:
+        """Serve requests from now on."""
+        self.heads = Heads(signature)
+        self._loaded = (signature, thread)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is loaded."""
+        return self._loaded is not None
+
+    def loaded(self) -> tuple[Signature, InferenceThread]:
+        """What a request needs. Raises ApiError 503 before it is there."""
+        if self._loaded is None:
+            raise ApiError(503, f"model {self.name!r} is still loading", [RETRY_AFTER])
+        return self._loaded
+
+    def take(self) -> None:
+        """One request more needs this model until it gives it back."""
+        with self._lock:
+            self._users += 1
+
+    def give(self) -> None:
+        """A request that has taken this model is answered, or given up."""
+        with self._lock:
+            self._users -= 1
+            last = self._retired and not self._users
+        if last:
+            self._close()
+
+    def retire(self) -> None:
+        """No request takes it any more: end once the last one has given it back."""
+        with self._lock:
+            self._retired = True
+            last = not self._users
+        if last:
+            self._close()
+
+    def _close(self) -> None:
+        if self._loaded is not None:
+            self._loaded[1].close()
+            del self.heads
+        self._loaded = None
+        self.closed = True

@@ -1,0 +1,201 @@
+"""Several models in one process: a folder of versions, and loading and unloading while it serves."""
+
+import asyncio
+import concurrent.futures
+import gc
+import re
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import TensorProto
+from tailbound_runtime import command
+from tailbound_runtime.batch import UNBATCHED
+from tailbound_runtime.model import Model
+from tailbound_runtime.repository import Files, Folder, RepositoryError
+from tailbound_runtime.signature import Signature
+
+from tests.runtime import models
+from tests.runtime.doubling import Doubling
+from tests.runtime.process import Server, eventually, serving
+from tests.runtime.test_worker import later, request, thread_of
+
+ROW = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [-2.5]}]}
+SLOW = {"inputs": [{"name": "rounds", "datatype": "INT64", "shape": [1], "data": [300]}]}
+LIMIT = 50_000
+
+
+def version(folder: Path, name: str, number: str) -> Path:
+    """Where this version's file goes."""
+    place = folder / name / number
+    place.mkdir(parents=True)
+    return place / "model.onnx"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    models.unary(version(folder, "unary", "2"), "Neg")
+    models.unary(version(folder, "unary", "10"), "Abs")
+    models.counting(version(folder, "slow", "1"))
+    (folder / "unary" / "drafts").mkdir()
+    (folder / ".git").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path) -> Iterator[Server]:
+    with serving(
+        repository,
+        model_path="",
+        model_repository=str(repository),
+        model_control="explicit",
+        model_memory_bytes=str(LIMIT),
+    ) as running:
+        yield running
+
+
+def infer(server: Server, name: str, body: Any = ROW) -> Any:
+    return server.client.post(f"/v2/models/{name}/infer", json=body)
+
+
+def call(server: Server, name: str, what: str, body: Any = None) -> tuple[int, str]:
+    answer = server.client.post(f"/v2/repository/models/{name}/{what}", json=body)
+    return answer.status_code, answer.json().get("error", "")
+
+
+def index(server: Server) -> dict[str, str]:
+    return {each["name"]: each["version"] for each in server.client.post("/v2/repository/index").json()}
+
+
+def test_each_model_is_served_in_its_greatest_version_and_counted_apart(server: Server) -> None:
+    answer = infer(server, "unary").json()
+    assert (answer["model_version"], answer["outputs"][0]["data"]) == ("10", [2.5])
+    assert infer(server, "unary/versions/10").status_code == 200
+    unknown = infer(server, "unary/versions/2")
+    assert unknown.status_code == 404
+    assert "model 'unary', version '10'" in unknown.json()["error"]
+    assert infer(server, "slow", {**SLOW, "outputs": [{"name": "done"}]}).json()["model_version"] == "1"
+    assert [server.client.get(f"/v2/models/{name}/ready").status_code for name in ("unary", "slow")] == [
+        200
+    ] * 2
+    assert index(server) == {"slow": "1", "unary": "10"}
+    text = server.client.get("/metrics").text
+    assert re.search(r'_requests_total\{code="200",model="unary",model_version="10"\} 2\.0', text)
+    assert re.search(r'_requests_total\{code="200",model="slow",model_version="1"\} 1\.0', text)
+    assert re.search(r'nv_inference_request_success\{model="slow",version="1"\} 1\n', text)
+    assert text.count("# TYPE tailbound_runtime_requests_total counter") == 1
+    assert {each["name"] for each in server.client.get("/v2/models/stats").json()["model_stats"]} == set(
+        index(server)
+    )
+
+
+def test_a_load_that_fails_leaves_the_served_version_as_it_is(server: Server, repository: Path) -> None:
+    file = version(repository, "unary", "11")
+    file.write_bytes(b"no model")
+    status, error = call(server, "unary", "load")
+    assert (status, "version 10 is served on" in error) == (400, True), error
+    assert infer(server, "unary").json()["model_version"] == "10"
+    file.write_bytes(b"x" * LIMIT)
+    status, error = call(server, "unary", "load")
+    assert (status, "--model-memory" in error, str(LIMIT) in error) == (400, True, True), error
+    models.unary(file, "Neg")
+    assert call(server, "unary", "load") == (200, "")
+    answer = infer(server, "unary").json()
+    assert (answer["model_version"], answer["outputs"][0]["data"]) == ("11", [2.5])
+
+
+def test_who_is_being_served_keeps_its_model_until_it_has_its_answer(
+    server: Server, repository: Path
+) -> None:
+    models.counting(version(repository, "slow", "2"))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(infer, server, "slow", SLOW)
+        flying = 'tailbound_runtime_requests_in_flight{model="slow",model_version="1"}'
+        eventually(lambda: server.metric(flying) == 1)
+        assert call(server, "slow", "load") == (200, "")
+        assert index(server)["slow"] == "2"
+        assert call(server, "slow", "unload") == (200, "")
+        assert infer(server, "slow", SLOW).status_code == 404
+        answer = running.result()
+    assert (answer.status_code, answer.json()["model_version"]) == (200, "1")
+    assert server.client.get("/v2/health/ready").status_code == 200
+    assert call(server, "slow", "unload")[0] == 404
+    assert call(server, "slow", "load") == (200, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("nobody/load", None, 404, "no model 'nobody'"),
+        ("nobody/unload", None, 404, "no model 'nobody'"),
+        ("..%2F..%2Fetc/load", None, 404, "no model '../../etc'"),
+        (".git/load", None, 404, "no model '.git'"),
+        ("unary/load", {"parameters": {"config": "{}"}}, 400, "'config' is not supported"),
+        ("unary/load", {"parameters": {"file:1/model.onnx": "AAAA"}}, 400, "'file:1/model.onnx'"),
+    ],
+)
+def test_a_call_that_cannot_be_done_says_why(
+    server: Server, path: str, body: Any, status: int, said: str
+) -> None:
+    name, _, what = path.rpartition("/")
+    found = call(server, name, what, body)
+    assert (found[0], said in found[1]) == (status, True), found
+    assert server.client.get(f"/v2/repository/models/{path}").status_code == 405
+
+
+async def test_the_engine_of_a_model_that_is_given_up_is_freed_and_its_threads_end() -> None:
+    def names() -> set[str]:
+        return {each.name for each in threading.enumerate() if each not in before}
+
+    before = set(threading.enumerate())
+    engine = Doubling()
+    thread = thread_of(engine, UNBATCHED)
+    model = Model("m", "1", thread._metrics)
+    model.open(Signature("m", {}, {}, UNBATCHED, "test_onnx"), thread)
+    model.take()
+    model.retire()
+    assert (await thread.run(request([1]), later()))[0].tolist() == [[2]], "it serves whom it has"
+    freed = weakref.ref(engine)
+    del engine, thread
+    gc.disable()
+    try:
+        model.give()
+        # Not only when the interpreter looks for garbage: it no longer looks at what was there at the start.
+        await asyncio.to_thread(eventually, lambda: freed() is None)
+        await asyncio.to_thread(eventually, lambda: "inference" not in names())
+    finally:
+        gc.enable()
+    assert model.closed
+
+
+def test_a_folder_that_is_laid_out_otherwise_is_refused(tmp_path: Path) -> None:
+    models.identity(tmp_path / "model.onnx", TensorProto.FLOAT)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "0").mkdir()
+    with pytest.raises(RepositoryError, match=r"put it at m/VERSION/model\.onnx"):
+        Folder(tmp_path).find("m")
+    with pytest.raises(RepositoryError, match="cannot be read"):
+        Folder(tmp_path / "none").names()
+    (tmp_path / "model.onnx.data").write_bytes(b"weights")
+    file = Files({"m": tmp_path / "model.onnx"}).find("m")
+    assert file is not None
+    assert file.size_bytes == 7 + (tmp_path / "model.onnx").stat().st_size
+
+
+def test_the_command_names_files_by_their_stems_or_a_folder(tmp_path: Path, capsys: Any) -> None:
+    assert command.environment(["serve", "a/one.onnx", "two.onnx"])["TAILBOUND_MODELS"] == (
+        '{"one": "a/one.onnx", "two": "two.onnx"}'
+    )
+    assert command.environment(["serve", str(tmp_path)])["TAILBOUND_MODEL_REPOSITORY"] == str(tmp_path)
+    for wrong, said in (
+        (["a/m.onnx", "b/m.onnx"], "two files have the name 'm'"),
+        (["a.onnx", "b.onnx", "--name", "m"], "--name"),
+        (["a.onnx", str(tmp_path)], "give it alone"),
+    ):
+        with pytest.raises(SystemExit):
+            command.environment(["serve", *wrong])
+        assert said in capsys.readouterr().err
