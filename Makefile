@@ -65,8 +65,8 @@ crd-check: $(INSTALLED) ## The checked-in CRDs are those of the models
 unit: $(INSTALLED) ## Pure parts
 	$(BIN)/python -m pytest tests/unit -q $(ACROSS)
 
-mutants: $(INSTALLED) ## A dozen edits that each break one guarantee are caught by the tests
-	$(BIN)/python -m tests.mutants
+mutants: $(INSTALLED) ## Edits that each break one guarantee are caught by the tests; ONLY="WORD…" tries some
+	$(BIN)/python -m tests.mutants $(ONLY)
 
 explore: export HYPOTHESIS_PROFILE = nightly
 explore: $(INSTALLED) ## New examples for the property machines of rollouts for MINUTES, 60 if not given; simulations in full

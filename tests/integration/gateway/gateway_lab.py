@@ -29,6 +29,7 @@ from tests.integration.gateway.scripted_cluster import (
     OPERATOR_TOKEN,
     ScriptedCluster,
 )
+from tests.support.certificates import write_certificate
 
 LIMIT_BYTES = 100_000
 MEMORY_BYTES = 2**30
@@ -114,15 +115,6 @@ class Pods:
             await runner.cleanup()
         for server in self._grpc:
             await server.stop(grace=None)
-
-
-def write_certificate(folder: Path, authority: trustme.CA) -> None:
-    """What the chart's Secret holds, made by this authority."""
-    folder.mkdir(exist_ok=True)
-    made = authority.issue_cert(OBSERVED_TLS_NAME)
-    made.private_key_pem.write_to_path(folder / "tls.key")
-    made.cert_chain_pems[0].write_to_path(folder / "tls.crt")
-    authority.cert_pem.write_to_path(folder / "ca.crt")
 
 
 class Gateway:

@@ -1,6 +1,5 @@
 """The reconciler over the simulated cluster, in virtual time, with others who write beside it."""
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -21,6 +20,7 @@ from tailbound.reconcile.snapshot import BeingDeleted, Reading
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.metrics import Metrics
 
+from tests.support.copies import copied
 from tests.unit.reconcile.objects import NAME, NAMESPACE
 from tests.unit.reconcile.simulator import SETTINGS, Simulator
 
@@ -73,10 +73,10 @@ class Api:
         self.writes.append((simulator.now, resource.kind, "status"))
         simulator.seen_ready = simulator.ready_revisions()
         simulator.check_weight(body["status"])
-        simulator.service["status"] = copy.deepcopy(dict(body["status"]))
+        simulator.service["status"] = copied(dict(body["status"]))
         simulator.service["status"].pop(self.prunes, None)
         simulator.touch(simulator.service)
-        answer = copy.deepcopy(simulator.service)
+        answer = copied(simulator.service)
         self.after(resource.kind, "status")
         return answer
 
@@ -89,7 +89,7 @@ class Api:
         if refused is not None:
             raise refused
         self.simulator.write(write)
-        answer = copy.deepcopy(self.simulator.objects.get((resource.kind, name), {}))
+        answer = copied(self.simulator.objects.get((resource.kind, name), {}))
         self.after(resource.kind, name)
         return answer
 
@@ -144,7 +144,7 @@ class Operator:
 
     async def passes(self) -> PassOutcome:
         """One pass over what is there now."""
-        self._stores.of[INFERENCE_SERVICES].upsert(copy.deepcopy(self.simulator.service))
+        self._stores.of[INFERENCE_SERVICES].upsert(copied(self.simulator.service))
         return await self._reconciler.reconcile(KEY)
 
     async def works(self, seconds: float) -> None:

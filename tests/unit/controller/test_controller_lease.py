@@ -115,9 +115,11 @@ class Race:
         self.both = False
 
     async def run(self, seconds: float) -> None:
-        for _ in range(round(seconds * 10)):
-            await self.time.advance(0.1)
-            self.both = self.both or (self.one.elector.holds() and self.two.elector.holds())
+        """Let time pass. One begins to hold the Lease only as it wakes: look after each wake."""
+        await self.time.advance(seconds, self._look)
+
+    def _look(self) -> None:
+        self.both = self.both or (self.one.elector.holds() and self.two.elector.holds())
 
     async def stop(self) -> None:
         await self.one.stop()

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
 
 
 class VirtualTime:
@@ -21,15 +22,17 @@ class VirtualTime:
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), woken))
         await woken
 
-    async def advance(self, seconds: float) -> None:
-        """Let time pass, waking everybody in order and letting each act before the next."""
+    async def advance(self, seconds: float, look: Callable[[], None] = lambda: None) -> None:
+        """Let time pass, waking everybody in order; each acts, and then `look` is called, before the next."""
         until = self._now + seconds
         await settle()
+        look()
         while self._sleepers and self._sleepers[0][0] <= until:
             self._now, _, woken = heapq.heappop(self._sleepers)
             if not woken.done():
                 woken.set_result(None)
             await settle()
+            look()
         self._now = until
 
 

@@ -4,7 +4,6 @@ It is strict where the real ones are: a create fails on an existing object, an a
 uid or an older resourceVersion. It checks at every write what must never happen (`UnsafeError`).
 """
 
-import copy
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ from tailbound.api.names import REVISION_LABEL
 from tailbound.objects.fields import Object
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Write
 
+from tests.support.copies import copied
 from tests.unit.reconcile.cluster_safety import SafetyChecks
 from tests.unit.reconcile.cluster_state import class_of, number_of
 from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as_stored, ready_status
@@ -177,7 +177,7 @@ class Cluster(SafetyChecks):
             del self.pods[pod]
             return
         deleted = (self.now + GRACE).isoformat()
-        body = copy.deepcopy(self.pods[pod])
+        body = copied(self.pods[pod])
         body["metadata"].setdefault("deletionTimestamp", deleted)
         body["metadata"].setdefault("deletionGracePeriodSeconds", GRACE.seconds)
         self.pods[pod] = body
@@ -189,7 +189,7 @@ class Cluster(SafetyChecks):
 
     def fail(self, pod: str, reason: str, message: str) -> None:
         """The pod ends for good, for something that happened to it and not to a container."""
-        body, at = copy.deepcopy(self.pods[pod]), self.now.isoformat()
+        body, at = copied(self.pods[pod]), self.now.isoformat()
         ready = {"type": "Ready", "status": "False", "lastTransitionTime": at}
         body["status"] = {"phase": "Failed", "reason": reason, "message": message, "conditions": [ready]}
         owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
@@ -246,18 +246,19 @@ class Cluster(SafetyChecks):
         """The pod becomes ready, or is no longer; one without a place cannot."""
         if pod not in self.placed or (ready and pod in self.cut_off):
             return
-        body = copy.deepcopy(self.pods[pod])
-        body["status"] = ready_status() if ready else {**ready_status(), "phase": "Running"}
-        body["status"]["ready"] = ready
-        self.pods[pod] = body
-        self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
+        status = ready_status() if ready else {**ready_status(), "phase": "Running"}
+        status["ready"] = ready
+        if self.pods[pod]["status"] == status:
+            return
+        self.pods[pod] = {**self.pods[pod], "status": status}
+        self.update_deployment_status(self.pods[pod]["metadata"]["labels"][REVISION_LABEL])
 
     def hang(self, pod: str, since: datetime) -> None:
         """The pod runs, and has not been ready since this time; it does not say why."""
         if pod not in self.placed:
             return
         unready = {"type": "Ready", "status": "False", "lastTransitionTime": since.isoformat()}
-        body = copy.deepcopy(self.pods[pod])
+        body = copied(self.pods[pod])
         body["status"] = {**STARTING, "phase": "Running", "conditions": [*STARTING["conditions"], unready]}
         self.pods[pod] = body
         self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
@@ -268,7 +269,7 @@ class Cluster(SafetyChecks):
             return
         ended = {"terminated": {"exitCode": 1, "message": "no such operator"}}
         server = {"name": "server", "ready": False, "restartCount": restarts, "state": {}, "lastState": ended}
-        body = copy.deepcopy(self.pods[pod])
+        body = copied(self.pods[pod])
         body["status"] = {**STARTING, "phase": "Running", "containerStatuses": [server], "ready": False}
         self.pods[pod] = body
         self.update_deployment_status(body["metadata"]["labels"][REVISION_LABEL])
@@ -333,5 +334,5 @@ class Cluster(SafetyChecks):
         """A gateway applies what the service says now; without a status it keeps what it has."""
         traffic = self.service.get("status", {}).get("traffic")
         if traffic is not None:
-            self.gateways[name].route = copy.deepcopy(traffic)
+            self.gateways[name].route = copied(traffic)
             self.gateways[name].generation = self.service["metadata"]["generation"]

@@ -1,5 +1,7 @@
 """What the tests of decisions share: a service that serves, and plans in a few words."""
 
+import pickle
+from functools import cache
 from typing import Any
 
 from tailbound.reconcile.model import Delete, Plan, Write
@@ -12,9 +14,16 @@ OTHER_MODEL = model("b")
 
 def settled(**fields: Any) -> Simulator:
     """A service that serves."""
-    simulator = Simulator(service=service(**fields))
+    found: Simulator = pickle.loads(_settled(pickle.dumps(fields)))
+    return found
+
+
+@cache
+def _settled(fields: bytes) -> bytes:
+    """The simulator, pickled: many tests begin with the same one."""
+    simulator = Simulator(service=service(**pickle.loads(fields)))
     simulator.settle()
-    return simulator
+    return pickle.dumps(simulator)
 
 
 def described(write: Write) -> tuple[str, str, str]:

@@ -1,9 +1,10 @@
 """Objects for the tests of decisions: as users write them, and as the API server and kubelet keep them."""
 
-import copy
 from typing import Any
 
 from tailbound.objects.fields import Object
+
+from tests.support.copies import copied
 
 NAME, NAMESPACE, UID = "churn", "risk", "uid-of-churn"
 NO_NODE: dict[str, Any] = {
@@ -96,7 +97,7 @@ def ready_status() -> dict[str, Any]:
 
 def as_stored(body: Object) -> dict[str, Any]:
     """What the API server makes of a body: empty values are gone, defaults are there."""
-    stored: dict[str, Any] = without_empty(copy.deepcopy(dict(body)))
+    stored: dict[str, Any] = without_empty(copied(dict(body)))
     if body["kind"] == "Deployment":
         stored["spec"].setdefault("replicas", 0)
         stored["spec"]["template"]["spec"].update(

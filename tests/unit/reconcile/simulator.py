@@ -1,6 +1,5 @@
 """The operator's decisions, executed in the simulated cluster."""
 
-import copy
 import json
 import pickle
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from tailbound.reconcile.model import (
 from tailbound.revisions.template import expand
 from tailbound.telemetry.prometheus import Series
 
+from tests.support.copies import copied
 from tests.unit.reconcile.cluster import Cluster
 from tests.unit.reconcile.objects import hardware_class, runtime
 
@@ -39,6 +39,11 @@ SETTINGS = Settings(
     fetch_image="registry.example.com/tailbound:1",
     image_pull_policy="IfNotPresent",
 )
+
+
+def no_series(_query: str) -> tuple[Series, ...]:
+    """The answer of a Prometheus that has scraped nothing."""
+    return ()
 
 
 @lru_cache(maxsize=256)
@@ -64,7 +69,7 @@ class Simulator(Cluster):
     """The last plan asks for counters."""
     queries: tuple[str, ...] = ()
     """What the last plan asks of Prometheus."""
-    prometheus: Callable[[str], tuple[Series, ...] | Unknown] = field(default=lambda _: ())
+    prometheus: Callable[[str], tuple[Series, ...] | Unknown] = field(default=no_series)
     """Answers a query."""
     job_pods: tuple[Object, ...] = ()
     """The pods of Jobs."""
@@ -136,7 +141,7 @@ class Simulator(Cluster):
             self.write(write)
         if plan.status is not None and crash_after is None:
             self.check_weight(plan.status)
-            self.service["status"] = copy.deepcopy(dict(plan.status))
+            self.service["status"] = copied(dict(plan.status))
             self.touch(self.service)
         return plan
 

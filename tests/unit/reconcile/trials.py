@@ -1,6 +1,5 @@
 """A cluster in which much goes wrong and stays wrong, and an operator whose decisions are checked."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,6 +25,7 @@ from tailbound.reconcile.scaling import sizing_of
 from tailbound.rollout.sizing import ALL
 from tailbound.telemetry.prometheus import Series, Value
 
+from tests.support.copies import copied
 from tests.unit.reconcile.objects import runtime
 from tests.unit.reconcile.promises import PROMISES, Past, Seen, learn
 from tests.unit.reconcile.simulator import Simulator
@@ -113,7 +113,7 @@ class Trial(Simulator):
         self.now += timedelta(seconds=1)
         if plan.status is not None:
             self.check_weight(plan.status)
-            self.service["status"] = copy.deepcopy(dict(plan.status))
+            self.service["status"] = copied(dict(plan.status))
             self.touch(self.service)
         return plan
 
