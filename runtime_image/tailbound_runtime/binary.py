@@ -17,7 +17,7 @@ from tailbound_runtime.errors import ApiError
 from tailbound_runtime.tensors import Array, Datatype, reshaped
 
 LENGTH_BYTES: Final = 4
-_COPIED_BYTES: Final = 4 * 2**10  # a copy is faster than a view
+COPIED_BYTES: Final = 4 * 2**10  # a copy is faster than a view
 TEXT_BYTES: Final = 64  # of a Python string, with the reference to it
 
 Reserve = Callable[[int], None]
@@ -82,7 +82,7 @@ def to_bytes(datatype: Datatype, array: Array) -> bytes | memoryview:
         return b"".join(
             len(one).to_bytes(LENGTH_BYTES, "little") + one for one in map(_encoded, array.ravel().tolist())
         )
-    if array.nbytes <= _COPIED_BYTES:
+    if array.nbytes <= COPIED_BYTES:
         return array.tobytes()
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 

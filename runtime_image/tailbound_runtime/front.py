@@ -101,7 +101,7 @@ class Front:
 
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-        now = self._loop.time()
+        now = time.perf_counter()
         for connection in tuple(self._open):
             if now - connection.used > KEEP_ALIVE_SECONDS:
                 connection.end()
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
     A long body with binary tensors passes the parser by, once its first bytes are there: the kernel writes it
     where it stays.
 
-    used: when the last answer was written, in the loop's time
+    used: when the last answer was written, in the time of `perf_counter`
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._line: deque[_Exchange] = deque()  # in the order of arrival; the first is answered next
         self._full = False  # the client takes no more bytes now
         self._ending = False
-        self.used = loop.time()
+        self.used = time.perf_counter()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -229,10 +229,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _whole(self, head: Head, body: bytes) -> None:
         """All of a request is there."""
-        begun = self._app.begin(head)
-        exchange = _Exchange(False, True, begun, False)
+        begun: Intake | Response | None = None
+        if not self._line and not self._full and self._stays():
+            begun = self._app.whole(head, body)
+            if isinstance(begun, Response):
+                seconds = self._send(
+                    begun.parts, _head(begun.status, begun.headers, sum(map(len, begun.parts)))
+                )
+                if begun.sent is not None:
+                    begun.sent(seconds)
+                return
+        exchange = _Exchange(False, True, begun or self._app.begin(head), False)
         exchange.complete = True
-        if exchange.intake is not None:
+        if exchange.intake is not None and begun is None:
             exchange.response = self._app.receive(exchange.intake, body)
         self._line.append(exchange)
         self._advance()
@@ -457,30 +466,37 @@ class Connection(asyncio.BufferedProtocol):
         exchange.response = task.result()
         self._advance()
 
+    def _stays(self) -> bool:
+        """Whether the connection goes on after an answer, if the client wishes."""
+        return not self._ending and self._app.phase is not Phase.DRAINING
+
     def _write(self, exchange: _Exchange) -> None:
         response = exchange.response
         assert response is not None
         exchange.written = True
-        self.used = self._loop.time()
-        started = time.perf_counter()
-        kept = exchange.keep_alive and not self._ending and self._app.phase is not Phase.DRAINING
+        kept = exchange.keep_alive and self._stays()
         headers = response.headers
         if CLOSE in headers:
             kept = False
         elif not kept:
             headers = [*headers, CLOSE]  # the client's next connection goes to a pod that stays
-        parts: list[bytes | memoryview] = [_head(response.status, headers, sum(map(len, response.parts)))]
-        if not exchange.head_only:
-            parts += response.parts
-        if sum(map(len, parts)) <= JOINED_BYTES:
-            self._transport.write(b"".join(parts))
-        else:
-            for part in parts:
-                self._transport.write(part)
+        head = _head(response.status, headers, sum(map(len, response.parts)))
+        seconds = self._send(() if exchange.head_only else response.parts, head)
         if exchange.intake is not None:
-            self._app.sent(exchange.intake, time.perf_counter() - started)
+            self._app.sent(exchange.intake, seconds)
         if not kept:
             self._transport.close()
+
+    def _send(self, parts: Sequence[bytes | memoryview], head: bytes) -> float:
+        """Write an answer; the seconds that this took."""
+        started = self.used = time.perf_counter()
+        if sum(map(len, parts)) <= JOINED_BYTES:
+            self._transport.write(b"".join((head, *parts)))
+        else:
+            self._transport.write(head)
+            for part in parts:
+                self._transport.write(part)
+        return time.perf_counter() - started
 
     def _refuse_head(self) -> None:
         self._refuse(

@@ -1,19 +1,43 @@
-"""The JSON heads of binary requests and of their answers, which most clients send again and again."""
+"""What most clients send again and again: JSON heads of binary requests, and JSON around numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tailbound_runtime import binary, json_body
-from tailbound_runtime.binary import Reserve
+import numpy as np
+
+from tailbound_runtime import binary, json_body, json_frames
+from tailbound_runtime.binary import COPIED_BYTES, Reserve
+from tailbound_runtime.budget import FREE_BYTES
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.protocol import Answer, Body, from_tail, infer_response, parse_infer
 from tailbound_runtime.signature import InferRequest, Signature
-from tailbound_runtime.tensors import Array
+from tailbound_runtime.tensors import Array, Datatype
 
 _LONGEST_HEAD: Final = 2**10  # bytes of a head that is kept
 _MOST_HEADS: Final = 64
 _VIEWED_BYTES: Final = 2**20
+
+
+class _Part:
+    """Where an input's tensor is after a head, in bytes, and what it is."""
+
+    __slots__ = ("begins", "checked", "dtype", "ends", "shape", "spec")
+
+    def __init__(self, spec: TensorSpec, shape: tuple[int, ...], begins: int, ends: int) -> None:
+        self.spec = spec
+        self.shape = shape
+        self.begins = begins
+        self.ends = ends
+        self.dtype = np.dtype(spec.datatype.numpy)
+        self.checked = self.dtype == np.bool_  # not any bits are a value
+
+    def array(self, body: Body, reserve: Reserve) -> Array:
+        """The tensor, which shares the memory of a long body."""
+        begins, ends = self.begins, self.ends
+        if self.checked or ends - begins > COPIED_BYTES:
+            return from_tail(self.spec, self.shape, memoryview(body)[begins:ends], reserve)
+        return np.ndarray(self.shape, self.dtype, bytes(body[begins:ends]))  # a copy is aligned
 
 
 @dataclass(frozen=True)
@@ -21,12 +45,24 @@ class _Plan:
     """What a head means that was seen before, and whose tensors all follow in binary.
 
     request: as it was then, with other tensors
-    parts: of each input its shape, and from where to where its bytes are after the head
+    length: of such a body, in bytes
     """
 
     request: InferRequest
-    parts: Sequence[tuple[TensorSpec, tuple[int, ...], int, int]]
-    tail: int
+    parts: Mapping[str, _Part]
+    length: int
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """What is the same in all answers whose outputs have these shapes.
+
+    head: their JSON
+    datatypes: of the outputs
+    """
+
+    head: bytes
+    datatypes: Sequence[Datatype]
 
 
 class Heads:
@@ -38,7 +74,9 @@ class Heads:
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
         self._plans: dict[bytes, _Plan] = {}
-        self._answers: dict[object, bytes] = {}
+        self._requests = json_frames.Requests(signature)
+        self._answers = json_frames.Answers(signature)
+        self._replies: dict[object, _Reply] = {}
         self._texts = any(spec.datatype.is_text for spec in signature.inputs.values())
 
     def takes_long(self, size: int, json_length: int | None) -> bool:
@@ -47,52 +85,69 @@ class Heads:
             return False
         return json_length is None or json_length > json_body.SHORT or size > _VIEWED_BYTES or self._texts
 
+    def is_short(self, size: int) -> bool:
+        """Whether a body of so many bytes is parsed in no time, and takes no memory that counts."""
+        return size <= FREE_BYTES and not self._texts
+
     def parse(self, body: Body, json_length: int | None, reserve: Reserve) -> InferRequest:
         """The same as `parse_infer`; raises what it raises."""
+        if json_length is None and len(body) <= json_frames.LONGEST and isinstance(body, bytes):
+            return self._parse_json(body, reserve)
         if json_length is None or not 0 < json_length <= _LONGEST_HEAD or json_length > len(body):
             return parse_infer(body, json_length, self._signature, reserve)
         head = bytes(body[:json_length])
         plan = self._plans.get(head)
-        if plan is None or plan.tail != len(body) - json_length:
+        if plan is None or plan.length != len(body):
             request = parse_infer(body, json_length, self._signature, reserve)
-            self._learn(head, request, len(body) - json_length)
+            self._learn(head, request, len(body))
             return request
-        tail = memoryview(body)[json_length:]
         known = plan.request
-        inputs = {
-            spec.name: from_tail(spec, shape, tail[begins:ends], reserve)
-            for spec, shape, begins, ends in plan.parts
-        }
+        inputs = {name: part.array(body, reserve) for name, part in plan.parts.items()}
         return InferRequest(known.id, inputs, known.outputs, known.rows, known.binary)
 
     def answer(self, request: InferRequest, arrays: Sequence[Array]) -> Answer:
         """The same as `infer_response`."""
+        if request.id is None and not request.binary:
+            return self._answer_json(request, arrays)
         if request.id is not None or len(request.binary) < len(request.outputs):
             return infer_response(request, self._signature, arrays)
-        datatypes = [self._signature.outputs[name].datatype for name in request.outputs]
         key = (request.outputs, *[array.shape for array in arrays])
-        head = self._answers.get(key)
-        if head is not None:
-            tail = [binary.to_bytes(*each) for each in zip(datatypes, arrays, strict=True)]
-            return Answer((head, *tail), len(head))
+        reply = self._replies.get(key)
+        if reply is not None:
+            tail = map(binary.to_bytes, reply.datatypes, arrays)
+            return Answer((reply.head, *tail), len(reply.head))
         answer = infer_response(request, self._signature, arrays)
-        if not any(
-            datatype.is_text for datatype in datatypes
-        ):  # the size of texts is not known from the shape
-            if len(self._answers) >= _MOST_HEADS:
-                self._answers.clear()
-            self._answers[key] = bytes(answer.parts[0])
+        datatypes = [self._signature.outputs[name].datatype for name in request.outputs]
+        if not any(each.is_text for each in datatypes):  # the shape does not tell the size of texts
+            if len(self._replies) >= _MOST_HEADS:
+                self._replies.clear()
+            self._replies[key] = _Reply(bytes(answer.parts[0]), datatypes)
         return answer
 
-    def _learn(self, head: bytes, request: InferRequest, tail: int) -> None:
+    def _parse_json(self, body: bytes, reserve: Reserve) -> InferRequest:
+        request = self._requests.parse(body)
+        if request is None:
+            request = parse_infer(body, None, self._signature, reserve)
+            self._requests.learn(body, request)
+        return request
+
+    def _answer_json(self, request: InferRequest, arrays: Sequence[Array]) -> Answer:
+        parts = self._answers.write(request, arrays)
+        if parts is not None:
+            return Answer(parts, None)
+        answer = infer_response(request, self._signature, arrays)
+        self._answers.learn(request, arrays, bytes(answer.parts[0]))
+        return answer
+
+    def _learn(self, head: bytes, request: InferRequest, length: int) -> None:
         specs = self._signature.inputs
         if any(specs[name].datatype.is_text for name in request.inputs):
             return  # where they end is not known from the head
-        parts, at = [], 0
+        parts, at = {}, len(head)
         for name, array in request.inputs.items():
-            parts.append((specs[name], array.shape, at, at + array.nbytes))
+            parts[name] = _Part(specs[name], array.shape, at, at + array.nbytes)
             at += array.nbytes
-        if at == tail:  # otherwise some of them are in the head
+        if at == length:  # otherwise some of them are in the head
             if len(self._plans) >= _MOST_HEADS:
                 self._plans.clear()
-            self._plans[head] = _Plan(replace(request, inputs={}), parts, tail)
+            self._plans[head] = _Plan(replace(request, inputs={}), parts, length)

@@ -68,9 +68,13 @@ class Inline:
         if self._possible:
             threading.Thread(target=self._watch, name="inline-watch", daemon=True).start()
 
+    def is_open(self, now: float) -> bool:
+        """Whether any run may happen on the loop, at a time of `perf_counter`."""
+        return self._possible and self._typical < SHORT_SECONDS and now >= self._not_before
+
     def allows(self, request: InferRequest, now: float) -> bool:
         """Whether the run of this request may happen on the loop, at a time of `perf_counter`."""
-        if not self._possible or self._typical >= SHORT_SECONDS or now < self._not_before:
+        if not self.is_open(now):
             return False
         size = 0
         for array in request.inputs.values():

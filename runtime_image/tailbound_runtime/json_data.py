@@ -72,14 +72,14 @@ def decode(where: str, datatype: Datatype, shape: tuple[int, ...], data: object)
 def encode(datatype: Datatype, array: Array) -> list[Any] | Array:
     """An output's `data`: flat, row-major, for orjson. The datatype has a JSON form."""
     flat = array.ravel()
-    if datatype.is_float and not _finite(flat):
+    if datatype.is_float and not is_finite(flat):
         return [_written(value) for value in flat.tolist()]
     if datatype.is_text:
         return [value if isinstance(value, str) else value.decode() for value in flat.tolist()]
     return np.ascontiguousarray(flat)
 
 
-def _finite(flat: Array) -> bool:
+def is_finite(flat: Array) -> bool:
     """Whether no element is NaN or infinite. The product is finite only then, and is there in a moment."""
     return math.isfinite(np.vdot(flat, flat)) or bool(np.isfinite(flat).all())
 
@@ -118,7 +118,7 @@ def _array(where: str, datatype: Datatype, flat: Sequence[Any], offset: int) -> 
         low, high = int(bounds.min), int(bounds.max)
         index = next(i for i, element in enumerate(flat) if not low <= element <= high)
         raise _wrong_element(where, datatype, flat[index], offset + index) from None
-    if datatype.is_float and not _finite(array):
+    if datatype.is_float and not is_finite(array):
         for index in map(int, np.flatnonzero(np.isinf(array))):
             if index not in infinite:
                 raise _wrong_element(where, datatype, flat[index], offset + index)

@@ -164,12 +164,12 @@ class Metrics:
         with self._lock:
             self._in_flight += 1
 
-    def answered(self, code: int, seconds: float, protocol: str, body_bytes: int) -> None:
-        """Count the answer to one that has begun."""
+    def answered(self, code: int, seconds: float, protocol: str, body_bytes: int, begun: bool = True) -> None:
+        """Count the answer to one that has begun, or that was answered as it began."""
         self.request_log.answered(protocol, code, seconds, body_bytes)
         self._answers.add(seconds)
         with self._lock:
-            self._in_flight -= 1
+            self._in_flight -= begun
             count = self._codes.get(code, 0) + 1
             self._codes[code] = count
             if code == 200:
@@ -177,6 +177,13 @@ class Metrics:
         if count % SETTLE_EVERY == 0:
             for each in (self._answers, *self._stages.values()):
                 each.settle()
+
+    def answered_at_once(self, decoding: float, encoding: float, seconds: float, body_bytes: int) -> None:
+        """Count one over HTTP that begun and was answered with 200 in one step."""
+        self.received(0.0)
+        self.decoded(decoding)
+        self.encoded(encoding)
+        self.answered(200, seconds, "http", body_bytes, begun=False)
 
     def shed(self) -> None:
         """Count one that is refused as it would be late."""

@@ -27,7 +27,7 @@ Body = bytes | bytearray | memoryview
 """A view only with binary tensors."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Answer:
     """The body of a successful answer, in parts.
 

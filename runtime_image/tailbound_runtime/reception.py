@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,8 @@ from tailbound_runtime.contract import LATENCY_BOUND_HEADER
 from tailbound_runtime.errors import ApiError, Header
 from tailbound_runtime.model import Model
 from tailbound_runtime.protocol import Body
+from tailbound_runtime.signature import InferRequest
+from tailbound_runtime.tensors import Array
 
 CLOSE: Final[Header] = (b"connection", b"close")
 LEAST_PACKED_BYTES: Final = 16 * 2**10
@@ -52,10 +54,11 @@ class Head:
     path: what it asks for
     encoding, json_length, bound_seconds: once they are found to be right
     length: of the body, in bytes; None if the head does not say
+    packs: whether the client takes packed answers
     refusal: why no request with this head is served; None if one may be
     """
 
-    __slots__ = ("bound_seconds", "encoding", "headers", "json_length", "length", "path", "refusal")
+    __slots__ = ("bound_seconds", "encoding", "headers", "json_length", "length", "packs", "path", "refusal")
 
     def __init__(self, path: bytes, headers: Mapping[bytes, bytes], limits: Limits) -> None:
         self.path = path
@@ -64,6 +67,7 @@ class Head:
         self.json_length: int | None = None
         self.bound_seconds: float | None = None
         self.length: int | None = None
+        self.packs = b"accept-encoding" in headers
         self.refusal: ApiError | None = None
         try:
             self.encoding = encoding_of(headers)
@@ -82,10 +86,11 @@ class Intake:
     share: the memory that it uses
     body: as it was sent, so far
     received: when all of the body was there
+    parsed: the request, and the outputs if its run is over, once these are known
     ended: whether the answer is known, or nobody waits for it any more
     """
 
-    __slots__ = ("_limits", "body", "ended", "head", "model", "received", "share", "started")
+    __slots__ = ("_limits", "body", "ended", "head", "model", "parsed", "received", "share", "started")
 
     def __init__(self, head: Head, started: float, limits: Limits, share: Share, model: Model) -> None:
         self.head = head
@@ -94,6 +99,7 @@ class Intake:
         self.received = started
         self.ended = False
         self.share = share
+        self.parsed: tuple[InferRequest, Sequence[Array] | None] | None = None
         self.body: Body = b""
         self._limits = limits
 
@@ -132,6 +138,7 @@ class Intake:
     def end(self) -> None:
         """Give back what the body takes: the connection may go on for long."""
         self.ended = True
+        self.parsed = None
         self.body = b""
         self.share.end()
 

@@ -1,6 +1,6 @@
 """What is sent back: an inference, an error, and how it is packed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import orjson
@@ -16,14 +16,18 @@ _IN_JSON: Final = (JSON,)
 
 
 class Response:
-    """An answer; the connection adds Date, Content-Length and Connection."""
+    """An answer; the connection adds Date, Content-Length and Connection.
 
-    __slots__ = ("headers", "parts", "status")
+    sent: takes in the seconds that sending it took, where those count and no intake is there for that
+    """
+
+    __slots__ = ("headers", "parts", "sent", "status")
 
     def __init__(self, status: int, headers: Sequence[Header], parts: Sequence[bytes | memoryview]) -> None:
         self.status = status
         self.headers = headers
         self.parts = parts
+        self.sent: Callable[[float], None] | None = None
 
 
 def refusal(error: ApiError) -> Response:
@@ -41,7 +45,7 @@ def success(answer: Answer) -> Response:
 
 def packing(intake: Intake, response: Response) -> bytes | None:
     """What the client takes this answer packed with; None if it is better sent as it is."""
-    if b"accept-encoding" not in intake.head.headers:
+    if not intake.head.packs:
         return None
     if sum(map(len, response.parts)) < reception.LEAST_PACKED_BYTES:
         return None

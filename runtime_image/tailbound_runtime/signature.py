@@ -27,9 +27,9 @@ class Signature:
     version: str = MODEL_VERSION
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class InferRequest:
-    """A request that agrees with the signature.
+    """A request that agrees with the signature. Nothing changes it; checking that would cost each one time.
 
     id: None if the client gave none
     rows: how much of a batch it makes up

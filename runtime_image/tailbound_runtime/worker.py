@@ -156,6 +156,10 @@ class InferenceThread:
         self._count([started], request.rows, started, ended - started)
         return arrays
 
+    def runs_here(self, now: float) -> bool:
+        """Whether runs of small requests are made `here`, at a time of `perf_counter`."""
+        return self._inline.is_open(now) and not self._busy(now)
+
     def beside(self, request: InferRequest) -> list[Array] | None:
         """The same as `here`, in the calling thread, which is not the loop's."""
         started = time.perf_counter()

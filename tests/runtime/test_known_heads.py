@@ -1,0 +1,204 @@
+"""What is remembered of requests changes no answer: heads of HTTP, and JSON around a list."""
+
+import json
+import re
+from collections.abc import Coroutine
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tailbound_runtime.app import App, Phase
+from tailbound_runtime.batch import UNBATCHED
+from tailbound_runtime.budget import Budget, Share
+from tailbound_runtime.engine import TensorSpec
+from tailbound_runtime.errors import ApiError
+from tailbound_runtime.front import Connection, Front
+from tailbound_runtime.heads import Heads
+from tailbound_runtime.protocol import infer_response, parse_infer
+from tailbound_runtime.reception import Head, Intake, Limits
+from tailbound_runtime.responses import Response, refusal
+from tailbound_runtime.signature import InferRequest, Signature
+from tailbound_runtime.tensors import BY_ONNX_TYPE
+
+FLOATS = TensorSpec("x", BY_ONNX_TYPE["tensor(float)"], (-1, 2))
+SIGNATURE = Signature("m", {"x": FLOATS}, {"y": FLOATS}, UNBATCHED)
+LIMITS = Limits(100, 60.0)
+
+
+class Echo:
+    """Answers a POST with its body, and anything else with its path."""
+
+    phase = Phase.READY
+
+    def head(self, method: bytes, url: bytes, headers: dict[bytes, bytes]) -> Head | Response:
+        return Head(headers, LIMITS) if method == b"POST" else Response(200, (), [url])
+
+    def begin(self, head: Head) -> Intake | Response:
+        return refusal(head.refusal) if head.refusal else Intake(head, 0.0, LIMITS, Share(Budget(1000)))
+
+    def whole(self, head: Head, body: bytes) -> Response | None:
+        return Response(200, (), [body]) if head.json_length is None else None
+
+    def receive(self, intake: Intake, part: bytes) -> Response | None:
+        try:
+            intake.add(part)
+        except ApiError as error:
+            return refusal(error)
+        return None
+
+    def infer(self, intake: Intake, now: float) -> Response | Coroutine[Any, Any, Response]:
+        return Response(200, (), [bytes(intake.body)])
+
+    def sent(self, seconds: float) -> None:
+        """Not counted."""
+
+    def left(self, intake: Intake, complete: bool) -> None:
+        """Not counted."""
+
+
+class Wire:
+    """What a connection wrote, until it closed."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        if not self.closed:
+            self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def is_reading(self) -> bool:
+        return True
+
+
+def answers(front: Front, *parts: bytes) -> tuple[bytes, bool]:
+    wire, connection = Wire(), front.connection()
+    connection.connection_made(cast(Any, wire))
+    for part in parts:
+        if not wire.closed:
+            fed(connection, part)
+    connection.connection_lost(None)
+    return re.sub(rb"date: [^\r]*", b"", wire.written), wire.closed
+
+
+def fed(connection: Connection, data: bytes) -> None:
+    while data:
+        room = connection.get_buffer(-1)
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        connection.buffer_updated(size)
+        data = data[size:]
+
+
+def post(body: bytes, *headers: bytes, line: bytes = b"POST /i HTTP/1.1") -> bytes:
+    return b"\r\n".join([line, *headers, b"", body])
+
+
+REQUESTS = [
+    post(b"12345", b"content-length: 5"),
+    post(b"abcde", b"content-length: 5"),
+    post(b"ab", b"Content-Length: 2", b"Inference-Header-Content-Length: 1"),
+    post(b"", b"content-length: 0"),
+    post(b"3\r\nabc\r\n0\r\n\r\n", b"transfer-encoding: chunked"),
+    post(b"12345", b"content-length: 5", b"expect: 100-continue"),
+    post(b"12345", b"content-length: 5", b"connection: close"),
+    post(b"12345", b"content-length: 5", b"connection: upgrade", b"upgrade: h2c"),
+    post(b"1", b"content-length: 1", line=b"\r\nPOST /i HTTP/1.1"),
+    post(b"1", b"content-length: 1", line=b"POST /i HTTP/1.0"),
+    post(b"x" * 200, b"content-length: 200"),
+    post(b"12345", b"content-length: 5", b"inference-header-content-length: no"),
+    b"GET /live HTTP/1.1\r\n\r\n",
+    b"\r\n\r\n",
+    b"POST /i HTTP/1.1\ncontent-length: 9\n\nGET / \r\n\r\n",
+    post(b"12345", b"content-length: 5", b"content-length: 6"),
+    post(b"0\r\n\r\n", b"content-length: 5", b"transfer-encoding: chunked"),
+    b"nonsense\r\n\r\n",
+]
+
+
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=5), st.lists(st.integers(1, 60), max_size=6))
+async def test_answers_are_the_same_with_known_heads_and_however_bytes_arrive(
+    requests: list[bytes], cuts: list[int]
+) -> None:
+    sent = b"".join(requests)
+    parser_only = Front(cast(App, Echo()))
+    parser_only._known = cast(Any, Forgetful())
+    expected = answers(parser_only, sent)
+    front = Front(cast(App, Echo()))
+    for request in REQUESTS:
+        answers(front, request)
+    ends = [0, *sorted({cut for cut in cuts if cut < len(sent)}), len(sent)]
+    assert answers(front, *(sent[a:b] for a, b in pairwise(ends))) == expected
+    assert front._known, "no head was remembered"
+
+
+class Forgetful(dict[bytes, Head]):
+    """Remembers no head."""
+
+    def __setitem__(self, key: bytes, value: Head) -> None:
+        """It is gone."""
+
+
+ELEMENTS = st.one_of(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.integers(-(2**70), 2**70),
+    st.sampled_from([True, None, "1", 1e39, "NaN", "Infinity", [1], "]", "[", '"data"']),
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.lists(ELEMENTS, max_size=5), min_size=2, max_size=4),
+    st.sampled_from([None, "7"]),
+    st.sampled_from([[1, 2], [2, 1], [0, 2], [2, 2]]),
+    st.booleans(),
+)
+def test_json_is_parsed_the_same_with_known_frames(
+    lists: list[list[Any]], identity: str | None, shape: list[int], first: bool
+) -> None:
+    heads = Heads(SIGNATURE)
+    for data in ([1.0, 2.0], *lists):
+        tensor = {"data": data, "shape": shape} if first else {"shape": shape, "data": data}
+        request = {"id": identity, "inputs": [{"name": "x", "datatype": "FP32", **tensor}]}
+        body = json.dumps(request).encode()
+        assert outcome(lambda: heads.parse(body, None, print)) == outcome(  # noqa: B023
+            lambda: parse_infer(body, None, SIGNATURE, print)  # noqa: B023
+        )
+
+
+def outcome(parsed: Any) -> object:
+    try:
+        request = parsed()
+    except ApiError as error:
+        return error.status, error.message
+    array = request.inputs["x"]
+    return (
+        request.id,
+        array.shape,
+        array.dtype,
+        array.tobytes(),
+        request.outputs,
+        request.rows,
+        request.binary,
+    )
+
+
+@given(st.lists(st.lists(st.floats(width=32), max_size=3), min_size=2, max_size=4), st.booleans())
+def test_answers_are_written_the_same_with_known_frames(rows: list[list[float]], in_binary: bool) -> None:
+    heads = Heads(SIGNATURE)
+    wanted = frozenset(("y",)) if in_binary else frozenset[str]()
+    for values in rows:
+        array = np.array([values], np.float32)
+        request = InferRequest(None, {}, ("y",), 1, wanted)
+        written, known = infer_response(request, SIGNATURE, [array]), heads.answer(request, [array])
+        assert b"".join(known.parts) == b"".join(written.parts)
+        assert known.json_length == written.json_length
