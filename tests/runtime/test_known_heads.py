@@ -16,6 +16,8 @@ from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.front import Connection, Front
 from tailbound_runtime.heads import Heads
+from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.model import Model
 from tailbound_runtime.protocol import infer_response, parse_infer
 from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.responses import Response, refusal
@@ -23,8 +25,9 @@ from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import BY_ONNX_TYPE
 
 FLOATS = TensorSpec("x", BY_ONNX_TYPE["tensor(float)"], (-1, 2))
-SIGNATURE = Signature("m", {"x": FLOATS}, {"y": FLOATS}, UNBATCHED)
+SIGNATURE = Signature("m", {"x": FLOATS}, {"y": FLOATS}, UNBATCHED, "onnx")
 LIMITS = Limits(100, 60.0)
+MODEL = Model("m", "1", Metrics())
 
 
 class Echo:
@@ -33,10 +36,12 @@ class Echo:
     phase = Phase.READY
 
     def head(self, method: bytes, url: bytes, headers: dict[bytes, bytes]) -> Head | Response:
-        return Head(headers, LIMITS) if method == b"POST" else Response(200, (), [url])
+        return Head(url, headers, LIMITS) if method == b"POST" else Response(200, (), [url])
 
     def begin(self, head: Head) -> Intake | Response:
-        return refusal(head.refusal) if head.refusal else Intake(head, 0.0, LIMITS, Share(Budget(1000)))
+        return (
+            refusal(head.refusal) if head.refusal else Intake(head, 0.0, LIMITS, Share(Budget(1000)), MODEL)
+        )
 
     def whole(self, head: Head, body: bytes) -> Response | None:
         return Response(200, (), [body]) if head.json_length is None else None
@@ -51,7 +56,7 @@ class Echo:
     def infer(self, intake: Intake, now: float) -> Response | Coroutine[Any, Any, Response]:
         return Response(200, (), [bytes(intake.body)])
 
-    def sent(self, seconds: float) -> None:
+    def sent(self, intake: Intake, seconds: float) -> None:
         """Not counted."""
 
     def left(self, intake: Intake, complete: bool) -> None:
