@@ -114,7 +114,7 @@ class Settings:
 
     @property
     def model_name(self) -> str | None:
-        """Of the only model; None if there may be several."""
+        """The name of the only model; None if there may be several."""
         return None if self.several else next(iter(self.repository.names()))
 
     @property

@@ -59,7 +59,7 @@ class Models:
 
     @property
     def size_bytes(self) -> int:
-        """Of the files of all models here, with those that serve their last requests."""
+        """The sum for the files of all models here, with those that serve their last requests."""
         self._leaving = [model for model in self._leaving if not model.closed]
         return sum(model.size_bytes for model in (*self._models.values(), *self._leaving))
 

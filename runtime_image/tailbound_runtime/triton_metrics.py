@@ -44,7 +44,7 @@ NAMES: Final = tuple(_HELP)
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one model: its labels, values by name, and the requests by HTTP status."""
+    """The figures of one model: its labels, values by name, and the requests by HTTP status."""
 
     labels: Mapping[str, str]
     values: Mapping[str, float]
