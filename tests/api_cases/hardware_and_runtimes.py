@@ -49,8 +49,14 @@ HARDWARE_REFUSALS = (
               "'40k' is out of range: write an amount of memory with its unit, for example 40Gi, from 1M to "
               "1P"),
     _hardware("memory of no device", "spec", {"deviceMemory": "40Gi"},
-              "deviceMemory is 40Gi, and the pods of this class have no devices: add resources, or remove "
-              "deviceMemory"),
+              "deviceMemory is 40Gi, and the pods of this class have no devices: add resources or "
+              "resourceClaim, or remove deviceMemory"),
+    _hardware("more devices than a claim has", "spec.resourceClaim",
+              {"requests": [{"name": name, "deviceClass": "a", "count": 20} for name in "ab"]},
+              "the requests ask for 40 devices in all, and a claim has at most 32: lower a count"),
+    _hardware("request's name", "spec.resourceClaim", {"requests": [{"name": "A", "deviceClass": "a"}]},
+              "'A' is not the name of a request: write lower-case letters, digits and dashes",
+              "spec.resourceClaim.requests[0].name"),
     _hardware("node label's key", "spec.nodeSelector", {"/a": "b"}, f"'/a' {KEY_MALFORMED}"),
     _hardware("node label's value", "spec.nodeSelector", {"a": "b c"}, f"'b c' {LABEL_VALUE}",
               "spec.nodeSelector[a]"),

@@ -157,6 +157,10 @@ affinity:
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
+# From these, pods claim the devices of a HardwareClass with a resourceClaim.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaimtemplates]
+  verbs: [get, list, watch, create, patch, delete]
 # Pods that have ended for good are deleted.
 - apiGroups: [""]
   resources: [pods]

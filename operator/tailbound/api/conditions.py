@@ -125,6 +125,7 @@ class Reason(StrEnum):
     POLICY_DENIED = "PolicyDenied"  # an admission policy, a webhook or Pod Security; the message quotes it
     WEBHOOK_UNAVAILABLE = "WebhookUnavailable"  # an admission webhook does not answer
     POD_REFUSED = "PodRefused"  # the API server refuses pods for another cause; the message quotes it
+    SCHEDULER_ERROR = "SchedulerError"  # the scheduler fails on the pods, as on CEL that it cannot evaluate
     NO_NODE_FITS = "NoNodeFits"  # no node has the labels, taints and size that the pods ask for
     # What happened to a pod, and not to a container of it.
     EVICTED = "Evicted"  # it used more storage than it may, or its node ran low; the message says which
@@ -154,6 +155,11 @@ class Reason(StrEnum):
     RUNTIME_INVALID = "RuntimeInvalid"  # its template cannot be rendered, or renders a pod that is refused
     HARDWARE_CLASS_NOT_FOUND = "HardwareClassNotFound"
     HARDWARE_CLASS_DENIED = "HardwareClassDenied"  # the class does not allow this namespace
+    DEVICE_CLASS_NOT_FOUND = "DeviceClassNotFound"
+    DYNAMIC_ALLOCATION_UNAVAILABLE = (
+        "DynamicAllocationUnavailable"  # the API server does not serve resource.k8s.io/v1
+    )
+    RESOURCE_CLAIM_REFUSED = "ResourceClaimRefused"  # mostly for its CEL; the message quotes the server
     MODEL_TOO_LARGE = "ModelTooLarge"  # model.size exceeds the memory of a pod's devices
     REVISION_CORRUPT = "RevisionCorrupt"  # a ControllerRevision does not hold what Tailbound wrote
 
@@ -167,6 +173,9 @@ STALLING: frozenset[Reason] = frozenset(
         Reason.RUNTIME_INVALID,
         Reason.HARDWARE_CLASS_NOT_FOUND,
         Reason.HARDWARE_CLASS_DENIED,
+        Reason.DEVICE_CLASS_NOT_FOUND,
+        Reason.DYNAMIC_ALLOCATION_UNAVAILABLE,
+        Reason.RESOURCE_CLAIM_REFUSED,
         Reason.MODEL_TOO_LARGE,
         Reason.REVISION_CORRUPT,
     }
@@ -185,6 +194,7 @@ PLACELESS: frozenset[Reason] = frozenset(
         Reason.WEBHOOK_UNAVAILABLE,
         Reason.POD_REFUSED,
         Reason.NO_NODE_FITS,
+        Reason.SCHEDULER_ERROR,
     }
 )
 

@@ -5,9 +5,10 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt, StringConstraints
 
-from tailbound.api.devices import DeviceResource
+from tailbound.api.devices import DEVICE_CLASS_PREFIX, DeviceResource
 from tailbound.api.meta import LabelValue, NamespaceName, NodeLabels, ObjectMeta, ObjectName
 from tailbound.api.model_size import Bytes
+from tailbound.api.resource_claim import ResourceClaim
 from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, unreadable_as
 
 
@@ -71,10 +72,13 @@ class HardwareClassSpec(Model):
 
     rules = (
         Rule(
-            cel="!has(self.deviceMemory) || has(self.resources) && self.resources.size() > 0",
-            holds=lambda spec: spec.device_memory is None or bool(spec.resources),
-            message="deviceMemory is {value}, and the pods of this class have no devices: add resources, or "
-            "remove deviceMemory",
+            cel="!has(self.deviceMemory) || has(self.resourceClaim) "
+            "|| has(self.resources) && self.resources.size() > 0",
+            holds=lambda spec: (
+                spec.device_memory is None or spec.resource_claim is not None or bool(spec.resources)
+            ),
+            message="deviceMemory is {value}, and the pods of this class have no devices: add resources or "
+            "resourceClaim, or remove deviceMemory",
             value_cel="self.deviceMemory",
             value=lambda spec: spec.device_memory,
         ),
@@ -82,6 +86,10 @@ class HardwareClassSpec(Model):
 
     resources: Annotated[tuple[DeviceResource, ...], Field(max_length=8), list_map("name")] = ()
     """Devices of each pod. Empty for a class of nodes without devices."""
+
+    resource_claim: ResourceClaim | None = None
+    """Devices of each pod by a claim of its own, for dynamic resource allocation with CEL selectors. Needs
+    Kubernetes 1.34 or newer."""
 
     device_memory: Bytes | None = None
     """Memory of each device, for example 40Gi; the share of a pod where a device is shared. A service whose
@@ -105,7 +113,18 @@ class HardwareClassSpec(Model):
     @property
     def devices(self) -> int:
         """Devices of each pod."""
-        return sum(resource.devices for resource in self.resources)
+        claimed = self.resource_claim.devices if self.resource_claim is not None else 0
+        return claimed + sum(resource.devices for resource in self.resources)
+
+    @property
+    def device_classes(self) -> tuple[str, ...]:
+        """The names of the DeviceClasses that its pods need."""
+        named = (each.name for each in self.resources if each.name.startswith(DEVICE_CLASS_PREFIX))
+        claimed = self.resource_claim.requests if self.resource_claim is not None else ()
+        return (
+            *(name.removeprefix(DEVICE_CLASS_PREFIX) for name in named),
+            *(request.device_class for request in claimed),
+        )
 
     def allows(self, namespace: str) -> bool:
         """Whether services of this namespace may use the class."""

@@ -4,13 +4,21 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from tailbound.api.conditions import Reason
+from tailbound.api.names import HARDWARE_CLASS_ANNOTATION
 from tailbound.controller.restraint import rivalry
 from tailbound.controller.stores import Stores
 from tailbound.kube.errors import Conflict, KubeError, NameConflict, NotAdmitted, Terminal
 from tailbound.kube.objects import key_of, uid_of
 from tailbound.kube.protocol import KubeClient, Propagation
-from tailbound.kube.resources import DEPLOYMENTS, INFERENCE_SERVICES, Resource, resource_of
+from tailbound.kube.resources import (
+    DEPLOYMENTS,
+    INFERENCE_SERVICES,
+    RESOURCE_CLAIM_TEMPLATES,
+    Resource,
+    resource_of,
+)
 from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, RefusedWrite, Write
 from tailbound.reconcile.refused_pods import refusal_in
 from tailbound.telemetry.metrics import Metrics
@@ -47,7 +55,8 @@ class Executor:
             await self._look_again(resource, namespace, name)
             raise
         except Terminal as error:
-            return RefusedWrite(resource.kind, name, reason_of(error, write, resource), str(error))
+            reason = reason_of(error, write, resource)
+            return RefusedWrite(resource.kind, name, reason, f"{_origin(write, reason)}{error}")
         return None
 
     async def rival(self, write: Write) -> RefusedWrite:
@@ -127,6 +136,14 @@ def target_of(write: Write) -> tuple[Resource, str, str]:
     return resource_of(str(write.body["apiVersion"]), str(write.body["kind"])), namespace, name
 
 
+def _origin(write: Write, reason: Reason) -> str:
+    """Which object of whose author to correct, where that is not the one that is written."""
+    if reason is not Reason.RESOURCE_CLAIM_REFUSED or isinstance(write, Delete):
+        return ""
+    name = KubernetesObject(write.body).annotations.get(HARDWARE_CLASS_ANNOTATION, "")
+    return f"spec.resourceClaim of HardwareClass {name} is refused, correct it: "
+
+
 def _propagation(resource: Resource) -> Propagation:
     # A Deployment stays visible until its pods have drained: only then is the old revision really gone.
     return "Foreground" if resource is DEPLOYMENTS else "Background"
@@ -140,5 +157,7 @@ def reason_of(error: Terminal, write: Write, resource: Resource) -> Reason:
     # A ValidatingAdmissionPolicy answers as if the object were invalid (422).
     if isinstance(error, NotAdmitted) or admission is Reason.POLICY_DENIED:
         return Reason.WRITE_REFUSED if admission is Reason.POD_REFUSED else admission
+    if resource is RESOURCE_CLAIM_TEMPLATES and isinstance(write, Create):
+        return Reason.RESOURCE_CLAIM_REFUSED
     renders = resource is DEPLOYMENTS and isinstance(write, Create)
     return Reason.RUNTIME_INVALID if renders else Reason.WRITE_REFUSED

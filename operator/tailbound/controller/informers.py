@@ -1,4 +1,4 @@
-"""The operator's own informers follow services and the objects that they are made of.
+"""The operator's own informers follow services, the objects that they are made of, and DeviceClasses.
 
 Which kinds these are, and why kopf does not watch them, is said in `pump`.
 """
@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tailbound.controller.stores import CHILD_SELECTOR, CHILDREN, OF_EACH_SERVICE, Stores
+from tailbound.controller.stores import CHILD_SELECTOR, CHILDREN, OF_EACH_SERVICE, OPTIONAL, Stores
 from tailbound.kube.errors import KubeError
 from tailbound.kube.informer import Informer
 from tailbound.kube.protocol import KubeClient
-from tailbound.kube.resources import Resource
+from tailbound.kube.resources import DEVICE_CLASSES, Resource
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
@@ -27,6 +27,7 @@ class ServiceInformers:
         namespaces: Sequence[str],
         heard: Callable[[Resource, int], None],
     ) -> None:
+        everywhere: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._informers = tuple(
             Informer(
                 cluster,
@@ -36,9 +37,10 @@ class ServiceInformers:
                 label_selector=CHILD_SELECTOR if resource in CHILDREN else "",
                 on_error=partial(_complain, resource),
                 on_heard=partial(heard, resource),
+                on_served=partial(stores.heard_whether_served, resource) if resource in OPTIONAL else None,
             )
-            for resource in OF_EACH_SERVICE
-            for namespace in (tuple(namespaces) or (None,))
+            for resource in (*OF_EACH_SERVICE, DEVICE_CLASSES)
+            for namespace in (everywhere if resource.namespaced else (None,))
         )
 
     async def synced(self) -> None:

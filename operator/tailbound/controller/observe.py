@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from tailbound.controller.stores import Stores
 from tailbound.controller.subscriptions import Followed
 from tailbound.kube.objects import Key
-from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES
+from tailbound.kube.resources import CLUSTER_SERVING_RUNTIMES, DEVICE_CLASSES, HARDWARE_CLASSES
 from tailbound.objects.fields import Object
-from tailbound.reconcile.model import Observation, RefusedWrite, Settings
+from tailbound.reconcile.model import NO_DEVICE_CLASSES, Observation, RefusedWrite, Settings
 
 
 def observe(
@@ -32,6 +32,10 @@ def observe(
         pods=children.pods,
         endpoint_slices=children.endpoint_slices,
         jobs=children.jobs,
+        claim_templates=children.claim_templates,
+        device_classes=(
+            stores.cluster_wide(DEVICE_CLASSES) if stores.serves(DEVICE_CLASSES) else NO_DEVICE_CLASSES
+        ),
         hosts=stores.hosts.of(key),
         gateways=followed.gateways,
         settings=settings,

@@ -5,7 +5,8 @@ when it is asked to.
 
 One rule says who follows a kind: kopf those of `stores.SHARED`, of which a cluster has a few objects, and the
 operator's own informers (`informers`) those of `stores.OF_EACH_SERVICE`, of which there are as many as the
-fleet is large: InferenceServices and their children. For each object kopf keeps a task, a queue and a memory,
+fleet is large: InferenceServices and their children; and kinds that not every API server has, where kopf
+would wait for their CRDs. For each object kopf keeps a task, a queue and a memory,
 parses its managedFields and copies it for each event, and it does not say when its first list is complete,
 before which no service may be decided on and no child be taken for missing. With 5,000 InferenceServices
 alone that is hundreds of MB and most of the CPU time of a start.

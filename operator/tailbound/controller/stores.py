@@ -17,6 +17,7 @@ from tailbound.kube.resources import (
     CLUSTER_SERVING_RUNTIMES,
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
+    DEVICE_CLASSES,
     DISRUPTION_BUDGETS,
     ENDPOINT_SLICES,
     HARDWARE_CLASSES,
@@ -24,6 +25,7 @@ from tailbound.kube.resources import (
     INFERENCE_SERVICES,
     JOBS,
     PODS,
+    RESOURCE_CLAIM_TEMPLATES,
     SERVICES,
     SERVING_RUNTIMES,
     Resource,
@@ -42,11 +44,14 @@ CHILDREN: Final = (
     PODS,
     ENDPOINT_SLICES,
     JOBS,
+    RESOURCE_CLAIM_TEMPLATES,
 )
 OF_EACH_SERVICE: Final = (INFERENCE_SERVICES, *CHILDREN)
 """Kinds of which each service has objects: there are as many as the fleet is large."""
 SHARED: Final = (SERVING_RUNTIMES, CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES, HOST_GRANTS)
 """Kinds whose objects services share: there are few, and any of them may concern all services."""
+OPTIONAL: Final = frozenset({RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES})
+"""Kinds that not every API server has."""
 # Children are watched through a server-side selector: other people's pods never reach this process.
 CHILD_SELECTOR: Final = SERVICE_LABEL
 
@@ -62,6 +67,7 @@ class Children:
     pods: tuple[Object, ...]
     endpoint_slices: tuple[Object, ...]
     jobs: tuple[Object, ...]
+    claim_templates: tuple[Object, ...]
 
 
 class Stores:
@@ -75,8 +81,9 @@ class Stores:
     ) -> None:
         self._enqueue = enqueue
         self.of: Mapping[Resource, ObjectStore] = MappingProxyType(
-            {resource: self._store(resource) for resource in (*SHARED, *OF_EACH_SERVICE)}
+            {resource: self._store(resource) for resource in (*SHARED, *OF_EACH_SERVICE, DEVICE_CLASSES)}
         )
+        self._absent: set[Resource] = set(OPTIONAL)
         self.hosts = HostLedger(
             self.of[INFERENCE_SERVICES], self.of[HOST_GRANTS], cluster_domain, host_policy, enqueue
         )
@@ -114,6 +121,17 @@ class Stores:
     def cluster_wide(self, resource: Resource) -> Mapping[str, Object]:
         """Objects of a cluster-wide kind by name."""
         return {key_of(obj)[1]: obj for obj in self.of[resource]}
+
+    def serves(self, resource: Resource) -> bool:
+        """Whether the API server has this kind, as far as that is known."""
+        return resource not in self._absent
+
+    def heard_whether_served(self, resource: Resource, served: bool) -> None:
+        """Record whether the API server has this kind. If that is news, services are decided on again."""
+        if served is self.serves(resource):
+            return
+        self._absent ^= {resource}
+        self.enqueue_all()
 
     def _store(self, resource: Resource) -> ObjectStore:
         if resource is CONTROLLER_REVISIONS:

@@ -10,7 +10,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject, RESTResponse
 
 from tailbound.api.names import FIELD_MANAGER
-from tailbound.kube.errors import Conflict, KubeError, NameConflict, Transient, error_for, refusal
+from tailbound.kube.errors import Conflict, KubeError, NameConflict, NotServed, Transient, error_for, refusal
 from tailbound.kube.objects import holder_of, key_of, slim, without_managed_fields
 from tailbound.kube.protocol import Listing, Propagation, WatchEvent
 from tailbound.kube.resources import EVENTS, TOKEN_REVIEWS, Resource
@@ -75,7 +75,7 @@ class AioCluster:
             try:
                 page = await self._json("GET", resource.path(namespace), query, slimmed=True)
             except _NotFound as error:
-                raise Transient(
+                raise NotServed(
                     f"{resource.plural} cannot be listed, is its CRD installed? {error}"
                 ) from error
             meta = child(page, "metadata")

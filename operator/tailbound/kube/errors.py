@@ -25,6 +25,10 @@ class NamespaceEnds(Transient):
     """The namespace is being deleted: nothing can be created in it, and what is there goes with it."""
 
 
+class NotServed(Transient):
+    """The API server does not serve this kind: a CRD or a group of its own is missing."""
+
+
 class Expired(Transient):
     """The resourceVersion to list or watch from is too old (410): list again."""
 

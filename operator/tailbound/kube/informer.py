@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable
 
-from tailbound.kube.errors import Expired, KubeError, Transient
+from tailbound.kube.errors import Expired, KubeError, NotServed, Transient
 from tailbound.kube.objects import Key, key_of
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import Resource
@@ -25,6 +25,8 @@ class Informer:
 
     `on_heard` is called after each list and each event, with the number of differences that only a list has
     found; 0 after an event. Objects that do not `belong`, or do no more, are as if they were not there.
+    A kind that the API server does not serve is an error, unless `on_served` is there to hear whether it
+    does: then there are none of it, until a later list finds that it is served.
     """
 
     def __init__(  # noqa: PLR0913 - time and chance are parameters
@@ -41,6 +43,7 @@ class Informer:
         jitter: Callable[[], float] = random.random,
         on_error: Callable[[KubeError], None] | None = None,
         on_heard: Callable[[int], None] = lambda _: None,
+        on_served: Callable[[bool], None] | None = None,
     ) -> None:
         self.resource = resource
         self.store = store
@@ -54,6 +57,7 @@ class Informer:
         self._jitter = jitter
         self._on_error = on_error
         self._on_heard = on_heard
+        self._on_served = on_served
 
     async def run(self) -> None:
         """List and watch for ever. Errors of the API server are waited out with a jittered backoff."""
@@ -66,10 +70,22 @@ class Informer:
             except Expired:
                 continue
             except KubeError as error:
+                if isinstance(error, NotServed) and self._on_served is not None:
+                    await self._await_kind(self._on_served)
+                    continue
                 if self._on_error is not None:
                     self._on_error(error)
                 await asyncio.sleep(backoff * (0.5 + self._jitter()))
                 backoff = min(backoff * 2, LAST_BACKOFF_SECONDS)
+
+    async def _await_kind(self, on_served: Callable[[bool], None]) -> None:
+        """There are no objects of a kind that is not served; list again when it is time to."""
+        for gone in self.store:
+            self.store.remove(gone)
+        on_served(False)
+        self._on_heard(0)
+        self.synced.set()
+        await asyncio.sleep(self._relist_seconds * (0.8 + 0.4 * self._jitter()))
 
     async def _list(self) -> str:
         """One page after the other: of a list that tells nothing new, no more than a page is in memory."""
@@ -80,6 +96,8 @@ class Informer:
             listed.update(map(key_of, items))
             version = page.resource_version
         differences += self.store.keep(listed, version, self._namespace)
+        if self._on_served is not None:
+            self._on_served(True)
         self._on_heard(differences if self.synced.is_set() else 0)
         self.synced.set()
         return version

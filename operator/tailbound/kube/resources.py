@@ -42,6 +42,10 @@ NODES: Final = Resource("v1", "Node", "nodes", namespaced=False)
 PODS: Final = Resource("v1", "Pod", "pods")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
 DISRUPTION_BUDGETS: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+RESOURCE_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates"
+)
+DEVICE_CLASSES: Final = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False)
 JOBS: Final = Resource("batch/v1", "Job", "jobs")
 EVENTS: Final = Resource("v1", "Event", "events")
 LEASES: Final = Resource("coordination.k8s.io/v1", "Lease", "leases")
@@ -59,6 +63,8 @@ _ALL: Final = (
     PODS,
     ENDPOINT_SLICES,
     DISRUPTION_BUDGETS,
+    RESOURCE_CLAIM_TEMPLATES,
+    DEVICE_CLASSES,
     JOBS,
     EVENTS,
     LEASES,

@@ -35,17 +35,23 @@ def serving_revisions(decided: Decided) -> Iterator[WriteRequest]:
     for name, replicas in decided.step.fleet.items():
         revision = decided.owned.revision(name) if name != decided.name else None
         if revision is not None:
+            yield from _claim_templates(decided, revision, come_what_may=True)
             yield from _children(decided, revision, replicas, come_what_may=True)
 
 
 def desired_revision(decided: Decided) -> Iterator[WriteRequest]:
-    """The Service of the whole service, the desired revision's record, and its children."""
+    """The Service of the whole service, the desired revision's record, and its children.
+
+    The templates of claims come before the record: where the API server refuses one, nothing of it is kept.
+    """
     revision = decided.desired.revision
     if revision is None:
         return
     yield Ensure(_front_service(decided, decided.owned.service.metadata.name))
-    yield from record_of_desired(decided, revision)
     replicas = decided.step.fleet.get(revision.name)
+    if replicas is not None:
+        yield from _claim_templates(decided, revision)
+    yield from record_of_desired(decided, revision)
     if replicas is not None:
         yield from _children(decided, revision, replicas)
 
@@ -94,6 +100,8 @@ def unneeded_children(decided: Decided) -> Iterator[WriteRequest]:
 
     yield Remove("apps/v1", "Deployment", tuple(filter(gone, owned.ours(seen.deployments))))
     yield Remove("v1", "Service", tuple(filter(gone, owned.ours(seen.services))))
+    claims = tuple(filter(gone, owned.ours(seen.claim_templates)))
+    yield Remove("resource.k8s.io/v1", "ResourceClaimTemplate", claims)
     budgets = tuple(
         budget
         for budget in owned.ours(seen.disruption_budgets)
@@ -137,6 +145,14 @@ def _children(
     yield Ensure(deployment, come_what_may, not come_what_may)
     if replicas > 1:
         yield Ensure(children.disruption_budget(service, revision), come_what_may, vital=False)
+
+
+def _claim_templates(
+    decided: Decided, revision: Revision, *, come_what_may: bool = False
+) -> Iterator[WriteRequest]:
+    for claim in revision.claims:
+        body = children.claim_template(decided.owned.service, revision, claim)
+        yield Ensure(body, come_what_may, not come_what_may)
 
 
 def _front_service(decided: Decided, name: str) -> dict[str, Any]:

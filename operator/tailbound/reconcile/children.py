@@ -1,12 +1,20 @@
 """The objects that a service consists of, as they should be."""
 
+import json
 from typing import Any, Final
 
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.names import MANAGED_BY_LABEL, MANAGED_BY_VALUE, REVISION_LABEL, SERVICE_LABEL
+from tailbound.api.names import (
+    HARDWARE_CLASS_ANNOTATION,
+    MANAGED_BY_LABEL,
+    MANAGED_BY_VALUE,
+    REVISION_LABEL,
+    SERVICE_LABEL,
+)
 from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME, SERVER_CONTAINER
 from tailbound.reconcile.model import Settings
 from tailbound.reconcile.owned_state import owner_reference
+from tailbound.revisions.claims import ClaimTemplate
 from tailbound.revisions.record import Revision
 
 # Kubernetes' own default, written out: after this time a Deployment says that it makes no progress.
@@ -55,6 +63,17 @@ def revision_service(
                 if port["name"] in (HTTP_PORT_NAME, GRPC_PORT_NAME)
             ],
         },
+    }
+
+
+def claim_template(service: InferenceService, revision: Revision, claim: ClaimTemplate) -> dict[str, Any]:
+    """ResourceClaimTemplate from which each pod gets a claim of its own."""
+    metadata = _metadata(service, claim.name, revision.name)
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {**metadata, "annotations": {HARDWARE_CLASS_ANNOTATION: claim.hardware_class}},
+        "spec": {"spec": json.loads(claim.spec_json)},
     }
 
 

@@ -80,6 +80,8 @@ def _probes(owned: OwnedState, desired: Desired) -> Iterator[ObstacleProbe]:
     if desired.revision is not None:
         for kind in ("ControllerRevision", "Service", "Deployment"):
             yield ObstacleProbe(kind, desired.revision.name)
+        for claim in desired.revision.claims:
+            yield ObstacleProbe("ResourceClaimTemplate", claim.name)
 
 
 def _traffic_facts(snapshot: Snapshot, desired: Desired, found: Resolved) -> TrafficFacts:

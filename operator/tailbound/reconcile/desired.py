@@ -24,6 +24,7 @@ from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderR
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.selection import Choice, Problem, choose
 from tailbound.reconcile.sources import ModelPin, Unresolved, model_pin
+from tailbound.revisions.claims import ClaimTemplate, claim_template
 from tailbound.revisions.identity import canonical_json, revision_name
 from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import Ingredients, context, pod_template
@@ -194,8 +195,19 @@ def _rendered(
         template_json=template,
         choices=tuple(templates) if len(templates) > 1 else (),
         model=model,
+        claims=_claims(intent.name, choice),
     )
     return revision if revision.size_bytes <= DATA_LIMIT_BYTES else _oversized(revision)
+
+
+def _claims(revision: str, choice: Choice) -> tuple[ClaimTemplate, ...]:
+    """The templates of claims of all classes, each content once."""
+    made = (claim_template(revision, each) for each in choice.hardware_classes)
+    by_name: dict[str, ClaimTemplate] = {}
+    for claim in made:
+        if claim is not None:
+            by_name.setdefault(claim.name, claim)
+    return tuple(by_name.values())
 
 
 def _template(
@@ -229,7 +241,9 @@ def _template(
             resolved=model,
         )
     )
-    refused = violations(template, owned.service.spec.service_account_name)
+    claim = claim_template(intent.name, hardware_class)
+    claims = frozenset({claim.name} if claim is not None else ())
+    refused = violations(template, owned.service.spec.service_account_name, claims)
     if not refused:
         return template
     return Problem(

@@ -142,6 +142,7 @@ class SignatureRequest:
     urls: tuple[str, ...]
 
 
+NO_DEVICE_CLASSES: Final = Unknown("the API server does not serve resource.k8s.io/v1")
 NO_READER: Final = Unknown("pods are not asked for the metadata of their model")
 
 
@@ -174,6 +175,8 @@ class Observation:
     sizes: ScalingDecisions | None = None
     """None until the autoscaler has decided for the first time, and where it does not decide."""
     jobs: tuple[Object, ...] = ()
+    claim_templates: tuple[Object, ...] = ()
+    device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES
 
 
 @dataclass(frozen=True)

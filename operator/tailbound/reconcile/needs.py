@@ -2,6 +2,7 @@
 
 from tailbound.objects.fields import child, children
 from tailbound.reconcile.owned_state import OwnedState
+from tailbound.revisions.claims import claimed_devices
 
 
 def needs(owned: OwnedState, name: str) -> str:
@@ -15,5 +16,10 @@ def needs(owned: OwnedState, name: str) -> str:
         for resource, amount in child(container, "resources", "limits").items()
     }
     devices = {resource: amount for resource, amount in limits.items() if "/" in resource}
-    amounts = ", ".join(f"{resource} {amount}" for resource, amount in (devices or limits).items())
+    claimed = {
+        f"DeviceClass {name}": str(count)
+        for name, count in claimed_devices(revision.template, revision.claims).items()
+    }
+    wanted = {**devices, **claimed} or limits
+    amounts = ", ".join(f"{resource} {amount}" for resource, amount in wanted.items())
     return f"{amounts} (HardwareClass {revision.hardware_class})"

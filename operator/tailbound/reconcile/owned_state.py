@@ -118,6 +118,7 @@ class OwnedState:
             ("Service", seen.services),
             ("PodDisruptionBudget", seen.disruption_budgets),
             ("Job", seen.jobs),
+            ("ResourceClaimTemplate", seen.claim_templates),
         )
         return {
             (kind, KubernetesObject(member).name): member for kind, members in groups for member in members

@@ -8,6 +8,7 @@ from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pod_classes import class_of
+from tailbound.reconcile.pods import WITHOUT_NODE
 from tailbound.revisions.record import Fallback, Revision
 from tailbound.rollout.fallback import ClassPlacement, FallbackDecision, Wait, Waiting, fall_back
 
@@ -68,7 +69,7 @@ def _waiting(owned: OwnedState, revision: Revision) -> Waiting | None:
     if any(pod.condition("PodScheduled").status == "True" for pod in pods):
         return None
     refused = [pod.condition("PodScheduled") for pod in pods if class_of(pod) == revision.hardware_class]
-    refused = [each for each in refused if each.status == "False" and each.reason == "Unschedulable"]
+    refused = [each for each in refused if each.status == "False" and each.reason in WITHOUT_NODE]
     times = [each.last_transition_time for each in refused if each.last_transition_time is not None]
     if not times:
         return None

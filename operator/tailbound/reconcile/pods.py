@@ -21,6 +21,8 @@ from tailbound.objects.pod import ContainerProbe, ContainerStatus, Pod, Terminat
 from tailbound.reconcile import dead_pods, unschedulable
 from tailbound.reconcile.refused_pods import refusal_in
 
+WITHOUT_NODE: Final = frozenset({"Unschedulable", "SchedulerError"})
+"""Reasons for which a pod has no node, as the scheduler writes them."""
 _LONGEST_QUOTE: Final = 600
 _IMAGE_REASONS: Final = frozenset(
     {"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
@@ -183,13 +185,13 @@ def _findings(pod: Pod) -> Iterator[PodFinding]:
             yield finding
             return
     scheduled = pod.condition("PodScheduled")
-    if scheduled.status == "False" and scheduled.reason == "Unschedulable":
-        yield _without_node(pod.name, scheduled.message)
+    if scheduled.status == "False" and scheduled.reason in WITHOUT_NODE:
+        yield _without_node(pod.name, scheduled.reason, scheduled.message)
 
 
-def _without_node(pod: str, why: str) -> PodFinding:
+def _without_node(pod: str, scheduler: str, why: str) -> PodFinding:
     """The finding of a pod for which the scheduler has found no node."""
-    reason = unschedulable.reason_in(why)
+    reason = Reason.SCHEDULER_ERROR if scheduler == Reason.SCHEDULER_ERROR else unschedulable.reason_in(why)
     remedy = f". What to do: {unschedulable.REMEDY}" if reason in PLACELESS else ""
     said = f"{why.rstrip('.')}{remedy}" if remedy else why or "the scheduler gave no reason"
     return PodFinding(reason, f"pod {pod} has no node: {said}")

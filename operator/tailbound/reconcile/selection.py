@@ -11,6 +11,7 @@ from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import ClusterServingRuntime, ServingRuntime
 from tailbound.objects.fields import Object, child, children, number, text
 from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.device_memory import TooLarge, memory_verdict
 from tailbound.reconcile.owned_state import OwnedState
 
@@ -155,8 +156,34 @@ def _hardware_class(owned: OwnedState, name: str | None) -> HardwareClass | Prob
             f"HardwareClass {name} does not allow namespace {namespace}: choose another class in "
             "spec.hardware.class, or ask for the namespace to be added to its spec.allowedNamespaces",
         )
+    lacking = _lacking_devices(owned, found)
+    if lacking is not None:
+        return lacking
     memory = memory_verdict(owned.service.spec.model.size, found)
     return Problem(Reason.MODEL_TOO_LARGE, memory.message) if isinstance(memory, TooLarge) else found
+
+
+def _lacking_devices(owned: OwnedState, found: HardwareClass) -> Problem | None:
+    """What keeps the devices of a class from being claimed by any pod, before one waits for them."""
+    known, name = owned.observation.device_classes, found.metadata.name
+    if isinstance(known, Unknown):
+        return (
+            None
+            if found.spec.resource_claim is None
+            else Problem(
+                Reason.DYNAMIC_ALLOCATION_UNAVAILABLE,
+                f"HardwareClass {name} has spec.resourceClaim, and {known.reason}: upgrade to "
+                "Kubernetes 1.34 or newer, or name the devices in spec.resources of the HardwareClass",
+            )
+        )
+    missing = next((each for each in found.spec.device_classes if each not in known), None)
+    if missing is None:
+        return None
+    return Problem(
+        Reason.DEVICE_CLASS_NOT_FOUND,
+        f"HardwareClass {name} asks for devices of DeviceClass {missing}, and there is none of this name; "
+        f"there are: {_names(known)}; correct the HardwareClass, or install the driver of these devices",
+    )
 
 
 def _default_class(classes: Mapping[str, Object]) -> str | None:

@@ -19,7 +19,8 @@ from typing import Final
 from tailbound.api.conditions import Reason
 
 REMEDY: Final = (
-    "correct nodeSelector, tolerations and resources of the HardwareClass, or add a node that fits them"
+    "correct nodeSelector, tolerations, resources and resourceClaim of the HardwareClass, or add a node that "
+    "fits them"
 )
 
 _MESSAGE: Final = re.compile(

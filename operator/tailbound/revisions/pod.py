@@ -33,6 +33,7 @@ from tailbound.api.runtime_contract import (
 )
 from tailbound.api.server_metrics import ServerMetrics, metrics_text
 from tailbound.api.servingruntime import ServerContainer
+from tailbound.revisions.claims import CLAIM, claim_template
 from tailbound.revisions.containers import (
     container_security,
     environment,
@@ -162,6 +163,9 @@ def _pod_spec(made_of: Ingredients) -> dict[str, Any]:
     secrets = pull_secrets(spec.image_pull_secrets, made_of.fetcher)
     if secrets:
         pod["imagePullSecrets"] = secrets
+    claim = claim_template(made_of.revision, made_of.hardware_class)
+    if claim is not None:
+        pod["resourceClaims"] = [{"name": CLAIM, "resourceClaimTemplateName": claim.name}]
     return pod | placement(spec, made_of.hardware_class)
 
 
@@ -302,9 +306,11 @@ def _resources(made_of: Ingredients, *, devices: bool) -> dict[str, Any]:
     amounts = {"cpu": str(wanted.cpu), "memory": str(wanted.memory)}
     if devices:
         amounts |= {device.name: str(device.count) for device in made_of.hardware_class.spec.resources}
+    claimed = devices and made_of.hardware_class.spec.resource_claim is not None
     return {
         "requests": {**amounts, "ephemeral-storage": str(storage_request(wanted))},
         "limits": {**amounts, "ephemeral-storage": str(storage_limit(wanted))},
+        **({"claims": [{"name": CLAIM}]} if claimed else {}),
     }
 
 

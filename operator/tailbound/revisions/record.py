@@ -40,6 +40,8 @@ from tailbound.api.traffic import utc_seconds
 from tailbound.objects.fields import child, text
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.signature import ModelSignature, stored_signature
+from tailbound.revisions.claims import ClaimTemplate
+from tailbound.revisions.claims import violations as claim_violations
 from tailbound.revisions.identity import canonical_json, text_hash
 from tailbound.revisions.relevant import REFRESH_FIELD
 from tailbound.revisions.resolved import ResolvedModel
@@ -75,6 +77,8 @@ class Revision:
     """Every class with its template, in order of preference; empty if there is only one."""
     model: ResolvedModel | None = None
     """What the source had when it was made; None if the spec pins the model."""
+    claims: tuple[ClaimTemplate, ...] = ()
+    """From which its pods claim their devices, for all classes."""
 
     def on(self, hardware_class: str) -> "Revision":
         """The same revision with pods for another of its classes; unchanged if it has no such class."""
@@ -109,6 +113,7 @@ class Revision:
             "hardwareClass": name,
             "template": template,
             **({"model": self.model.written()} if self.model is not None else {}),
+            **({"claims": _claims_text(self.claims)} if self.claims else {}),
         }
         return {**data, _OTHERS: json.dumps(others)} if others else data
 
@@ -345,9 +350,10 @@ def from_object(stored: Mapping[str, Any]) -> Revision:
     for part in _DATA_FIELDS:
         if not isinstance(data.get(part), str):
             raise CorruptRevisionError(f"ControllerRevision {name}: data.{part} is not a string")
-    choices = _choices(name, data)
+    choices, claims = _choices(name, data), _claims(name, data)
+    known = frozenset(claim.name for claim in claims)
     for _, template in choices or (("", data["template"]),):
-        _check_template(name, template, data["spec"])
+        _check_template(name, template, data["spec"], known)
     revision = Revision(
         name=name,
         number=number,
@@ -358,6 +364,7 @@ def from_object(stored: Mapping[str, Any]) -> Revision:
         template_json=data["template"],
         model=_model(name, data),
         choices=choices,
+        claims=claims,
     )
     fallback = fallback_of(stored)
     return revision if fallback is None else revision.on(fallback.hardware_class)
@@ -385,8 +392,33 @@ def _model(name: str, data: Mapping[str, Any]) -> ResolvedModel | None:
         raise CorruptRevisionError(f"ControllerRevision {name}: data.model: {problem}") from problem
 
 
+def _claims_text(claims: tuple[ClaimTemplate, ...]) -> str:
+    return json.dumps([[each.name, each.hardware_class, each.spec_json] for each in claims])
+
+
+def _claims(name: str, data: Mapping[str, Any]) -> tuple[ClaimTemplate, ...]:
+    """The templates of its claims. Raises CorruptRevisionError."""
+    try:
+        found = [ClaimTemplate(str(a), str(b), str(c)) for a, b, c in json.loads(data.get("claims", "[]"))]
+        refused = [why for claim in found for why in claim_violations(json.loads(claim.spec_json))]
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise CorruptRevisionError(
+            f"ControllerRevision {name}: data.claims is not a list of templates of claims"
+        ) from problem
+    refused += [
+        f"claims: {claim.name} is not a name of it"
+        for claim in found
+        if not claim.name.startswith(f"{name}-")
+    ]
+    if refused:
+        raise CorruptRevisionError(
+            f"ControllerRevision {name}: data.claims is not one that Tailbound wrote: {'; '.join(refused)}"
+        )
+    return tuple(found)
+
+
 @lru_cache(maxsize=4096)
-def _check_template(name: str, template_json: str, spec_json: str) -> None:
+def _check_template(name: str, template_json: str, spec_json: str, claims: frozenset[str]) -> None:
     try:
         template, spec = json.loads(template_json), json.loads(spec_json)
         label = template["metadata"]["labels"][REVISION_LABEL]
@@ -399,13 +431,13 @@ def _check_template(name: str, template_json: str, spec_json: str) -> None:
         raise CorruptRevisionError(
             f"ControllerRevision {name}: data.template is not the template of this revision"
         )
-    _check_restricted(name, template, spec)
+    _check_restricted(name, template, spec, claims)
 
 
-def _check_restricted(name: str, template: Mapping[str, Any], spec: Any) -> None:
+def _check_restricted(name: str, template: Mapping[str, Any], spec: Any, claims: frozenset[str]) -> None:
     """Raise CorruptRevisionError if the template asks for what Tailbound renders for no pod."""
     try:
-        refused = violations(template, spec.get("serviceAccountName"))
+        refused = violations(template, spec.get("serviceAccountName"), claims)
     except (AttributeError, KeyError, TypeError) as problem:
         raise CorruptRevisionError(
             f"ControllerRevision {name}: data.template is not a pod template"

@@ -29,9 +29,10 @@ _POD_FIELDS: Final = frozenset(
         *("initContainers", "containers", "volumes", "restartPolicy", "terminationGracePeriodSeconds"),
         *("serviceAccountName", "automountServiceAccountToken", "imagePullSecrets", "enableServiceLinks"),
         *("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"),
-        *("runtimeClassName", "priorityClassName", "securityContext"),
+        *("runtimeClassName", "priorityClassName", "securityContext", "resourceClaims"),
     }
 )
+_CLAIM_FIELDS: Final = frozenset({"name", "resourceClaimTemplateName"})
 _POD_SECURITY: Final = frozenset({"runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "seccompProfile"})
 _IDS: Final = ("runAsUser", "runAsGroup", "fsGroup")
 _BOTH_KINDS: Final = frozenset(
@@ -53,10 +54,15 @@ _MOUNT_FIELDS: Final = frozenset({"name", "mountPath", "readOnly"})
 _POD_AFFINITY_FIELDS: Final = frozenset({"labelSelector", "topologyKey"})
 
 
-def violations(template: Object, service_account: str | None) -> tuple[str, ...]:
-    """What the pod template asks for and may not have, each with its field; empty if nothing."""
+def violations(
+    template: Object, service_account: str | None, claims: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """What the pod template asks for and may not have, each with its field; empty if nothing.
+
+    `claims`: names of the ResourceClaimTemplates of its revision.
+    """
     pod = template["spec"]
-    found = [*_annotations(template), *_pod_level(pod, service_account)]
+    found = [*_annotations(template), *_pod_level(pod, service_account), *_claims(pod, claims)]
     for group in ("initContainers", "containers"):
         for index, container in enumerate(pod.get(group, ())):
             found.extend(_others(container, _CONTAINER_FIELDS[group], f"{group}[{index}]."))
@@ -94,6 +100,15 @@ def _pod_level(pod: Object, service_account: str | None) -> Iterator[str]:
             yield f"securityContext.{field} must not be 0"
     yield from _others(security, _POD_SECURITY, "securityContext.")
     yield from _pod_affinity(pod.get("affinity", {}))
+
+
+def _claims(pod: Object, known: frozenset[str]) -> Iterator[str]:
+    """Another claim of the namespace could be anyone's."""
+    for index, claim in enumerate(pod.get("resourceClaims", ())):
+        path = f"resourceClaims[{index}]"
+        yield from _others(claim, _CLAIM_FIELDS, f"{path}.")
+        if claim.get("resourceClaimTemplateName") not in known:
+            yield f"{path}.resourceClaimTemplateName is not the revision's own"
 
 
 def _pod_affinity(affinity: Object) -> Iterator[str]:

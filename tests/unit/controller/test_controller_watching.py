@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 import tailbound.controller.pump
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.controller.informers import ServiceInformers
 from tailbound.controller.resync import Resync
-from tailbound.controller.stores import CHILDREN, OF_EACH_SERVICE, SHARED, Stores
-from tailbound.kube.errors import Transient
+from tailbound.controller.stores import CHILDREN, OF_EACH_SERVICE, OPTIONAL, SHARED, Stores
+from tailbound.kube.errors import NotServed, Transient
+from tailbound.kube.informer import Informer
 from tailbound.kube.protocol import KubeClient, Listing, WatchEvent
-from tailbound.kube.resources import INFERENCE_SERVICES, PODS, SERVING_RUNTIMES, Resource
+from tailbound.kube.resources import DEVICE_CLASSES, INFERENCE_SERVICES, PODS, SERVING_RUNTIMES, Resource
+from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 
 NAMESPACES = ("ads", "risk")
@@ -38,6 +41,7 @@ class Api:
 
     lists: Counter[tuple[Resource, str | None]] = field(default_factory=Counter)
     failures: int = 0
+    failure: Exception = field(default_factory=lambda: Transient("the API server is away"))
     watched: list[tuple[Resource, str]] = field(default_factory=list)
 
     async def list(
@@ -46,7 +50,7 @@ class Api:
         self.lists[resource, namespace] += 1
         if self.failures:
             self.failures -= 1
-            raise Transient("the API server is away")
+            raise self.failure
         assert bool(label_selector) == (resource in CHILDREN)
         there = resource in OF_EACH_SERVICE and namespace is not None
         return Listing((child(resource, str(namespace)),) if there else (), "9")
@@ -76,10 +80,39 @@ async def test_a_service_and_its_children_are_listed_once_in_each_namespace_and_
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    assert api.lists == {(resource, each): 1 for resource in OF_EACH_SERVICE for each in NAMESPACES}
-    assert sorted(api.watched, key=str) == sorted([(each, "9") for each in OF_EACH_SERVICE] * 2, key=str)
+    of_services: dict[tuple[Resource, str | None], int] = {
+        (resource, each): 1 for resource in OF_EACH_SERVICE for each in NAMESPACES
+    }
+    assert api.lists == {**of_services, (DEVICE_CLASSES, None): 1}
+    watched = [*OF_EACH_SERVICE, *OF_EACH_SERVICE, DEVICE_CLASSES]
+    assert sorted(api.watched, key=str) == sorted([(each, "9") for each in watched], key=str)
     assert all(len(stores.of[resource]) == len(NAMESPACES) for resource in OF_EACH_SERVICE)
-    assert set(heard) == {(resource, 0) for resource in OF_EACH_SERVICE}
+    assert set(heard) == {(resource, 0) for resource in (*OF_EACH_SERVICE, DEVICE_CLASSES)}
+    assert all(stores.serves(resource) for resource in OPTIONAL)
+
+
+async def test_kinds_that_an_older_api_server_lacks_hold_nothing_up_and_are_found_after_an_upgrade() -> None:
+    told = list[object]()
+    stores, store = Stores(told.append), ObjectStore()
+    stores.of[INFERENCE_SERVICES].upsert(child(INFERENCE_SERVICES, "risk"))
+    told.clear()
+    api = Api(failures=1, failure=NotServed("404"))
+    informer = Informer(
+        cast(KubeClient, api),
+        DEVICE_CLASSES,
+        store,
+        relist_seconds=0.01,
+        on_served=lambda served: stores.heard_whether_served(DEVICE_CLASSES, served),
+        on_error=lambda error: pytest.fail(str(error)),
+    )
+    running = asyncio.create_task(informer.run())
+    await informer.synced.wait()
+    assert not stores.serves(DEVICE_CLASSES)
+    await asyncio.sleep(0.1)
+    running.cancel()
+    assert api.watched
+    assert stores.serves(DEVICE_CLASSES)
+    assert told == [("risk", "a")], "services are decided on once more"
 
 
 async def test_what_services_share_is_listed_before_the_first_decision() -> None:

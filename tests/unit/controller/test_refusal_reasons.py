@@ -5,6 +5,7 @@ from tailbound.api.conditions import Reason
 from tailbound.controller.execute import reason_of
 from tailbound.kube.errors import NameConflict, NotAdmitted, Terminal
 from tailbound.kube.resources import DEPLOYMENTS, SERVICES, Resource
+from tailbound.kube.resources import RESOURCE_CLAIM_TEMPLATES as CLAIMS
 from tailbound.reconcile.model import Apply, Create, Write
 
 POLICY = "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: unknown registry"
@@ -17,6 +18,7 @@ CASES: dict[str, tuple[Terminal, Write, Resource, Reason]] = {
     "unknown-rule": (NotAdmitted("the moon is full", 403), NEW, DEPLOYMENTS, Reason.WRITE_REFUSED),
     "new-template": (Terminal("spec.template: wrong", 422), NEW, DEPLOYMENTS, Reason.RUNTIME_INVALID),
     "same-template": (Terminal("spec.replicas: wrong", 422), CHANGED, DEPLOYMENTS, Reason.WRITE_REFUSED),
+    "claim's-cel": (Terminal("expression: wrong", 422), NEW, CLAIMS, Reason.RESOURCE_CLAIM_REFUSED),
 }
 
 

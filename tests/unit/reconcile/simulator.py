@@ -14,6 +14,7 @@ from tailbound.objects.signature import ModelSignature
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.decide import decide, draft, read, wanted_rendering
 from tailbound.reconcile.model import (
+    NO_DEVICE_CLASSES,
     NO_READER,
     Observation,
     Plan,
@@ -71,6 +72,7 @@ class Simulator(Cluster):
     """What the last plan asks of Prometheus."""
     prometheus: Callable[[str], tuple[Series, ...] | Unknown] = field(default=no_series)
     """Answers a query."""
+    device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES
     job_pods: tuple[Object, ...] = ()
     """The pods of Jobs."""
     unscraped: str = ""
@@ -90,6 +92,8 @@ class Simulator(Cluster):
             disruption_budgets=self.of("PodDisruptionBudget"),
             pods=(*self.pods.values(), *self.job_pods),
             jobs=self.of("Job"),
+            claim_templates=self.of("ResourceClaimTemplate"),
+            device_classes=self.device_classes,
             endpoint_slices=self.endpoint_slices(),
             gateways={name: gateway.report(key) for name, gateway in self.gateways.items()},
             settings=SETTINGS,
