@@ -44,9 +44,9 @@ def main(arguments: Sequence[str]) -> int:
         except ModuleNotFoundError as error:
             sys.stderr.write(f"error: {error}: pip install 'tailbound-runtime[tools]' installs it\n")
             return 1
-    env = {**os.environ, **command.environment(arguments)} if arguments else os.environ
     logs.configure()
     try:
+        env = {**os.environ, **command.environment(arguments)} if arguments else os.environ
         settings = config.from_env(env)
         named = {} if settings.model_name is None else {"model": settings.model_name}
         logs.configure(**named, revision=settings.revision)

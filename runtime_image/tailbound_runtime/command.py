@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailbound_runtime.batch import Mode
-from tailbound_runtime.config import MODEL_FORMAT, ModelControl, Option
+from tailbound_runtime.config import ModelControl, Option
 from tailbound_runtime.contract import Env
+from tailbound_runtime.engines import format_of
 
 
 def environment(arguments: Sequence[str]) -> dict[str, str]:
-    """What the operator would set, from these arguments. Ends the process if they are wrong."""
-    parser = argparse.ArgumentParser(prog="tailbound-runtime", description="Serves ONNX models.")
+    """What the operator would set, from these arguments. Ends the process if they are wrong.
+
+    Raises ModelLoadError if the model's name does not say what it is.
+    """
+    parser = argparse.ArgumentParser(prog="tailbound-runtime", description="Serves models.")
     commands = parser.add_subparsers(required=True)
     commands.add_parser("audit", help="say whether one model can be served here, and what it needs")
     commands.add_parser("bench", help="measure how fast one model runs here")
@@ -24,8 +28,10 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         type=Path,
         nargs="+",
         metavar="MODEL",
-        help="ONNX files, or a folder of NAME/VERSION/model.onnx",
+        help="model files of one format, or a folder of NAME/VERSION/model.onnx",
     )
+    serve.add_argument("--format", help="of the models; by default what the first one's name says")
+    serve.add_argument("--engine", default="", help="what runs the models; by default the format's first")
     serve.add_argument("--name", help="NAME in /v2/models/NAME; by default the file's, without its ending")
     serve.add_argument(
         "--model-control",
@@ -50,7 +56,7 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         **_models(parser, given.models, given.name),
         Option.MODEL_CONTROL: given.model_control,
         Option.MODEL_MEMORY_BYTES: given.model_memory,
-        Env.MODEL_FORMAT: MODEL_FORMAT,
+        Env.MODEL_FORMAT: given.format or format_of(given.models[0]),
         Env.REVISION: "local",
         Env.REQUEST_TIMEOUT_SECONDS: given.timeout,
         Env.DRAIN_SECONDS: "0",
@@ -58,6 +64,7 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         Env.BATCHING_MODE: given.batching,
         Env.BATCHING_MAX_SIZE: given.max_batch_size,
         Env.BATCHING_MAX_DELAY_SECONDS: given.max_delay,
+        Option.ENGINE: given.engine,
         Option.HTTP_PORT: given.port,
         Option.GRPC_PORT: given.grpc_port,
     }

@@ -11,9 +11,11 @@ from typing import Final, TypeVar
 
 from tailbound_runtime.batch import Batching, Mode
 from tailbound_runtime.contract import TERMINATION_LOG, Env
+from tailbound_runtime.engines import DEFAULT_ENGINE, FORMATS, REFUSED_FORMATS, Kind, kinds_of
 from tailbound_runtime.repository import Files, Folder, Repository, half_of_memory
 
-MODEL_FORMAT: Final = "onnx"
+FOLDER_FORMAT: Final = "onnx"
+"""The format of models in a repository folder."""
 
 T = TypeVar("T")
 
@@ -38,6 +40,7 @@ class Option(StrEnum):
     MAX_BUFFERED_BYTES = "TAILBOUND_MAX_BUFFERED_BYTES"
     QUEUE_LIMIT = "TAILBOUND_QUEUE_LIMIT"
     REQUEST_LOG_EVERY = "TAILBOUND_REQUEST_LOG_EVERY"
+    ENGINE = "TAILBOUND_ENGINE"
     PROVIDERS = "TAILBOUND_PROVIDERS"
     DEVICE_OPTIONS = "TAILBOUND_DEVICE_OPTIONS"
     DEVICE_MEMORY_LIMIT = "TAILBOUND_DEVICE_MEMORY_LIMIT"
@@ -60,6 +63,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     Option.MAX_BUFFERED_BYTES: str(256 * 2**20),
     Option.QUEUE_LIMIT: "128",
     Option.REQUEST_LOG_EVERY: "0",
+    Option.ENGINE: "",
     Option.PROVIDERS: "",
     Option.DEVICE_OPTIONS: "{}",
     Option.DEVICE_MEMORY_LIMIT: "",
@@ -76,6 +80,8 @@ class Settings:
     """The settings of this process.
 
     repository: the models, by NAME in /v2/models/NAME
+    model_format: what they are written in
+    engine: what runs them
     model_control: whether clients may load and unload models
     model_memory_bytes: that the files of all loaded models may have together; matters with model_control
     revision: the revision's name, for logs and metrics
@@ -89,12 +95,15 @@ class Settings:
     max_buffered_bytes: bodies and tensors of all requests together, those below 64 KiB left out; 503 above
     queue_limit: inferences that may wait; 503 above
     request_log_every: one inference request in so many is logged; 0 logs none
-    providers: ONNX Runtime's, in order; empty: CUDA if the container has a device, else the CPU
-    device_options: ONNX Runtime's options of the device's provider, such as device_id
+    providers: what to run on, by the engine's names, in order; empty: the engine's choice, never the CPU in a
+        container with a device
+    device_options: the engine's options of the device, such as ONNX Runtime's device_id
     device_memory_limit: bytes of the device that the model may use; None: all
     """
 
     repository: Repository
+    model_format: str
+    engine: Kind
     model_control: bool
     model_memory_bytes: int
     revision: str
@@ -126,9 +135,12 @@ class Settings:
 
 def from_env(env: Mapping[str, str]) -> Settings:
     """Read every variable. Raises ConfigError."""
-    _format(env)
+    model_format = _format(env)
+    engine = _engine(env, model_format)
     return Settings(
-        repository=_repository(env),
+        repository=_repository(env, model_format),
+        model_format=model_format,
+        engine=engine,
         model_control=_read(env, Option.MODEL_CONTROL, ModelControl, f"one of {', '.join(ModelControl)}")
         is ModelControl.EXPLICIT,
         model_memory_bytes=_read(
@@ -161,9 +173,11 @@ def from_env(env: Mapping[str, str]) -> Settings:
         providers=_read(
             env,
             Option.PROVIDERS,
-            _providers,
+            _providers if engine.name == DEFAULT_ENGINE else _names,
             "names of ONNX Runtime's providers with commas between them, such as "
-            "CUDAExecutionProvider,CPUExecutionProvider, or to nothing",
+            "CUDAExecutionProvider,CPUExecutionProvider, or to nothing"
+            if engine.name == DEFAULT_ENGINE
+            else f"a device of {engine.title}, such as CPU, or to nothing",
         ),
         device_options=_read(
             env, Option.DEVICE_OPTIONS, _options, 'a JSON object of strings, such as {"device_id": "0"}'
@@ -177,7 +191,7 @@ def from_env(env: Mapping[str, str]) -> Settings:
     )
 
 
-def _repository(env: Mapping[str, str]) -> Repository:
+def _repository(env: Mapping[str, str], model_format: str) -> Repository:
     """The first of these that is set; two of them contradict each other.
 
     | variable | models |
@@ -191,14 +205,19 @@ def _repository(env: Mapping[str, str]) -> Repository:
     ]
     if len(given) > 1:
         raise ConfigError(f"{given[0]} and {given[1]} are both set: set the one that names the models")
+    if given == [Option.MODEL_REPOSITORY] and model_format != FOLDER_FORMAT:
+        raise ConfigError(
+            f"{Option.MODEL_REPOSITORY} is set, and {Env.MODEL_FORMAT} is {model_format!r}: a folder holds models "
+            f"of format {FOLDER_FORMAT}; list files of others in {Option.MODELS}"
+        )
     if given == [Option.MODEL_REPOSITORY]:
         return Folder(Path(env[Option.MODEL_REPOSITORY]))
     if given == [Option.MODELS]:
-        expected = 'a JSON object of ONNX files by name, such as {"a": "/models/a.onnx"}'
+        expected = 'a JSON object of model files by name, such as {"a": "/models/a.onnx"}'
         paths = _read(env, Option.MODELS, _filled_options, expected)
         return Files({name: Path(path) for name, path in paths.items()})
     name = _read(env, Env.MODEL_NAME, _text, "the model's name")
-    path = _read(env, Env.MODEL_PATH, lambda value: Path(_text(value)), "the path of an ONNX file")
+    path = _read(env, Env.MODEL_PATH, lambda value: Path(_text(value)), "the path of the model")
     return Files({name: path})
 
 
@@ -207,13 +226,31 @@ def termination_log(env: Mapping[str, str]) -> Path:
     return Path(env.get(Option.TERMINATION_LOG, DEFAULTS[Option.TERMINATION_LOG]))
 
 
-def _format(env: Mapping[str, str]) -> None:
-    value = _read(env, Env.MODEL_FORMAT, _text, f"{MODEL_FORMAT!r}, the one format that this runtime serves")
-    if value != MODEL_FORMAT:
+def _format(env: Mapping[str, str]) -> str:
+    known = ", ".join(FORMATS)
+    value = _read(env, Env.MODEL_FORMAT, _text, f"a format that this runtime serves: {known}")
+    if value in REFUSED_FORMATS:
+        raise ConfigError(f"{Env.MODEL_FORMAT} is {value!r}: {REFUSED_FORMATS[value]}")
+    if value not in FORMATS:
         raise ConfigError(
-            f"{Env.MODEL_FORMAT} is {value!r}, but this runtime serves {MODEL_FORMAT!r} only: "
+            f"{Env.MODEL_FORMAT} is {value!r}, but this runtime serves: {known}; "
             "name a runtime that declares the model's format"
         )
+    return value
+
+
+def _engine(env: Mapping[str, str], model_format: str) -> Kind:
+    """The engine that is asked for, or else the first that runs the format."""
+    fitting = kinds_of(model_format)
+    asked = env.get(Option.ENGINE, DEFAULTS[Option.ENGINE])
+    found = next((kind for kind in fitting if asked in ("", kind.name)), None)
+    if found is None:
+        names = ", ".join(kind.name for kind in fitting)
+        raise ConfigError(
+            f"{Option.ENGINE} is {asked!r}: set it to an engine that runs format {model_format}, one of "
+            f"{names}, or to nothing"
+        )
+    return found
 
 
 def _batching(env: Mapping[str, str]) -> Batching:
@@ -280,6 +317,13 @@ def _port(value: str) -> int | None:
 def _providers(value: str) -> tuple[str, ...]:
     names = tuple(value.split(",")) if value else ()
     if len(set(names)) < len(names) or not all(name.endswith("ExecutionProvider") for name in names):
+        raise ValueError
+    return names
+
+
+def _names(value: str) -> tuple[str, ...]:
+    names = tuple(value.split(",")) if value else ()
+    if not all(names):
         raise ValueError
     return names
 

@@ -55,6 +55,37 @@ def choose_providers(available: Sequence[str], device_visible: bool, asked: Sequ
     return [CUDA, CPU]
 
 
+def choose_device(engine: str, has: Sequence[str], device_visible: bool, asked: Sequence[str] = ()) -> str:
+    """What an engine without fall-backs runs on. Raises ModelLoadError if that cannot be what is wanted.
+
+    | asked for | a device is visible | this engine has | chosen |
+    |---|---|---|---|
+    | one | (any) | it | this one |
+    | one | (any) | not it | error |
+    | several | (any) | (any) | error: which one would it be? |
+    | none | no | (any) | the CPU |
+    | none | yes | (any) | error: a service with a device must not have the latency of a CPU |
+    """
+    if len(asked) > 1:
+        raise ModelLoadError(
+            f"TAILBOUND_PROVIDERS is {','.join(asked)}: name one of them, as {engine} has no fall-back"
+        )
+    if asked and asked[0] not in has:
+        raise ModelLoadError(
+            f"TAILBOUND_PROVIDERS asks for {asked[0]}, which {engine} does not have here: it has "
+            f"{', '.join(has)}"
+        )
+    if asked:
+        return asked[0]
+    if device_visible:
+        raise ModelLoadError(
+            f"this container was given a device, and {engine} would leave it unused: use a hardware class "
+            "without devices, an engine that runs on it, or set TAILBOUND_PROVIDERS to one of: "
+            f"{', '.join(has)}"
+        )
+    return "CPU"
+
+
 def with_options(
     providers: Sequence[str], options: Mapping[str, str], memory_limit: int | None
 ) -> list[tuple[str, Mapping[str, str]]]:
@@ -76,6 +107,11 @@ def is_out_of_memory(text: str) -> bool:
 def nvidia_device_visible(dev: Path = Path("/dev")) -> bool:
     """Whether the container was given an NVIDIA device."""
     return any(dev.glob("nvidia[0-9]*"))
+
+
+def device_visible(dev: Path = Path("/dev")) -> bool:
+    """Whether the container was given a device of NVIDIA, or one of those that OpenVINO runs on."""
+    return nvidia_device_visible(dev) or any(dev.glob("dri/renderD*")) or any(dev.glob("accel/accel*"))
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from typing import Final, TypeVar
 
 import structlog
 
-from tailbound_runtime import __version__
+from tailbound_runtime import __version__, engines
 from tailbound_runtime.batch import UNBATCHED, Batching, Mode
 from tailbound_runtime.batchable import check_rows, check_shapes
 from tailbound_runtime.config import Settings
-from tailbound_runtime.devices import choose_providers, nvidia_device_visible
-from tailbound_runtime.engine import Engine, Run
+from tailbound_runtime.engine import Engine, Order, Run
 from tailbound_runtime.errors import (
     MemoryShortError,
     ModelBrokenError,
@@ -26,7 +25,6 @@ from tailbound_runtime.errors import (
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.repository import ModelFile
-from tailbound_runtime.session import Session, available_providers
 from tailbound_runtime.signature import Signature
 from tailbound_runtime.worker import InferenceThread
 
@@ -66,13 +64,16 @@ class Loader:
 def load(settings: Settings, file: ModelFile, metrics: Metrics) -> tuple[Engine, Batching]:
     """Load and warm up the model, and find out how it may be batched; blocks. Raises ModelLoadError."""
     started = time.monotonic()
-    providers = choose_providers(available_providers(), nvidia_device_visible(), settings.providers)
-    session = Session.load(
-        file.path,
-        settings.cpu_limit,
-        providers,
-        settings.device_options,
-        settings.device_memory_limit,
+    session = engines.load(
+        settings.engine,
+        Order(
+            file.path,
+            settings.model_format,
+            settings.cpu_limit,
+            settings.providers,
+            settings.device_options,
+            settings.device_memory_limit,
+        ),
     )
     check_shapes(session.inputs, session.outputs, settings.batching)
     batching = _checked(session, _warmed(session, settings.batching))
@@ -91,6 +92,7 @@ def load(settings: Settings, file: ModelFile, metrics: Metrics) -> tuple[Engine,
         "model loaded",
         model=file.name,
         path=str(file.path),
+        engine=settings.engine.name,
         provider=session.provider,
         seconds=round(seconds, 3),
     )

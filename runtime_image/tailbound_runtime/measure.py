@@ -16,10 +16,9 @@ from typing import Final
 import numpy as np
 
 from tailbound_runtime.batchable import ROUNDS, Random, draw
-from tailbound_runtime.devices import choose_providers, nvidia_device_visible
-from tailbound_runtime.engine import Run, TensorSpec
+from tailbound_runtime.engine import Engine, Order, Run, TensorSpec
+from tailbound_runtime.engines import format_of, kinds_of, load
 from tailbound_runtime.errors import ModelFailedError, ModelInputError, ModelLoadError
-from tailbound_runtime.session import Session, available_providers
 from tailbound_runtime.tensors import Array
 
 BAR: Final = 40  # characters of the longest one
@@ -52,9 +51,9 @@ class Cell:
 def main(arguments: Sequence[str], out: Callable[[str], object] = print) -> int:
     """Measure, and print a table. The exit status."""
     parser = argparse.ArgumentParser(
-        prog="tailbound-runtime bench", description="Measures how fast an ONNX model runs here."
+        prog="tailbound-runtime bench", description="Measures how fast a model runs here."
     )
-    parser.add_argument("model", type=Path, help="the ONNX file")
+    parser.add_argument("model", type=Path, help="the model's file, or its folder")
     parser.add_argument(
         "--threads", type=int, default=len(os.sched_getaffinity(0)), help="for one run (%(default)s)"
     )
@@ -63,8 +62,8 @@ def main(arguments: Sequence[str], out: Callable[[str], object] = print) -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement (%(default)s)")
     given = parser.parse_args(arguments)
     try:
-        providers = choose_providers(available_providers(), nvidia_device_visible())
-        session = Session.load(given.model, given.threads, providers)
+        model_format = format_of(given.model)
+        session = load(kinds_of(model_format)[0], Order(given.model, model_format, given.threads))
     except ModelLoadError as error:
         out(f"cannot load the model: {error}")
         return 1
@@ -86,7 +85,7 @@ def doubled(most: int) -> list[int]:
     return [2**power for power in range(max(1, most).bit_length())]
 
 
-def accepted(session: Session, rows: int) -> Mapping[str, Array] | None:
+def accepted(session: Engine, rows: int) -> Mapping[str, Array] | None:
     """Random tensors that the model runs on; None if none were found."""
     for number, random in enumerate(ROUNDS):
         dice = np.random.default_rng(number)
@@ -107,7 +106,7 @@ def _shape(spec: TensorSpec, rows: int, random: Random) -> tuple[int, ...]:
     return tuple(one if size == -1 else size for one, size in zip(free, spec.shape, strict=False))
 
 
-def measured(session: Session, inputs: Mapping[str, Array], rows: int, callers: int, seconds: float) -> Cell:
+def measured(session: Engine, inputs: Mapping[str, Array], rows: int, callers: int, seconds: float) -> Cell:
     """Runs of these inputs, by so many callers at once, for so long."""
     outputs = list(session.outputs)
     for _ in range(WARM_UP):

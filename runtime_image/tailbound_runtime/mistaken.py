@@ -23,11 +23,18 @@ _KINDS: Final[tuple[tuple[tuple[bytes, ...], str], ...]] = (
     ),
     ((b"\x1f\x8b",), "it is packed with gzip: unpack it"),
     ((b"\x89hdf",), "it is an HDF5 file, as Keras writes: convert it to ONNX"),
+    (
+        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
+        "it is a pickle, which runs code of its author when it is read: convert it as docs/engines.md says",
+    ),
 )
 
 
-def what_it_is(path: Path) -> str | None:
-    """What this file is, and what to do; None if it may be a model, or is no file."""
+def what_it_is(path: Path, besides: bytes = b"") -> str | None:
+    """What this file is, and what to do; None if it may be a model, or is no file.
+
+    `besides` is how the model's own format begins, in lower case, if that is among those of other files.
+    """
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -35,4 +42,4 @@ def what_it_is(path: Path) -> str | None:
     if not head:
         return "it is empty: upload it again"
     start = head.lstrip().lower()
-    return next((text for beginnings, text in _KINDS if start.startswith(beginnings)), None)
+    return next((text for signs, text in _KINDS if besides not in signs and start.startswith(signs)), None)

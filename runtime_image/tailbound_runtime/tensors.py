@@ -73,6 +73,8 @@ BY_ONNX_TYPE: Final = {
     "tensor(string)": Datatype("BYTES", np.object_, frozenset({str}), "a string"),
 }
 
+BY_NAME: Final = {datatype.name: datatype for datatype in BY_ONNX_TYPE.values()}
+
 
 def bits_of(values: Array) -> Array:
     """FP32 values as the bits of BF16, cut off."""

@@ -1,6 +1,7 @@
 """What the server is told by its environment, and the device that it is given."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,15 @@ from tailbound_runtime.contract import Env
 from tailbound_runtime.devices import (
     CPU,
     CUDA,
+    choose_device,
     choose_providers,
+    device_visible,
     is_out_of_memory,
     nvidia_device_visible,
     with_options,
 )
+from tailbound_runtime.engine import Order
+from tailbound_runtime.engines import format_of, kinds_of, load
 from tailbound_runtime.errors import ModelLoadError
 from tailbound_runtime.session import Session
 
@@ -69,9 +74,69 @@ def test_a_wrong_variable_is_named_with_its_value(key: str, value: str) -> None:
 
 def test_another_format_is_refused() -> None:
     with pytest.raises(
-        config.ConfigError, match="TAILBOUND_MODEL_FORMAT is 'pmml', but this runtime serves 'onnx'"
+        config.ConfigError, match="TAILBOUND_MODEL_FORMAT is 'pmml', but this runtime serves: onnx, openvino"
     ):
         config.from_env(environment(Path("/m.onnx"), model_format="pmml"))
+
+
+@pytest.mark.parametrize("name", ["sklearn", "pickle", "joblib"])
+def test_a_format_that_runs_code_is_refused_with_the_remedy(name: str) -> None:
+    said = "pickles, which run code of their author .* convert the model"
+    with pytest.raises(config.ConfigError, match=said):
+        config.from_env(environment(Path("/m"), model_format=name))
+    with pytest.raises(ModelLoadError, match=said):
+        format_of(Path(f"/m.{name}".replace("sklearn", "pkl")))
+
+
+def test_the_engine_is_the_formats_first_or_the_one_that_is_asked_for() -> None:
+    def engine(**extra: str) -> str:
+        return config.from_env(environment(Path("/m"), **extra)).engine.name
+
+    assert engine(model_format="onnx") == "onnxruntime"
+    assert engine(model_format="onnx", engine="openvino", providers="GPU.1") == "openvino"
+    with pytest.raises(
+        config.ConfigError, match=r"TAILBOUND_ENGINE is 'tensorrt': .* one of onnxruntime, open"
+    ):
+        engine(model_format="onnx", engine="tensorrt")
+
+
+@pytest.mark.parametrize(
+    ("asked", "visible", "chosen"),
+    [
+        ((), False, "CPU"),
+        (("GPU",), True, "GPU"),
+        (("CPU",), True, "CPU"),
+        ((), True, "given a device, and OpenVINO would leave it unused"),
+        (("NPU",), False, "asks for NPU, which OpenVINO does not have here: it has CPU, GPU"),
+        (("GPU", "CPU"), True, "GPU,CPU: name one of them, as OpenVINO has no fall-back"),
+    ],
+)
+def test_the_device_of_an_engine_without_fall_backs(
+    asked: tuple[str, ...], visible: bool, chosen: str
+) -> None:
+    if " " not in chosen:
+        assert choose_device("OpenVINO", ["CPU", "GPU"], visible, asked) == chosen
+        return
+    with pytest.raises(ModelLoadError, match=chosen):
+        choose_device("OpenVINO", ["CPU", "GPU"], visible, asked)
+
+
+def test_each_known_device_is_seen(tmp_path: Path) -> None:
+    assert not device_visible(tmp_path)
+    for folder, name in (("n", "nvidia0"), ("d", "dri/renderD128"), ("a", "accel/accel0")):
+        (tmp_path / folder / name).parent.mkdir(parents=True)
+        (tmp_path / folder / name).touch()
+        assert device_visible(tmp_path / folder)
+
+
+def test_packages_that_are_not_installed_are_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    monkeypatch.delitem(sys.modules, "tailbound_runtime.engines.open_vino", raising=False)
+    (kind,) = kinds_of("openvino")
+    with pytest.raises(
+        ModelLoadError, match=r"pip install 'tailbound-runtime\[openvino\]'.*ENGINES=openvino"
+    ):
+        load(kind, Order(Path("/m.xml"), "openvino", 1))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""The engines: which of them runs a model's format, what package each needs, and how it is loaded.
+
+An engine's module is imported when it loads a model: its package may not be there, and is large.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from tailbound_runtime.engine import Engine, Order
+from tailbound_runtime.errors import ModelLoadError
+
+DEFAULT_ENGINE: Final = "onnxruntime"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One engine.
+
+    name: as in TAILBOUND_ENGINE
+    title: for people
+    module: below this package; its `load` takes an Order and raises ModelLoadError
+    extra: the optional packages of `tailbound-runtime` that it needs; None: they are always there
+    formats: that it runs, by the names of TAILBOUND_MODEL_FORMAT
+    """
+
+    name: str
+    title: str
+    module: str
+    extra: str | None
+    formats: tuple[str, ...]
+
+
+KINDS: Final = (
+    Kind(DEFAULT_ENGINE, "ONNX Runtime", "onnx_runtime", None, ("onnx",)),
+    Kind("openvino", "OpenVINO", "open_vino", "openvino", ("openvino", "onnx")),
+)
+"""All engines; the first one of those that run a format is its default."""
+
+FORMATS: Final = tuple(dict.fromkeys(one for kind in KINDS for one in kind.formats))
+
+_PICKLE: Final = (
+    "its files are pickles, which run code of their author when they are read, so that this runtime reads "
+    "none: convert the model as docs/engines.md says, and set spec.model.format to what it is then"
+)
+REFUSED_FORMATS: Final[Mapping[str, str]] = dict.fromkeys(("sklearn", "pickle", "joblib"), _PICKLE)
+"""Formats that are known and not served, with the reason and the remedy."""
+
+SUFFIXES: Final[Mapping[str, str]] = {".onnx": "onnx", ".xml": "openvino"}
+"""How files of the formats are named."""
+PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".joblib")
+
+
+def format_of(path: Path) -> str:
+    """The format of a model, from its file's name. Raises ModelLoadError."""
+    if path.is_dir():  # a repository folder
+        return "onnx"
+    suffix = path.suffix.lower()
+    if suffix in PICKLE_SUFFIXES:
+        raise ModelLoadError(f"{path}: {_PICKLE}")
+    if suffix not in SUFFIXES:
+        known = ", ".join(f"{name} ({ending})" for ending, name in SUFFIXES.items())
+        raise ModelLoadError(
+            f"the name of {path} says no format that this runtime serves: {known}; --format names one"
+        )
+    return SUFFIXES[suffix]
+
+
+def kinds_of(model_format: str) -> tuple[Kind, ...]:
+    """The engines that run this format, the default one first; none if it is unknown."""
+    return tuple(kind for kind in KINDS if model_format in kind.formats)
+
+
+def load(kind: Kind, order: Order) -> Engine:
+    """The loaded model. Raises ModelLoadError, also if the engine's packages are not installed."""
+    try:
+        module = import_module(f"{__name__}.{kind.module}")
+    except ImportError as error:
+        raise ModelLoadError(
+            f"format {order.format} needs {kind.title}, which cannot be imported here ({error}): "
+            f"pip install 'tailbound-runtime[{kind.extra}]', or build the image with ENGINES={kind.extra}"
+        ) from error
+    loader: Callable[[Order], Engine] = module.load
+    return loader(order)
