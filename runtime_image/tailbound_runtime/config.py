@@ -207,8 +207,8 @@ def _repository(env: Mapping[str, str], model_format: str) -> Repository:
         raise ConfigError(f"{given[0]} and {given[1]} are both set: set the one that names the models")
     if given == [Option.MODEL_REPOSITORY] and model_format != FOLDER_FORMAT:
         raise ConfigError(
-            f"{Option.MODEL_REPOSITORY} is set, and {Env.MODEL_FORMAT} is {model_format!r}: a folder holds models "
-            f"of format {FOLDER_FORMAT}; list files of others in {Option.MODELS}"
+            f"{Option.MODEL_REPOSITORY} is set, and {Env.MODEL_FORMAT} is {model_format!r}: a folder holds "
+            f"models of format {FOLDER_FORMAT}; list files of others in {Option.MODELS}"
         )
     if given == [Option.MODEL_REPOSITORY]:
         return Folder(Path(env[Option.MODEL_REPOSITORY]))
