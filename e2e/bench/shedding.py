@@ -142,14 +142,14 @@ class _Run:
         given_up = pod.rules.give_up(now)
         pod.inside -= len(given_up)
         self.outcome.refused += len(given_up)
-        pod.running = pod.queue.take(now)
+        pod.running = pod.queue.take(now, pod.rules.line())
         if pod.running:
             rows = len(pod.running)
             pod.rules.begins(rows, now)
             slower = self.shock.slower if now >= SHOCK else 1.0
             seconds = (BASE + PER_ROW * rows) * slower * self.random.lognormvariate(0, NOISE)
             self._at(now + seconds, "done", (pod, seconds))
-        elif (due := pod.queue.due()) is not None:
+        elif (due := pod.queue.due(now, pod.rules.line())) is not None:
             self._at(max(due, now + 1e-6), "next", pod)
 
     def _done(self, now: float, what: tuple[_Pod, float]) -> None:

@@ -129,7 +129,7 @@ class App:
             arrays = thread.here(request)
             executed = time.perf_counter()
         except Exception as error:
-            return self._failed(self._taken(head, body, started, model), error)
+            return self._failed(self._taken(head, body, started, model), error, None)
         metrics = model.metrics
         if arrays is None or head.packs or is_long(request, signature, arrays):
             intake = self._taken(head, body, started, model)
@@ -233,6 +233,7 @@ class App:
         if isinstance(intake, Call):
             return self._called(intake)
         head, heads = intake.head, intake.model.heads
+        request = None
         try:
             signature, thread = intake.model.loaded()
             if intake.parsed is not None:
@@ -244,10 +245,12 @@ class App:
                 self._decoded(intake)
                 arrays = thread.here(request)
             if arrays is None:
-                return Pending(intake, request, thread.ask(request, self._deadline(intake), _bound(intake)))
+                return Pending(
+                    intake, request, thread.ask(request, self._deadline(intake, request), _bound(intake))
+                )
             return self._inferred_here(intake, request, signature, arrays)
         except Exception as error:
-            return self._failed(intake, error)
+            return self._failed(intake, error, request)
 
     async def _called(self, call: Call) -> Response:
         try:
@@ -276,18 +279,22 @@ class App:
             return self._inferred_here(intake, pending.request, signature, job.future.result())
         except Exception as error:
             thread.leave(job)
-            return self._failed(intake, error)
+            return self._failed(intake, error, pending.request)
 
-    def _failed(self, intake: Intake, error: Exception) -> Response:
+    def _failed(self, intake: Intake, error: Exception, request: InferRequest | None) -> Response:
         if isinstance(error, FAILURES):
-            error = in_words(error, intake.model.metrics, self._limits.seconds)
+            error = in_words(error, intake.model.metrics, self._limits.seconds, request)
         if not isinstance(error, ApiError):
             log.error("inference failed unexpectedly", exc_info=error)
             error = _UNEXPECTED
         return self._refused(intake, error)
 
-    def _deadline(self, intake: Intake) -> float:
-        return self._loop.time() + intake.left(time.perf_counter())
+    def _deadline(self, intake: Intake, request: InferRequest) -> float:
+        now = time.perf_counter()
+        left = intake.left(now)
+        if request.timeout_seconds is not None:
+            left = min(left, intake.received + request.timeout_seconds - now)
+        return self._loop.time() + left
 
     def _inferred_here(
         self, intake: Intake, request: InferRequest, signature: Signature, arrays: Sequence[Array]
@@ -335,7 +342,7 @@ class App:
         if request is None:
             request = await self._aside(lambda: self._unpacked(intake, signature))
         if arrays is None:
-            deadline = self._deadline(intake)
+            deadline = self._deadline(intake, request)
             arrays = await infer(
                 request, thread, intake.model.metrics, self._limits.seconds, deadline, _bound(intake)
             )

@@ -43,6 +43,7 @@ class Batching:
     preferred: sizes in rows that run at once, without waiting for more; rising, at most `max_size`
     delay_seconds: how long a request may wait for others to join it
     fills: the only rows that dynamic runs have, rising up to `max_size`; empty: any number
+    levels: of priority that requests may wait in; 0: there is one, whatever they say
     """
 
     mode: Mode
@@ -50,6 +51,7 @@ class Batching:
     preferred: tuple[int, ...]
     delay_seconds: float
     fills: tuple[int, ...] = ()
+    levels: int = 0
 
     @property
     def shares(self) -> bool:
@@ -108,7 +110,7 @@ UNBATCHED: Final = Batching(Mode.NONE, 1, (), 0)
 def to_take(waiting: Iterable[int], waited_seconds: float, batching: Batching) -> int:
     """How many requests the next run takes, of those that wait; 0 means that it is to wait for more.
 
-    waiting: rows of each request, oldest first, each at most `max_size`, and at least one
+    waiting: rows of each request, first to go first, each at most `max_size`, and at least one
     waited_seconds: how long the oldest has waited
 
     The first line that applies:

@@ -51,6 +51,9 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
     serve.add_argument("--batching", default=Mode.NONE, help=f"{', '.join(Mode)} (%(default)s)")
     serve.add_argument("--max-batch-size", default="32", help="rows of one run (%(default)s)")
     serve.add_argument("--max-delay", default="0", help="seconds a request waits for others (%(default)s)")
+    serve.add_argument(
+        "--priority-levels", default="0", help="that requests may ask for; 0 for none (%(default)s)"
+    )
     given = parser.parse_args(arguments)
     return {
         **_models(parser, given.models, given.name),
@@ -65,6 +68,7 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         Env.BATCHING_MAX_SIZE: given.max_batch_size,
         Env.BATCHING_MAX_DELAY_SECONDS: given.max_delay,
         Option.ENGINE: given.engine,
+        Option.PRIORITY_LEVELS: given.priority_levels,
         Option.HTTP_PORT: given.port,
         Option.GRPC_PORT: given.grpc_port,
     }

@@ -41,6 +41,7 @@ class Option(StrEnum):
     QUEUE_LIMIT = "TAILBOUND_QUEUE_LIMIT"
     REQUEST_LOG_EVERY = "TAILBOUND_REQUEST_LOG_EVERY"
     ENGINE = "TAILBOUND_ENGINE"
+    PRIORITY_LEVELS = "TAILBOUND_PRIORITY_LEVELS"
     PROVIDERS = "TAILBOUND_PROVIDERS"
     DEVICE_OPTIONS = "TAILBOUND_DEVICE_OPTIONS"
     DEVICE_MEMORY_LIMIT = "TAILBOUND_DEVICE_MEMORY_LIMIT"
@@ -64,6 +65,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     Option.QUEUE_LIMIT: "128",
     Option.REQUEST_LOG_EVERY: "0",
     Option.ENGINE: "",
+    Option.PRIORITY_LEVELS: "0",
     Option.PROVIDERS: "",
     Option.DEVICE_OPTIONS: "{}",
     Option.DEVICE_MEMORY_LIMIT: "",
@@ -267,6 +269,7 @@ def _batching(env: Mapping[str, str]) -> Batching:
         delay_seconds=_read(
             env, Env.BATCHING_MAX_DELAY_SECONDS, _seconds, "seconds, 0 or more, such as 0.005"
         ),
+        levels=_read(env, Option.PRIORITY_LEVELS, _whole(0, 100), "a whole number from 0 (none) to 100"),
     )
 
 

@@ -165,7 +165,8 @@ class Service:
         seconds = self._limits.seconds if left is None else min(left, self._limits.seconds)
 
         async def run() -> Sequence[Array]:
-            deadline = self._loop.time() + seconds
+            own = request.timeout_seconds
+            deadline = self._loop.time() + (seconds if own is None else min(seconds, own))
             return await infer(request, model.loaded()[1], model.metrics, seconds, deadline, bound)
 
         running = asyncio.run_coroutine_threadsafe(run(), self._loop)

@@ -15,10 +15,16 @@ from tailbound_runtime.batch import rows_of
 from tailbound_runtime.binary import Reserve
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.inference_pb2 import InferTensorContents, ModelInferRequest, ModelInferResponse
+from tailbound_runtime.inference_pb2 import (
+    InferParameter,
+    InferTensorContents,
+    ModelInferRequest,
+    ModelInferResponse,
+)
 from tailbound_runtime.protocol import check_symbols
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array, Datatype, reshaped
+from tailbound_runtime.wishes import wishes_of
 
 _CONTENTS: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",
@@ -52,6 +58,7 @@ def parse(message: ModelInferRequest, signature: Signature, reserve: Reserve) ->
     if missing:
         raise ApiError(400, f"input {missing[0]!r} is missing")
     check_symbols(signature.inputs, arrays)
+    wishes = wishes_of({name: _value(one) for name, one in message.parameters.items()})
     outputs = _outputs([output.name for output in message.outputs], signature)
     return InferRequest(
         id=message.id or None,
@@ -59,6 +66,8 @@ def parse(message: ModelInferRequest, signature: Signature, reserve: Reserve) ->
         outputs=outputs,
         rows=rows_of(arrays, signature.inputs, signature.batching),
         binary=frozenset(outputs) if raw else frozenset(),
+        priority=wishes.priority,
+        timeout_seconds=wishes.timeout_seconds,
     )
 
 
@@ -88,6 +97,11 @@ def _outputs(names: Sequence[str], signature: Signature) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ApiError(400, "an output is named twice")
     return tuple(names or signature.outputs)
+
+
+def _value(parameter: InferParameter) -> object:
+    kind = parameter.WhichOneof("parameter_choice")
+    return None if kind is None else getattr(parameter, kind)
 
 
 def _tensor(

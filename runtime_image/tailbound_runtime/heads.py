@@ -103,7 +103,9 @@ class Heads:
             return request
         known = plan.request
         inputs = {name: part.array(body, reserve) for name, part in plan.parts.items()}
-        return InferRequest(known.id, inputs, known.outputs, known.rows, known.binary)
+        return InferRequest(
+            known.id, inputs, known.outputs, known.rows, known.binary, known.priority, known.timeout_seconds
+        )
 
     def answer(self, request: InferRequest, arrays: Sequence[Array]) -> Answer:
         """The same as `infer_response`."""

@@ -46,7 +46,7 @@ _WORDS: Final = (
         "this server is overloaded, and the answer would come later than is wanted of this service",
         (RETRY_AFTER, SHED),
     ),
-    _Words(TimeoutError, 504, "no answer within {seconds:g} s, the time-out of this service"),
+    _Words(TimeoutError, 504, "no answer within {seconds:g} s, the time-out of this {whose}"),
     _Words(
         TooLargeError,
         413,
@@ -78,14 +78,26 @@ FAILURES: Final = tuple(words.raised for words in _WORDS)
 """What the inference thread raises."""
 
 
-def in_words(error: Exception, metrics: Metrics, timeout_seconds: float) -> ApiError:
-    """The answer to one of FAILURES, which is counted and logged."""
+def in_words(
+    error: Exception, metrics: Metrics, timeout_seconds: float, request: InferRequest | None
+) -> ApiError:
+    """The answer to one of FAILURES, which is counted and logged.
+
+    timeout_seconds: of the service; the request, None before it is known, may have a shorter one
+    """
+    own = None if request is None else request.timeout_seconds
+    of_request = own is not None and own < timeout_seconds
     words = next(words for words in _WORDS if isinstance(error, words.raised))
     if isinstance(error, WouldBeLateError):
         metrics.shed()
     if words.logged is not None:
         log.warning(words.logged, error=str(error))
-    return ApiError(words.status, words.message.format(error=error, seconds=timeout_seconds), words.headers)
+    message = words.message.format(
+        error=error,
+        seconds=own if of_request else timeout_seconds,
+        whose="request" if of_request else "service",
+    )
+    return ApiError(words.status, message, words.headers)
 
 
 def check_room(thread: InferenceThread, metrics: Metrics) -> None:
@@ -93,7 +105,7 @@ def check_room(thread: InferenceThread, metrics: Metrics) -> None:
     try:
         thread.check_room()
     except QueueFullError as error:
-        raise in_words(error, metrics, 0) from None
+        raise in_words(error, metrics, 0, None) from None
 
 
 async def infer(
@@ -108,4 +120,4 @@ async def infer(
     try:
         return await thread.wait(request, deadline, bound)
     except FAILURES as error:
-        raise in_words(error, metrics, timeout_seconds) from None
+        raise in_words(error, metrics, timeout_seconds, request) from None

@@ -151,7 +151,7 @@ def _checked(session: Engine, batching: Batching) -> Batching:
         "mix; set spec.batching.mode to none",
         error=reason,
     )
-    return UNBATCHED
+    return replace(UNBATCHED, levels=batching.levels)
 
 
 def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Hashable
 from math import inf
 from typing import Any
 
-from tailbound_runtime.batch import Batching, to_take
+from tailbound_runtime.batch import Batching, Mode, to_take
+from tailbound_runtime.patience import Patience
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.speed import Line
 
@@ -15,18 +16,25 @@ class Job:
 
     arrived: when it began to wait, in seconds of whatever clock the queue's caller uses
     future: what its caller waits for; done early if the caller has left
+    level: of its priority, 1 being the first
     late_at: when, on the same clock, it is too late for an answer; infinite for one that runs in any case
     """
 
-    __slots__ = ("arrived", "future", "key", "late_at", "request")
+    __slots__ = ("arrived", "future", "key", "late_at", "level", "request")
 
     def __init__(
-        self, request: InferRequest, arrived: float, future: asyncio.Future[Any], late_at: float = inf
+        self,
+        request: InferRequest,
+        arrived: float,
+        future: asyncio.Future[Any],
+        late_at: float = inf,
+        level: int = 1,
     ) -> None:
         self.request = request
         self.arrived = arrived
         self.future = future
         self.late_at = late_at
+        self.level = level
         self.key = key_of(request)
 
 
@@ -40,21 +48,41 @@ def key_of(request: InferRequest) -> Hashable:
     return request.outputs, shapes
 
 
+Group = dict[Job, None]
+
+
 class Queue:
-    """Waiting jobs, oldest first within each group."""
+    """Waiting jobs, by level within each group, and oldest first within each level."""
 
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
-        self._groups: dict[Hashable, dict[Job, None]] = {}
+        learns = batching.mode is Mode.DYNAMIC and batching.delay_seconds > 0
+        self._patience = Patience() if learns else None
+        self._groups: dict[Hashable, Group] = {}
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
     def put(self, job: Job) -> None:
-        """Add a job at the end of its group."""
-        self._groups.setdefault(job.key, {})[job] = None
+        """Add a job at the end of its level in its group."""
+        group = self._groups.setdefault(job.key, {})
+        overtakes = bool(group) and next(reversed(group)).level > job.level
+        group[job] = None
+        if overtakes:
+            self._groups[job.key] = dict.fromkeys(sorted(group, key=_level))
         self._length += 1
+        if self._patience is not None:
+            self._patience.came(job.arrived)
+
+    def last_behind(self, level: int) -> Job | None:
+        """The job that would go last, if it is of a later level than this one."""
+        last = max(
+            (next(reversed(group)) for group in self._groups.values()),
+            key=lambda job: (job.level, job.arrived),
+            default=None,
+        )
+        return last if last is not None and last.level > level else None
 
     def remove(self, job: Job) -> bool:
         """Take out a job whose caller has left; False if it is not here any more."""
@@ -71,40 +99,44 @@ class Queue:
             self._drop(job.key, [job])
         return found
 
-    def seconds_with(self, request: InferRequest, line: Line) -> float:
-        """The time of all runs for what waits and for one more request."""
+    def seconds_with(self, request: InferRequest, line: Line, level: int = 1) -> float:
+        """The time of all runs for what waits up to this level, and for one more request."""
         own = key_of(request)
-        groups = {key: (len(group), _rows(group)) for key, group in self._groups.items()}
+        ahead = {key: self._up_to(level, group) for key, group in self._groups.items()}
+        groups = {key: (len(group), _rows(group)) for key, group in ahead.items() if group}
         count, rows = groups.pop(own, (0, 0))
         others = sum(line.seconds(*each, self._batching) for each in groups.values())
         return others + line.seconds(count + 1, rows + request.rows, self._batching)
 
-    def full_at(self, request: InferRequest, now: float) -> float:
+    def full_at(self, request: InferRequest, now: float, line: Line) -> float:
         """When the run that one more request would be in need not wait for others to join it."""
         group = self._groups.get(key_of(request), {})
         if not self._batching.shares or _rows(group) + request.rows >= self._batching.max_size:
             return now
-        return (_oldest(group).arrived if group else now) + self._batching.delay_seconds
+        latest = (self._since(group) if group else now) + self._batching.delay_seconds
+        return min(latest, now + self._waits(len(group) + 1, line, now))
 
-    def late_with(self, request: InferRequest) -> float:
+    def late_with(self, request: InferRequest, level: int = 1) -> float:
         """The earliest `late_at` of the jobs that one more request would share its run with."""
         if not self._batching.shares:
             return inf
         total, earliest = 0, inf
-        for job in self._groups.get(key_of(request), {}):
+        for job in self._up_to(level, self._groups.get(key_of(request), {})):
             if total + job.request.rows > self._batching.max_size:
                 total, earliest = 0, inf
             total += job.request.rows
             earliest = min(earliest, job.late_at)
         return earliest if total + request.rows <= self._batching.max_size else inf
 
-    def take(self, now: float, full_only: bool = False) -> list[Job]:
-        """The jobs of the next run, oldest group first; empty while it is better to wait for more.
+    def take(self, now: float, line: Line | None = None, full_only: bool = False) -> list[Job]:
+        """The jobs of the next run, of the first level and the oldest group; empty while it waits for more.
 
+        line: how long runs take; None if that is not known
         full_only: however long they have waited
         """
-        for key, group in sorted(self._groups.items(), key=lambda item: _oldest(item[1]).arrived):
-            waited = -inf if full_only else now - _oldest(group).arrived
+        for key, group in sorted(self._groups.items(), key=lambda item: self._turn(item[1])):
+            over = not full_only and now >= self._begins(group, line, now)
+            waited = inf if over else -inf
             count = to_take((job.request.rows for job in group), waited, self._batching)
             if count:
                 jobs = [job for job, _ in zip(group, range(count), strict=False)]
@@ -112,10 +144,36 @@ class Queue:
                 return jobs
         return []
 
-    def due(self) -> float | None:
+    def due(self, now: float, line: Line | None = None) -> float | None:
         """When a job will have waited for long enough, if no other comes; None while the queue is empty."""
-        oldest = (_oldest(group).arrived for group in self._groups.values())
-        return min((arrived + self._batching.delay_seconds for arrived in oldest), default=None)
+        return min((self._begins(group, line, now) for group in self._groups.values()), default=None)
+
+    def _begins(self, group: Group, line: Line | None, now: float) -> float:
+        """When these jobs are to run, if no other comes: in time for each of them, with a run to spare."""
+        latest = self._since(group) + self._batching.delay_seconds
+        if line is not None and self._patience is not None:
+            run = line.seconds(len(group), _rows(group), self._batching)
+            latest = min(latest, min(job.late_at for job in group) - 2 * run)
+        return min(latest, now + self._waits(len(group), line, now))
+
+    def _waits(self, jobs: int, line: Line | None, now: float) -> float:
+        """How long so many jobs gain by waiting on; infinite if that is not known."""
+        seconds = None if self._patience is None else self._patience.seconds(jobs, line, now)
+        return inf if seconds is None else seconds
+
+    def _turn(self, group: Group) -> tuple[int, float]:
+        return next(iter(group)).level, self._since(group)
+
+    def _since(self, group: Group) -> float:
+        """When the oldest of these jobs arrived."""
+        if self._batching.levels > 1:
+            return min(job.arrived for job in group)
+        return next(iter(group)).arrived
+
+    def _up_to(self, level: int, group: Group) -> Group:
+        if self._batching.levels > 1:
+            return {job: None for job in group if job.level <= level}
+        return group
 
     def _drop(self, key: Hashable, jobs: list[Job]) -> None:
         group = self._groups[key]
@@ -126,9 +184,9 @@ class Queue:
             del self._groups[key]
 
 
-def _rows(group: dict[Job, None]) -> int:
+def _rows(group: Group) -> int:
     return sum(job.request.rows for job in group)
 
 
-def _oldest(group: dict[Job, None]) -> Job:
-    return next(iter(group))
+def _level(job: Job) -> int:
+    return job.level

@@ -13,6 +13,8 @@ fits:
 | has waited until it would be late even if it ran alone from now on | it is refused before a run takes it |
 | otherwise | it runs |
 
+What waits at later levels of priority is not ahead of a request, and does not count for it.
+
 The first row lets every wrong expectation mend itself: a server that refuses becomes idle and measures again.
 """
 
@@ -62,6 +64,10 @@ class Shedding:
         self._running: dict[int, _Running] = {}
         self._logged = False
 
+    def line(self) -> Line | None:
+        """How long runs take; None if too few were measured."""
+        return self._speed.line()
+
     def begins(self, rows: int, now: float, lane: int = 0) -> None:
         """A run of so many rows begins in this lane."""
         self._running[lane] = _Running(now, rows)
@@ -74,7 +80,7 @@ class Shedding:
         """A run has succeeded."""
         self._speed.ran(rows + self._batching.padding(rows), seconds)
 
-    def late_at(self, request: InferRequest, bound: Bound | None, now: float) -> float:
+    def late_at(self, request: InferRequest, bound: Bound | None, now: float, level: int = 1) -> float:
         """Until when a request that arrives now may wait; infinite for one that is to run in any case.
 
         Raises WouldBeLateError.
@@ -84,9 +90,11 @@ class Shedding:
         if bound is None or line is None or idle or not self._reachable(request, bound, line):
             return inf
         ends = bound.since + bound.seconds
-        begins = max(self._free(line, now), self._queue.full_at(request, now))
-        seconds = max(self._queue.seconds_with(request, line) / self._lanes, self._least(request, line))
-        if begins + seconds > min(ends, self._queue.late_with(request)):
+        begins = max(self._free(line, now), self._queue.full_at(request, now, line))
+        seconds = max(
+            self._queue.seconds_with(request, line, level) / self._lanes, self._least(request, line)
+        )
+        if begins + seconds > min(ends, self._queue.late_with(request, level)):
             raise WouldBeLateError
         return ends
 

@@ -34,6 +34,8 @@ class InferRequest:
     id: None if the client gave none
     rows: how much of a batch it makes up
     binary: the outputs that are wanted as binary tensors
+    priority: 1 goes first; 0 if the client gave none
+    timeout_seconds: from its last byte to its answer; None if the client gave none
     """
 
     id: str | None
@@ -41,3 +43,5 @@ class InferRequest:
     outputs: tuple[str, ...]
     rows: int
     binary: frozenset[str] = frozenset()
+    priority: int = 0
+    timeout_seconds: float | None = None

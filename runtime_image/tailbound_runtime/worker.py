@@ -17,6 +17,8 @@ What becomes of a request:
 | running, no other left in the run | the run is stopped, so that the next one can start |
 | done | nothing |
 
+A request that finds the queue full is refused; or one of a later level of priority is, if one waits.
+
 Whose fault it is when a run of one request fails:
 
 | the model, on what it ran on before | then |
@@ -29,7 +31,6 @@ Whose fault it is when a run of one request fails:
 """
 
 import asyncio
-import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -47,12 +48,14 @@ from tailbound_runtime.errors import (
     TooLargeError,
 )
 from tailbound_runtime.inline import SHORT_SECONDS, Inline
+from tailbound_runtime.lane import Lane, answer_all, call_all, fail
 from tailbound_runtime.metrics import Metrics, nothing_waits
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.refused import Refused
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
+from tailbound_runtime.wishes import level_of
 
 CHECK_SECONDS: Final = 1.0
 SWEEP_SECONDS: Final = 0.01
@@ -65,26 +68,6 @@ class QueueFullError(Exception):
     def __init__(self, waiting: int) -> None:
         super().__init__(waiting)
         self.waiting = waiting
-
-
-class _Lane:
-    """One thread of runs.
-
-    jobs: of the run that goes on; empty between runs
-    begun: when it began, in the time of `perf_counter`
-    run: what stops it
-    warm: done when its thread is
-    """
-
-    __slots__ = ("begun", "jobs", "number", "run", "staging", "warm")
-
-    def __init__(self, number: int, staging: Staging) -> None:
-        self.number = number
-        self.staging = staging
-        self.jobs: Sequence[Job] = ()
-        self.begun = 0.0
-        self.run = Run()
-        self.warm: concurrent.futures.Future[None] = concurrent.futures.Future()
 
 
 class InferenceThread:
@@ -111,8 +94,8 @@ class InferenceThread:
         self._changed = threading.Condition()
         self._queue = Queue(batching)
         self._shedding = Shedding(self._queue, batching, engine.lanes)
-        self._lanes = [_Lane(number, Staging(batching, engine.buffer)) for number in range(engine.lanes)]
-        self._running: set[_Lane] = set()
+        self._lanes = [Lane(number, Staging(batching, engine.buffer)) for number in range(engine.lanes)]
+        self._running: set[Lane] = set()
         self._full = batching.max_size if batching.shares else 1  # requests that fill a run, at most
         self._refused = Refused()
         # The loop's own: what is asked for and not known to be answered, with its deadline.
@@ -126,10 +109,17 @@ class InferenceThread:
 
     def check_room(self) -> None:
         """Raises QueueFullError if a request would be refused now."""
-        waiting = self._depth()
+        if not self._full_up():
+            return
+        if self._batching.levels > 1:  # its body will tell its own
+            with self._changed:
+                if self._queue.last_behind(1) is not None:
+                    return
+        raise QueueFullError(self._queue_limit)
+
+    def _full_up(self) -> bool:
         # A request that finds the model idle does not wait, though it passes through the queue.
-        if waiting >= self._queue_limit + (0 if self._running else 1):
-            raise QueueFullError(self._queue_limit)
+        return self._depth() >= self._queue_limit + (0 if self._running else 1)
 
     async def run(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
         """`here` if that may be, and else `wait`."""
@@ -199,13 +189,16 @@ class InferenceThread:
 
         Raises QueueFullError, WouldBeLateError and ModelInputError at once.
         """
-        self.check_room()
-        now = time.perf_counter()
+        now, level = time.perf_counter(), level_of(request.priority, self._batching.levels)
         with self._changed:
+            displaced = self._make_room(level)
             known = self._refused.why(request, now)
             if known is not None:
                 raise ModelInputError(known)
-            job = Job(request, now, self._loop.create_future(), self._shedding.late_at(request, bound, now))
+            late_at = self._shedding.late_at(request, bound, now, level)
+            job = Job(request, now, self._loop.create_future(), late_at, level)
+            if displaced is not None and self._queue.remove(displaced):
+                fail(displaced, QueueFullError(self._queue_limit))
             self._queue.put(job)
             if not self._running or len(self._queue) >= self._full:
                 self._changed.notify()
@@ -213,6 +206,15 @@ class InferenceThread:
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         return job
+
+    def _make_room(self, level: int) -> Job | None:
+        """The job that has to go for one of this level, if one has to. Raises QueueFullError if none may."""
+        if not self._full_up():
+            return None
+        last = self._queue.last_behind(level)
+        if last is None:
+            raise QueueFullError(self._queue_limit)
+        return last
 
     def _sweep(self) -> None:
         """Fail the jobs that are due, also while the run before them does not end."""
@@ -231,7 +233,7 @@ class InferenceThread:
     def _give_up(self, job: Job) -> None:
         with self._changed:
             if self._queue.remove(job):
-                _fail(job, WouldBeLateError())
+                fail(job, WouldBeLateError())
 
     def _depth(self) -> int:
         return len(self._queue)
@@ -260,7 +262,7 @@ class InferenceThread:
             await asyncio.wrap_future(lane.warm)
         return len(self._lanes)
 
-    def _work(self, lane: _Lane) -> None:
+    def _work(self, lane: Lane) -> None:
         # On a device: what its libraries prepare for a size, they prepare for each thread.
         for rows in self._batching.sizes() if len(self._lanes) > 1 else ():
             with suppress(ModelInputError, ModelFailedError):  # as real requests will tell
@@ -269,7 +271,7 @@ class InferenceThread:
         while self._next(lane):
             self._infer(lane)
 
-    def _next(self, lane: _Lane) -> bool:
+    def _next(self, lane: Lane) -> bool:
         """Wait for the jobs of the next run, which then begins; False if there will be none."""
         with self._changed:
             lane.jobs = ()
@@ -279,18 +281,19 @@ class InferenceThread:
                 if self._closed:
                     return False
                 # A lane that ends its run looks here by itself.
-                due = None if self._running else self._queue.due()
-                self._changed.wait(None if due is None else max(0.0, due - time.perf_counter()))
+                now = time.perf_counter()
+                due = None if self._running else self._queue.due(now, self._shedding.line())
+                self._changed.wait(None if due is None else max(0.0, due - now))
             self._begin(lane, jobs)
         return True
 
     def _take(self, now: float) -> list[Job]:
         late = self._shedding.give_up(now)
         if late:
-            self._settle([partial(_fail, job, WouldBeLateError()) for job in late])
-        return self._queue.take(now, full_only=bool(self._running))
+            self._settle([partial(fail, job, WouldBeLateError()) for job in late])
+        return self._queue.take(now, self._shedding.line(), full_only=bool(self._running))
 
-    def _begin(self, lane: _Lane, jobs: Sequence[Job]) -> None:
+    def _begin(self, lane: Lane, jobs: Sequence[Job]) -> None:
         """What is stopped from now on is the run of these jobs."""
         lane.begun = time.perf_counter()
         lane.jobs = jobs
@@ -298,7 +301,7 @@ class InferenceThread:
         self._running.add(lane)
         self._shedding.begins(sum(job.request.rows for job in jobs), lane.begun, lane.number)
 
-    def _infer(self, lane: _Lane) -> None:
+    def _infer(self, lane: Lane) -> None:
         """One run for the jobs of this lane; if it fails, one for each half, and so on."""
         jobs = lane.jobs
         try:
@@ -307,14 +310,14 @@ class InferenceThread:
             if len(jobs) > 1:
                 self._halve(lane)
             else:
-                self._settle([partial(_fail, jobs[0], self._fault(lane, error))])
+                self._settle([partial(fail, jobs[0], self._fault(lane, error))])
         else:
             self._answered(jobs, answers)
 
     def _answered(self, jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
-        self._settle([partial(_answer_all, jobs, answers)])
+        self._settle([partial(answer_all, jobs, answers)])
 
-    def _fault(self, lane: _Lane, error: Exception) -> Exception:
+    def _fault(self, lane: Lane, error: Exception) -> Exception:
         """What the caller of a run of one job that failed gets."""
         (job,) = lane.jobs
         if lane.run.stopped:
@@ -342,7 +345,7 @@ class InferenceThread:
                 self._settle([partial(self._broken, error)])
         return self._works
 
-    def _halve(self, lane: _Lane) -> None:
+    def _halve(self, lane: Lane) -> None:
         """Run each half by itself, without the jobs whose callers have left."""
         self._metrics.batches.split()
         jobs = lane.jobs
@@ -354,7 +357,7 @@ class InferenceThread:
             if wanted:
                 self._infer(lane)
 
-    def _share(self, lane: _Lane) -> list[list[Array]]:
+    def _share(self, lane: Lane) -> list[list[Array]]:
         """The answers to the jobs of this lane, from one run."""
         jobs = lane.jobs
         requests = [job.request for job in jobs]
@@ -383,20 +386,4 @@ class InferenceThread:
 
     def _settle(self, outcomes: Sequence[Callable[[], None]]) -> None:
         with suppress(RuntimeError):  # the loop is closed: the process ends, and no caller is left
-            self._loop.call_soon_threadsafe(_call_all, outcomes)
-
-
-def _call_all(outcomes: Sequence[Callable[[], None]]) -> None:
-    for outcome in outcomes:
-        outcome()
-
-
-def _answer_all(jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
-    for job, arrays in zip(jobs, answers, strict=True):
-        if not job.future.done():
-            job.future.set_result(arrays)
-
-
-def _fail(job: Job, error: Exception) -> None:
-    if not job.future.done():
-        job.future.set_exception(error)
+            self._loop.call_soon_threadsafe(call_all, outcomes)

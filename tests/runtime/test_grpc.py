@@ -93,6 +93,9 @@ def request(**changes: Any) -> Any:
     for name, value in changes.items():
         if name in ("raw_input_contents", "outputs"):
             getattr(asked, name).extend(value)
+        elif name == "parameters":
+            for key, parameter in value.items():
+                asked.parameters[key].CopyFrom(parameter)
         elif name in ("model_name", "model_version"):
             setattr(asked, name, value)
         elif name == "contents":
@@ -113,6 +116,12 @@ def test_typed_contents_are_answered_with_typed_contents(stub: Any) -> None:
 contents = service_pb2.InferTensorContents
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("unknown-model", {"model_name": "other"}, "NOT_FOUND", "it has model 'm', version '1'"),
+    (
+        "timeout",
+        {"parameters": {"timeout": service_pb2.InferParameter(string_param="1")}},
+        "INVALID_ARGUMENT",
+        "parameter 'timeout' is \"1\"",
+    ),
     ("unknown-version", {"model_version": "2"}, "NOT_FOUND", "version '2'"),
     ("unknown-input", {"name": "c"}, "INVALID_ARGUMENT", "the model has no input 'c'"),
     ("input-twice", {"name": "b"}, "INVALID_ARGUMENT", "input 'b' is there twice"),

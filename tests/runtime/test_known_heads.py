@@ -166,14 +166,16 @@ ELEMENTS = st.one_of(
     st.sampled_from([None, "7"]),
     st.sampled_from([[1, 2], [2, 1], [0, 2], [2, 2]]),
     st.booleans(),
+    st.sampled_from([{}, {"priority": 2}, {"priority": 1, "timeout": 5}]),
 )
 def test_json_is_parsed_the_same_with_known_frames(
-    lists: list[list[Any]], identity: str | None, shape: list[int], first: bool
+    lists: list[list[Any]], identity: str | None, shape: list[int], first: bool, wishes: dict[str, int]
 ) -> None:
     heads = Heads(SIGNATURE)
     for data in ([1.0, 2.0], *lists):
         tensor = {"data": data, "shape": shape} if first else {"shape": shape, "data": data}
-        request = {"id": identity, "inputs": [{"name": "x", "datatype": "FP32", **tensor}]}
+        inputs = [{"name": "x", "datatype": "FP32", **tensor}]
+        request = {"id": identity, "parameters": wishes, "inputs": inputs}
         body = json.dumps(request).encode()
         assert outcome(lambda: heads.parse(body, None, print)) == outcome(  # noqa: B023
             lambda: parse_infer(body, None, SIGNATURE, print)  # noqa: B023
@@ -192,8 +194,7 @@ def outcome(parsed: Any) -> object:
         array.dtype,
         array.tobytes(),
         request.outputs,
-        request.rows,
-        request.binary,
+        *(request.rows, request.binary, request.priority, request.timeout_seconds),
     )
 
 
@@ -207,3 +208,12 @@ def test_answers_are_written_the_same_with_known_frames(rows: list[list[float]],
         written, known = infer_response(request, SIGNATURE, [array]), heads.answer(request, [array])
         assert b"".join(known.parts) == b"".join(written.parts)
         assert known.json_length == written.json_length
+
+
+def test_what_a_known_binary_head_wishes_is_not_forgotten() -> None:
+    heads = Heads(SIGNATURE)
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "parameters": {"binary_data_size": 8}}
+    head = json.dumps({"parameters": {"priority": 2, "timeout": 5}, "inputs": [tensor]}).encode()
+    for _ in range(3):
+        request = heads.parse(head + bytes(8), len(head), print)
+        assert (request.priority, request.timeout_seconds) == (2, 5e-6)

@@ -27,9 +27,10 @@ def job(
     rows: int = 1,
     width: int = 1,
     outputs: tuple[str, ...] = ("y",),
+    level: int = 1,
 ) -> Job:
     inputs = {"x": np.zeros((rows, width), np.float32)}
-    return Job(InferRequest(None, inputs, outputs, rows), arrived, loop.create_future())
+    return Job(InferRequest(None, inputs, outputs, rows), arrived, loop.create_future(), level=level)
 
 
 def queue_of(*jobs: Job, batching: Batching = DYNAMIC) -> Queue:
@@ -56,7 +57,7 @@ def test_a_full_group_does_not_wait_for_an_older_one_that_is_not_full(
     queue = queue_of(old, full)
     assert queue.take(0.6) == [full]
     assert queue.take(0.6) == []
-    assert queue.due() == 1.0
+    assert queue.due(0.6) == 1.0
     assert queue.take(1.0) == [old]
 
 
@@ -70,7 +71,7 @@ def test_who_has_left_takes_no_place(loop: asyncio.AbstractEventLoop) -> None:
     queue = queue_of(first, second, third)
     assert queue.remove(first)
     assert not queue.remove(first)
-    assert queue.due() == 2.0
+    assert queue.due(1.5) == 2.0
     assert queue.take(1.5) == [second, third]
     assert not queue.remove(second)
 
@@ -81,8 +82,28 @@ def test_without_batching_requests_go_one_by_one_as_they_came(loop: asyncio.Abst
     assert [queue.take(9) for _ in jobs] == [[each] for each in jobs]
 
 
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2)), max_size=12))
+def test_a_level_goes_before_all_later_ones_and_each_in_the_order_of_arrival(
+    loop: asyncio.AbstractEventLoop, kinds: list[tuple[int, int, int]]
+) -> None:
+    """Level, rows and width of each request."""
+    jobs = [job(loop, at, rows, width, level=level) for at, (level, rows, width) in enumerate(kinds)]
+    queue = queue_of(*jobs, batching=Batching(Mode.DYNAMIC, 4, (), 0, levels=3))
+    last = max(jobs, key=lambda each: (each.level, each.arrived), default=None)
+    assert queue.last_behind(1) is (last if last is not None and last.level > 1 else None)
+    waiting = list(jobs)
+    while waiting:
+        taken = queue.take(1000)
+        first = min(waiting, key=lambda each: (each.level, each.arrived))
+        assert taken[0].level == first.level
+        fitting = [each for each in waiting if each.key == taken[0].key]
+        assert taken == sorted(fitting, key=lambda each: (each.level, each.arrived))[: len(taken)]
+        waiting = [each for each in waiting if each not in taken]
+    assert len(queue) == 0
+
+
 def test_an_empty_queue_is_never_due() -> None:
-    assert (Queue(DYNAMIC).due(), Queue(DYNAMIC).take(5)) == (None, [])
+    assert (Queue(DYNAMIC).due(5), Queue(DYNAMIC).take(5)) == (None, [])
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=20))

@@ -147,6 +147,10 @@ def test_a_request_is_answered_504_at_its_deadline_and_the_model_is_free_again(s
         assert response.status_code == 504
         assert response.json()["error"] == "no answer within 0.7 s, the time-out of this service"
         assert 0.65 <= elapsed < 2
+        own = server.infer({**SLOW, "parameters": {"timeout": 100_000}})
+        assert own.json()["error"] == "no answer within 0.1 s, the time-out of this request"
+        longer = server.infer({**SLOW, "parameters": {"timeout": 90_000_000}})
+        assert longer.json()["error"] == "no answer within 0.7 s, the time-out of this service"
         # The run was stopped: the next one does not wait for minutes.
         assert eventually(lambda: server.infer(QUICK).status_code == 200)
         assert server.metric("tailbound_runtime_queue_depth") == 0

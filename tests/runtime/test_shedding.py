@@ -129,14 +129,14 @@ class Model:
         if self.running:
             return
         self.refused |= {cast(Any, job.future): now for job in self.rules.give_up(now)}
-        jobs = self.queue.take(now)
+        jobs = self.queue.take(now, self.rules.line())
         if jobs:
             rows = sum(job.request.rows for job in jobs)
             self.running = True
             self.rules.begins(rows, now)
             seconds = self.seconds(rows)
             heapq.heappush(self.events, (now + seconds, next(self.order), (jobs, seconds)))
-        elif (due := self.queue.due()) is not None:
+        elif (due := self.queue.due(now, self.rules.line())) is not None:
             # Rounding: a job may have waited for a hair less than the delay then.
             heapq.heappush(self.events, (max(due, now + 1e-7), next(self.order), None))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import cast
 
@@ -258,6 +258,26 @@ async def test_a_full_queue_refuses_at_once_and_has_room_again_when_one_leaves()
     queued += await waiting(thread, request([4]))
     model.free.set()
     await asyncio.gather(first, *queued[1:])
+
+
+async def test_a_full_queue_gives_the_place_of_a_later_level_to_an_earlier_one() -> None:
+    model = Doubling()
+    thread = thread_of(model, Batching(Mode.NONE, 1, (), 0, levels=2), queue_limit=2)
+    first = await blocked(model, thread)
+    early, late = await waiting(thread, request([1]), request([2]))
+    (urgent,) = await waiting(thread, replace(request([3]), priority=1))
+    with pytest.raises(QueueFullError):
+        await late
+    (other,) = await waiting(thread, replace(request([4]), priority=1))
+    with pytest.raises(QueueFullError):
+        await early
+    with pytest.raises(QueueFullError):
+        await thread.run(replace(request([5]), priority=1), later())
+    with pytest.raises(QueueFullError):
+        thread.check_room()
+    model.free.set()
+    answers = await asyncio.gather(first, urgent, other)
+    assert [array.tolist() for (array,) in answers] == [[[0]], [[6]], [[8]]]
 
 
 async def test_a_static_batch_waits_for_its_rows_and_is_filled_up_when_it_has_waited() -> None:

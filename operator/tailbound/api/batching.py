@@ -88,8 +88,9 @@ class Batching(Model):
         ]
         | None
     ) = None
-    """Time for which a request may wait for others to join its batch. Default: 0, so that a run takes the
-    requests that arrived during the previous run."""
+    """Longest time for which a request waits for others to join its batch. The included model server learns,
+    within it, how long that pays. Default: 0, so that a run takes the requests that arrived during the
+    previous run."""
 
     def says_how(self) -> bool:
         """Whether any field but the mode is given."""

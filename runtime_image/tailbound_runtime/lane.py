@@ -1,0 +1,48 @@
+"""One thread of runs, and how the jobs of a run get what became of them."""
+
+import concurrent.futures
+from collections.abc import Callable, Sequence
+
+from tailbound_runtime.batch import Staging
+from tailbound_runtime.engine import Run
+from tailbound_runtime.queue import Job
+from tailbound_runtime.tensors import Array
+
+
+class Lane:
+    """One thread of runs.
+
+    jobs: of the run that goes on; empty between runs
+    begun: when it began, in the time of `perf_counter`
+    run: what stops it
+    warm: done when its thread is
+    """
+
+    __slots__ = ("begun", "jobs", "number", "run", "staging", "warm")
+
+    def __init__(self, number: int, staging: Staging) -> None:
+        self.number = number
+        self.staging = staging
+        self.jobs: Sequence[Job] = ()
+        self.begun = 0.0
+        self.run = Run()
+        self.warm: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+
+def call_all(outcomes: Sequence[Callable[[], None]]) -> None:
+    """Each in turn."""
+    for outcome in outcomes:
+        outcome()
+
+
+def answer_all(jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
+    """Give each job that is still waited for its answer."""
+    for job, arrays in zip(jobs, answers, strict=True):
+        if not job.future.done():
+            job.future.set_result(arrays)
+
+
+def fail(job: Job, error: Exception) -> None:
+    """Give the job this error, if it is still waited for."""
+    if not job.future.done():
+        job.future.set_exception(error)
