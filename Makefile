@@ -74,6 +74,7 @@ explore: $(INSTALLED) ## New examples for the property machines of rollouts for 
 	$(BIN)/python -m pytest tests/unit -q $(ACROSS)
 
 runtime: $(INSTALLED) ## The model server, by itself
+	@$(BIN)/python -m tests.runtime.engine_packages
 	$(BIN)/python -m pytest tests/runtime -q $(ACROSS)
 
 integration: $(INSTALLED) ## Against a real API server
@@ -88,11 +89,11 @@ test-security: cluster-up ## Attacks of strangers on the cluster that KUBECONFIG
 fuzz: $(INSTALLED) binaries ## Mutated requests and generated objects, COUNT of each, 10000 if not given; SEED=N repeats a run
 	@PYTHONPATH=operator:runtime_image $(BIN)/python -m tests.fuzz --count $(or $(COUNT),10000) $(if $(SEED),--seed $(SEED))
 
-release: $(INSTALLED) ## Every Python package of the images with its hash, and an SBOM of each, in build/release
+release: $(INSTALLED) ## Every Python package of the images with its hash, and an SBOM of each, in build/release; ENGINES=… as for the image
 	@[ -d build/release-tools ] || $(PYTHON) -m venv build/release-tools
 	@build/release-tools/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
 	@mkdir -p build/release
-	@build/release-tools/bin/python -m e2e.release build/release
+	@build/release-tools/bin/python -m e2e.release build/release $(ENGINES)
 	@cat build/release/SHA256SUMS
 
 test-harness: binaries images ## The API server of the tests, and our own cluster brought up and down, as a second one

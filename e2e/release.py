@@ -1,4 +1,4 @@
-"""`python -m e2e.release FOLDER`: every Python package of each image with its hash, and an SBOM of them.
+"""`python -m e2e.release FOLDER [ENGINES]`: each image's Python packages with their hashes, and an SBOM.
 
 IMAGE.requirements.txt is what pip resolves under constraints.txt for this platform, in the form of
 `pip install --require-hashes`; IMAGE.cdx.json is the same in CycloneDX. SHA256SUMS covers both.
@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
+MODEL_SERVER: Final = "tailbound-runtime"
 IMAGES: Final = {
     "tailbound": (ROOT / "pyproject.toml", ("gateway",)),
-    "tailbound-runtime": (ROOT / "runtime_image" / "pyproject.toml", ()),
+    MODEL_SERVER: (ROOT / "runtime_image" / "pyproject.toml", ()),
 }
 """The file that lists the packages of each image, and the optional ones that it has."""
 
@@ -46,9 +47,11 @@ def _resolved(wanted: list[str], report: Path) -> str:
     return pinned(json.loads(report.read_text()))
 
 
-def main(folder: Path) -> None:
-    """Write everything to this folder."""
-    for image, (listed, extras) in IMAGES.items():
+def main(folder: Path, engines: str = "") -> None:
+    """Write everything to this folder; `engines` are those of the model server, with commas between them."""
+    chosen = tuple(filter(None, engines.split(",")))
+    for image, (listed, always) in IMAGES.items():
+        extras = (*always, *chosen) if image == MODEL_SERVER else always
         requirements = folder / f"{image}.requirements.txt"
         requirements.write_text(_resolved(_wanted(listed, extras), folder / "report.json"))
         bill = folder / f"{image}.cdx.json"
@@ -61,4 +64,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,19 +1,27 @@
-"""The packages of the engines beside ONNX Runtime, for their tests.
+"""The packages of the engines beside ONNX Runtime, for their tests, and what these share.
 
 They are installed once, into a folder of the cache, without what the environment of the tests has already;
 `python -m tests.runtime.engine_packages` does that ahead.
 """
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from e2e.cluster.binaries import cache_folder
+from tests.runtime.process import Server
 
-PACKAGES: Final = ("openvino==2026.4.1",)
+Rows = np.ndarray[Any, Any]
+
+CONSTRAINTS: Final = Path(__file__).parents[2] / "constraints.txt"
+PACKAGES: Final = ("ai-edge-litert", "backports.strenum", "openvino", "tqdm")
 
 
 def folder() -> Path:
@@ -21,19 +29,58 @@ def folder() -> Path:
     found = cache_folder() / "engines"
     found.mkdir(parents=True, exist_ok=True)
     installed = found / "installed"
+    pinned = CONSTRAINTS.read_text().splitlines()
+    wanted = "\n".join(line for line in pinned if line.partition("==")[0] in PACKAGES)
     with (found / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not installed.exists() or installed.read_text() != "\n".join(PACKAGES):
+        if not installed.exists() or installed.read_text() != wanted:
             pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-            how = ("--no-deps", "--upgrade", "--target", str(found / "packages"), *PACKAGES)
+            how = ("--no-deps", "--upgrade", "--target", str(found / "packages"), *wanted.splitlines())
             subprocess.run([*pip, *how], check=True)
-            installed.write_text("\n".join(PACKAGES))
+            installed.write_text(wanted)
     return found / "packages"
 
 
 def path() -> dict[str, str]:
     """The environment of a process that finds them."""
     return {"PYTHONPATH": os.pathsep.join([str(folder()), *sys.path])}
+
+
+def output_of(script: str, *arguments: str) -> str:
+    """What a Python program that has the packages prints."""
+    env = {**os.environ, **path()}
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def ask(server: Server, rows: Rows, datatype: str = "FP32", name: str = "x") -> dict[str, Rows]:
+    """The server's outputs for these rows."""
+    tensor = {"name": name, "datatype": datatype, "shape": list(rows.shape), "data": rows.ravel().tolist()}
+    answer = server.infer({"inputs": [tensor]})
+    assert answer.status_code == 200, answer.text
+    return {each["name"]: np.reshape(each["data"], each["shape"]) for each in answer.json()["outputs"]}
+
+
+_REFUSED: Final = """
+import json, pathlib, sys
+from tailbound_runtime import engines
+from tailbound_runtime.engine import Order
+from tailbound_runtime.errors import ModelLoadError
+kind = next(each for each in engines.KINDS if each.name == sys.argv[1])
+for name in sys.argv[2:]:
+    try:
+        engines.load(kind, Order(pathlib.Path(name), kind.formats[0], 1))
+        print(json.dumps("loaded"))
+    except ModelLoadError as error:
+        print(json.dumps(str(error)))
+"""
+
+
+def check_refusals(engine: str, said: Mapping[Path, str]) -> None:
+    """Each of these files is refused by the engine, with an error that has this part."""
+    errors = [json.loads(line) for line in output_of(_REFUSED, engine, *map(str, said)).splitlines()]
+    assert len(errors) == len(said)
+    assert [error for part, error in zip(said.values(), errors, strict=True) if part not in error] == []
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.runtime import engine_packages, models
-from tests.runtime.process import Server, environment, serving
+from tests.runtime.engine_packages import Rows, ask, check_refusals, output_of
+from tests.runtime.process import COMMAND, environment, serving
 
 ROWS = 12
 # Writes the IR of an ONNX file, and what OpenVINO answers to the rows, each alone.
@@ -55,23 +55,15 @@ def perceptron(path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray[Any, Any], Mapping[str, Any]]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rows, Mapping[str, Any]]:
     """A folder with model.onnx, model.xml and model.bin, rows for it, and OpenVINO's answers."""
     folder = tmp_path_factory.mktemp("openvino")
     rows = np.random.default_rng(0).standard_normal((ROWS, 4)).astype(np.float32)
     np.save(folder / "rows.npy", rows)
     files = [perceptron(folder / "model.onnx"), folder / "model.xml", folder / "rows.npy", folder / "out.npz"]
-    command = [sys.executable, "-c", REFERENCE, *map(str, files)]
-    subprocess.run(command, env={**environment(files[0]), **engine_packages.path()}, check=True)
+    output_of(REFERENCE, *map(str, files))
     answers = np.load(folder / "out.npz")
     return folder, rows, {"probabilities": answers["arr_0"], "label": answers["arr_1"]}
-
-
-def asked(server: Server, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    tensor = {"name": "x", "datatype": "FP32", "shape": list(rows.shape), "data": rows.ravel().tolist()}
-    answer = server.infer({"inputs": [tensor]})
-    assert answer.status_code == 200, answer.text
-    return {each["name"]: np.reshape(each["data"], each["shape"]) for each in answer.json()["outputs"]}
 
 
 @pytest.mark.parametrize(
@@ -89,8 +81,8 @@ def test_every_output_is_the_librarys_own(
         assert described["platform"] == f"openvino_{model_format}"
         assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
         with ThreadPoolExecutor(ROWS) as pool:
-            alone = list(pool.map(lambda row: asked(server, row[None]), rows))
-        together = asked(server, rows[:8])
+            alone = list(pool.map(lambda row: ask(server, row[None]), rows))
+        together = ask(server, rows[:8])
         for name, array in expected.items():
             # Sums of FP32 are ordered by the number of rows.
             assert np.allclose(np.concatenate([each[name] for each in alone]), array, rtol=0, atol=1e-6)
@@ -121,38 +113,28 @@ def test_a_run_is_stopped_when_its_caller_has_left(tmp_path: Path) -> None:
         assert server.infer(body).status_code == 200, "the run of the request before goes on"
 
 
-REFUSED = """
-import json, pathlib, sys
-from tailbound_runtime import engines
-from tailbound_runtime.engine import Order
-from tailbound_runtime.errors import ModelLoadError
-kind = next(each for each in engines.KINDS if each.name == "openvino")
-for name in sys.argv[1:]:
-    try:
-        engines.load(kind, Order(pathlib.Path(name), engines.format_of(pathlib.Path(name)), 1))
-    except ModelLoadError as error:
-        print(json.dumps(str(error)))
-"""
-
-
 def test_what_cannot_be_served_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    """Texts would crash OpenVINO's process."""
-    contents = {"alone.xml": b"<net/>", "page.xml": b"<html></html>", "pickle.onnx": b"\x80\x04\x95"}
+    contents = {"alone.xml": b"<net/>", "page.xml": b"<html></html>", "pickle.xml": b"\x80\x04\x95"}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "page.bin").touch()
-    texts = models.identity(tmp_path / "texts.onnx", TensorProto.STRING)
-    broken = models.identity(tmp_path / "broken.onnx", TensorProto.FLOAT)
+    (tmp_path / "old.openvino").write_bytes(b"<net/>")
+    (tmp_path / "broken.bin").touch()
+    broken = tmp_path / "broken.xml"
     broken.write_bytes(b"this is no model" * 100)
     said = {
         tmp_path / "alone.xml": "has no alone.bin beside it, which holds its weights",
         tmp_path / "page.xml": "is no model: it is an HTML page",
-        tmp_path / "pickle.onnx": "is no model: it is a pickle, which runs code of its author",
-        texts: "input 'x' of the model has type string, which this server cannot carry on OpenVINO",
+        tmp_path / "pickle.xml": "is no model: it is a pickle, which runs code of its author",
+        tmp_path / "old.openvino": "set spec.model.path to the .xml",
         broken: f"OpenVINO 2026.4.1 cannot load {broken}: ",
     }
-    env = {**environment(texts), **engine_packages.path()}
-    command = [sys.executable, "-c", REFUSED, *map(str, said)]
-    ended = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
-    errors = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert [part in error for part, error in zip(said.values(), errors, strict=True)] == [True] * 5, errors
+    check_refusals("openvino", said)
+
+
+def test_texts_which_would_crash_its_process_are_refused(tmp_path: Path) -> None:
+    model = models.identity(tmp_path / "texts.onnx", TensorProto.STRING)
+    env = {**environment(model, engine="openvino"), **engine_packages.path()}
+    ended = subprocess.run(COMMAND, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    error = json.loads(ended.stdout.splitlines()[-1])["error"]
+    assert "input 'x' of the model has type string, which this server cannot carry on OpenVINO" in error

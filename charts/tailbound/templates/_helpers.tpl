@@ -66,6 +66,27 @@ namespaceSelector:
 {{- end -}}
 {{- end }}
 
+{{/* The container of our own model server. */}}
+{{- define "tailbound.modelServer" -}}
+image: {{ .image }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+command: [python, -m, tailbound_runtime]
+ports:
+  - name: http
+    containerPort: 8080
+readinessProbe:
+  httpGet: {path: /v2/health/ready, port: http}
+  periodSeconds: 1
+  timeoutSeconds: 2
+  failureThreshold: 3
+livenessProbe:
+  httpGet: {path: /v2/health/live, port: http}
+  initialDelaySeconds: 10
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end }}
+
 {{/* Pod-level security that the `restricted` Pod Security Standard asks for. */}}
 {{- define "tailbound.podSecurityContext" -}}
 runAsNonRoot: true

@@ -36,6 +36,7 @@ class Kind:
 KINDS: Final = (
     Kind(DEFAULT_ENGINE, "ONNX Runtime", "onnx_runtime", None, ("onnx",)),
     Kind("openvino", "OpenVINO", "open_vino", "openvino", ("openvino", "onnx")),
+    Kind("litert", "LiteRT", "lite_rt", "litert", ("tflite",)),
 )
 """All engines; the first one of those that run a format is its default."""
 
@@ -48,7 +49,7 @@ _PICKLE: Final = (
 REFUSED_FORMATS: Final[Mapping[str, str]] = dict.fromkeys(("sklearn", "pickle", "joblib"), _PICKLE)
 """Formats that are known and not served, with the reason and the remedy."""
 
-SUFFIXES: Final[Mapping[str, str]] = {".onnx": "onnx", ".xml": "openvino"}
+SUFFIXES: Final[Mapping[str, str]] = {".onnx": "onnx", ".xml": "openvino", ".tflite": "tflite"}
 """How files of the formats are named."""
 PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".joblib")
 

@@ -1,0 +1,33 @@
+"""Each engine is an extra, has a runtime in the chart and an example, and is documented."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from tailbound.api.inferenceservice import InferenceService
+from tailbound.api.parsing import InvalidObject, parse
+from tailbound_runtime.engines import DEFAULT_ENGINE, FORMATS, KINDS, SUFFIXES, Kind
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts/tailbound"
+OPTIONAL = [kind for kind in KINDS if kind.name != DEFAULT_ENGINE]
+
+
+@pytest.mark.parametrize("kind", OPTIONAL, ids=lambda kind: kind.name)
+def test_an_engine_is_an_extra_a_runtime_and_an_example(kind: Kind) -> None:
+    extras = tomllib.loads((ROOT / "runtime_image/pyproject.toml").read_text())["project"]
+    assert kind.extra in extras["optional-dependencies"]
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["engines"][kind.name]["enabled"] is False
+    declared = " ".join(f'"{name}"' for name in kind.formats)
+    template = (CHART / "templates/operator/defaults.yaml").read_text()
+    assert f'"{kind.name}" (list {declared})' in template
+    example = yaml.safe_load((ROOT / f"examples/engine-{kind.name}.yaml").read_text())
+    assert not isinstance(parse(InferenceService, example), InvalidObject)
+    assert example["spec"]["model"]["format"] == kind.formats[0]
+
+
+def test_every_format_has_a_file_name_and_a_line_in_the_documentation() -> None:
+    table = (ROOT / "docs/engines.md").read_text()
+    assert [name for name in FORMATS if f"\n| {name} |" not in table] == []
+    assert set(SUFFIXES.values()) == set(FORMATS)
