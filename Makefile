@@ -20,7 +20,7 @@ ACROSS_PLANES := -n $(PLANES) --dist load --maxschedchunk 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick lint types contracts crds crd-check unit runtime \
-        integration e2e test-security fuzz release test-harness soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-runtime bench-gpu conformance bench-autoscale bench-shedding bench-fleet
+        integration e2e test-security test-servers fuzz release test-harness soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-runtime bench-gpu conformance bench-autoscale bench-shedding bench-fleet
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -85,6 +85,9 @@ e2e: cluster-up ## Every scenario, on the cluster that KUBECONFIG names or else 
 
 test-security: cluster-up ## Attacks of strangers on the cluster that KUBECONFIG names or else on our own; what neighbours lost, as JSON
 	@$(BIN)/python -m e2e.security
+
+test-servers: $(INSTALLED) ## Servers of other projects, for real: what they answer, and lose in a drain; T=NAME: only one
+	@PYTHONPATH=operator:runtime_image nice $(BIN)/python -m tests.integration.servers $(T)
 
 fuzz: $(INSTALLED) binaries ## Mutated requests and generated objects, COUNT of each, 10000 if not given; SEED=N repeats a run
 	@PYTHONPATH=operator:runtime_image $(BIN)/python -m tests.fuzz --count $(or $(COUNT),10000) $(if $(SEED),--seed $(SEED))

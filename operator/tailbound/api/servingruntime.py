@@ -58,10 +58,10 @@ class ContainerPort(Model):
 class ServerContainer(Model):
     """The container that serves the model.
 
-    Strings may hold {{ expressions }} over service.name, service.namespace, model.path, model.format,
-    model.uri, revision.name, hardware.class, hardware.devices, resources.cpu, resources.memory,
-    timeout.seconds, batching.mode, batching.maxBatchSize, batching.preferredBatchSizes (4,8) and
-    batching.maxQueueDelaySeconds.
+    Strings may hold {{ expressions }} over service.name, service.namespace, model.path, model.folder (in
+    which model.path is), model.format, model.uri, revision.name, hardware.class, hardware.devices,
+    resources.cpu, resources.memory, timeout.seconds, batching.mode, batching.maxBatchSize,
+    batching.preferredBatchSizes (4,8) and batching.maxQueueDelaySeconds.
     """
 
     rules = (

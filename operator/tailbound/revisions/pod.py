@@ -97,6 +97,7 @@ def context(service: InferenceService, hardware_class: HardwareClass, revision: 
         "service": {"name": service.metadata.name, "namespace": service.metadata.namespace},
         "model": {
             "path": model_path(spec.model.format, spec.model.path),
+            "folder": model_path(spec.model.format, spec.model.path).rpartition("/")[0],
             "format": spec.model.format,
             "uri": spec.model.uri,
         },

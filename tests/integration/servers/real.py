@@ -1,28 +1,115 @@
-"""A foreign server that really runs: its packages, its processes, and its end under load."""
+"""A foreign server that really runs: its packages, what the chart's runtime renders for it, its process."""
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
-import threading
-import time
 import urllib.error
 import urllib.request
-from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from socket import create_server
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from e2e.cluster.processes import wait_for
+from tests.unit.servers.test_servers_rendered import BATCHED, FILES, rendered, runtime_of
 
 ROOT: Final = Path(__file__).parents[3]
 BUILD: Final = ROOT / "build" / "servers"
 CONSTRAINTS: Final = Path(__file__).parent / "constraints"
-CLIENTS: Final = 4
-UNAWARE_SECONDS: Final = 1.0
-"""Time for which clients go on after the pod began to stop, as gateways do that have not heard of it."""
-_LEAST, _LONGEST = "2", "30"
+START_SECONDS: Final = 180
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where and how a server is started here."""
+
+    directory: Path
+    """An empty folder, for the model and what the pod would have mounted."""
+    programs: Path
+    """The folder bin of its environment."""
+    pod: Mapping[str, Any]
+    """The pod template that its runtime renders."""
+    ports: Mapping[str, int]
+    """By the port in the pod, the one on this machine."""
+
+    @property
+    def server(self) -> Mapping[str, Any]:
+        """The rendered server container."""
+        (container,) = self.pod["spec"]["containers"]
+        return dict(container)
+
+    def here(self, text: str, paths: Mapping[str, Path | str] = MappingProxyType({})) -> str:
+        """The text with this machine's ports, and its paths for those of the pod."""
+        for old, new in {**self.ports, **paths}.items():
+            text = text.replace(old, str(new))
+        return text
+
+    def files(self) -> dict[str, str]:
+        """The contents of the rendered configuration files, by their names."""
+        annotations = self.pod["metadata"]["annotations"].items()
+        contents = [text for name, text in annotations if "/file-" in name]
+        mounted = [each for each in self.pod["spec"]["volumes"] if "downwardAPI" in each]
+        names = [item["path"] for volume in mounted for item in volume["downwardAPI"]["items"]]
+        return dict(zip(names, contents, strict=True))
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command that starts a server here."""
+
+    arguments: list[str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RealServer:
+    """One server, and how it is examined."""
+
+    name: str
+    """The name of its runtime."""
+    package: str
+    """The package whose version is the server's."""
+    model_format: str
+    prepare: Callable[[Setup], Command]
+    """Makes a model in the folder, and the command from what was rendered."""
+    call: Callable[[str], int]
+    """Sends one request to this base URL and checks the answer; the rows of the batch that it was in."""
+    exit_status: int = 0
+    """What it ends with after SIGTERM while nothing is in flight."""
+
+    def pinned(self, folder: Path) -> str:
+        """The package with the version that is in this environment."""
+        said = subprocess.run(
+            [folder / "bin" / "pip", "show", self.package], check=True, capture_output=True, text=True
+        )
+        lines = said.stdout.splitlines()
+        version = next(line.split()[1] for line in lines if line.startswith("Version:"))
+        return f"{self.package}=={version}"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that is ready."""
+
+    process: subprocess.Popen[bytes]
+    setup: Setup
+    call: Callable[[], int]
+
+    @property
+    def port(self) -> int:
+        """The port at which it is called."""
+        return port_of(self.setup, "http")
+
+
+def port_of(setup: Setup, name: str) -> int:
+    """The port of this name, on this machine."""
+    (port,) = (each["containerPort"] for each in setup.server["ports"] if each["name"] == name)
+    return setup.ports[str(port)]
 
 
 def environment(name: str) -> Path:
@@ -38,6 +125,43 @@ def environment(name: str) -> Path:
     return folder
 
 
+@contextmanager
+def running(server: RealServer, directory: Path) -> Iterator[Running]:
+    """The server with what its runtime renders, until the block ends."""
+    directory.mkdir()
+    pod = rendered(
+        runtime_of(next(path for path in FILES if path.stem == server.name)), server.model_format, BATCHED
+    )
+    (container,) = pod["spec"]["containers"]
+    setup = Setup(
+        directory=directory,
+        programs=environment(server.name) / "bin",
+        pod=pod,
+        ports={str(port["containerPort"]): free_port() for port in container["ports"]},
+    )
+    command = server.prepare(setup)
+    given = {each["name"]: setup.here(each["value"]) for each in container["env"]}
+    variables = {**os.environ, **given, "HOME": str(directory), **command.variables}
+    probe = f"http://127.0.0.1:{port_of(setup, 'http')}{container['readinessProbe']['httpGet']['path']}"
+    with (
+        (directory / "log").open("wb") as log,
+        subprocess.Popen(
+            command.arguments, env=variables, cwd=directory, stdout=log, stderr=log, start_new_session=True
+        ) as process,
+    ):
+        try:
+            wait_for(server.name, lambda: _alive(process, log.name) and ready(probe), START_SECONDS)
+            yield Running(process, setup, lambda: server.call(f"http://127.0.0.1:{port_of(setup, 'http')}"))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _alive(process: subprocess.Popen[bytes], log: str) -> bool:
+    assert process.poll() is None, Path(log).read_text()[-2000:]
+    return True
+
+
 def free_port() -> int:
     """The number of a port that nothing listens on."""
     with create_server(("127.0.0.1", 0)) as found:
@@ -51,63 +175,3 @@ def ready(url: str) -> bool:
         return bool(urllib.request.urlopen(url, timeout=5).status == 200)
     except (urllib.error.URLError, OSError):
         return False
-
-
-def stop_under_load(process: subprocess.Popen[bytes], port: int, call: Callable[[], None]) -> int:
-    """Stop a server as the kubelet does with drain.mode hold, under load; the number of answered calls.
-
-    The hold is asked first, and the server gets SIGTERM when that answers. No call may fail, and the server
-    must end with status 0.
-    """
-    holds = free_port()
-    times = ("--least", _LEAST, "--longest", _LONGEST)
-    hold = [
-        sys.executable,
-        "-m",
-        "tailbound.main",
-        "hold",
-        "--port",
-        str(holds),
-        "--watch",
-        str(port),
-        *times,
-    ]
-    over = threading.Event()
-    with subprocess.Popen(hold, stdout=subprocess.DEVNULL) as holding, ThreadPoolExecutor(CLIENTS) as clients:
-        try:
-            wait_for("the hold", lambda: not ready(f"http://127.0.0.1:{holds}/") and _listens(holds), 60)
-            calls = [clients.submit(_calls, call, over) for _ in range(CLIENTS)]
-            threading.Timer(UNAWARE_SECONDS, over.set).start()
-            begun = time.monotonic()
-            urllib.request.urlopen(f"http://127.0.0.1:{holds}/release", timeout=60)
-            assert time.monotonic() - begun < float(_LONGEST), "the hold saw no end of the requests"
-            process.terminate()
-            said = sum((each.result() for each in calls), Counter())
-            assert process.wait(60) == 0
-        finally:
-            over.set()
-            holding.kill()
-    assert set(said) == {"answered"}, said
-    return said["answered"]
-
-
-def _listens(port: int) -> bool:
-    try:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def _calls(call: Callable[[], None], over: threading.Event) -> Counter[str]:
-    """What became of one client's calls, each on a connection of its own."""
-    said: Counter[str] = Counter()
-    while not over.is_set():
-        try:
-            call()
-            said["answered"] += 1
-        except (OSError, AssertionError) as problem:
-            said[repr(problem)] += 1
-    return said

@@ -416,7 +416,12 @@ def test_the_context_has_every_documented_variable() -> None:
     )
     assert context(service, gpu, "churn-r1-abcdef") == {
         "service": {"name": "churn", "namespace": "risk"},
-        "model": {"path": "/mnt/models/model.onnx", "format": "onnx", "uri": MODEL["uri"]},
+        "model": {
+            "path": "/mnt/models/model.onnx",
+            "folder": "/mnt/models",
+            "format": "onnx",
+            "uri": MODEL["uri"],
+        },
         "revision": {"name": "churn-r1-abcdef"},
         "hardware": {"class": "gpu", "devices": 2},
         "resources": {"cpu": "1", "memory": "2Gi"},

@@ -1,6 +1,5 @@
 """Each foreign server's runtime renders a pod that Tailbound may make, with what its server must be given."""
 
-import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,21 @@ from tailbound.revisions.rendering import Rendered, RenderRequest
 from tailbound.revisions.restricted import violations
 from tailbound.revisions.template import expand
 
+from tests.integration.servers.results import CONSTRAINTS, NOT_RUN, proven, stored
+
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "charts/tailbound/files/runtimes").glob("*.yaml"))
 DOCS = ROOT / "docs/servers.md"
-RUN = ROOT / "tests/integration/servers"
 BATCHED = {"mode": "dynamic", "maxBatchSize": 16, "preferredBatchSizes": [4, 8], "maxQueueDelay": "5ms"}
 # What the rendered pod must hold with these batching settings and on two devices; "none": without batching.
 GIVEN: dict[str, tuple[str, ...]] = {
     "triton": ('name: "churn"', "max_batch_size: 16", "preferred_batch_size: [ 4,8 ]", "microseconds: 5000"),
-    "vllm": ("--served-model-name=churn", "--max-num-seqs=16", "--tensor-parallel-size=2"),
+    "vllm": (
+        "--model=/mnt/models",
+        "--served-model-name=churn",
+        "--max-num-seqs=16",
+        "--tensor-parallel-size=2",
+    ),
     "llamacpp": ("--metrics", '"--parallel","16"'),
     "mlserver": ('"max_batch_size": 16', '"max_batch_time": 0.005', '"http_port": 8080'),
     "torchserve": (
@@ -35,12 +40,22 @@ GIVEN: dict[str, tuple[str, ...]] = {
         "metrics_mode=prometheus",
         "--disable-token-auth",
     ),
-    "rayserve": ('"serve","run"', "RAY_SERVE_DEFAULT_HTTP_PORT"),
-    "bentoml": ('"bentoml","serve"', "BENTOML_DO_NOT_TRACK"),
-    "tfserving": ("--rest_api_port=8080", "--enable_batching=true", "max_batch_size { value: 16 }"),
-    "openvino": ("--model_name=churn", "--rest_port=8080", "--metrics_enable"),
-    "tgi": ("--num-shard=2", "--max-concurrent-requests=16"),
-    "sglang": ("--tp=2", "--max-running-requests=16", "--enable-metrics"),
+    "rayserve": ('"serve","run","/mnt/models/model.ray-serve"', "RAY_SERVE_DEFAULT_HTTP_HOST"),
+    "bentoml": ('"bentoml","serve","/mnt/models"', "BENTOML_DO_NOT_TRACK"),
+    "tfserving": (
+        "ln -sfn /mnt/models /tmp/models/churn/1",
+        "--rest_api_port=8080",
+        "--enable_batching=true",
+        "max_batch_size { value: 16 }",
+    ),
+    "openvino": (
+        "ln -sfn /mnt/models /tmp/models/1",
+        "--model_name=churn",
+        "--rest_port=8080",
+        "--metrics_enable",
+    ),
+    "tgi": ("--model-id=/mnt/models", "--num-shard=2", "--max-concurrent-requests=16"),
+    "sglang": ("--model-path=/mnt/models", "--tp=2", "--max-running-requests=16", "--enable-metrics"),
     "nim": ("NIM_HTTP_API_PORT", "NIM_SERVED_MODEL_NAME"),
 }
 
@@ -83,6 +98,7 @@ def rendered(runtime: ClusterServingRuntime, model_format: str, batching: dict[s
             hardware_class=hardware,
             fetcher=Fetcher("tailbound:1", "Never", (), (), ()),
             inference_paths=spec.inference_calls,
+            metrics=spec.metrics,
         )
     )
 
@@ -115,27 +131,30 @@ def test_every_server_has_an_example_of_one_of_its_formats(path: Path) -> None:
     assert not isinstance(parse(InferenceService, example), InvalidObject)
 
 
-def really_run(server: str) -> str:
-    """The first sentence of the test that really runs a server, with the place of the test."""
-    test = RUN / f"test_servers_{server}.py"
-    if not test.exists():
-        return ""
-    said = ast.get_docstring(ast.parse(test.read_text())) or ""
-    return f"[run here](../{test.relative_to(ROOT)}): {said.partition('.')[0]}"
-
-
 def table() -> str:
     """The table of docs/servers.md."""
-    lines = ["| Server | Formats | Protocols | On stop | Proven |", "|---|---|---|---|---|"]
+    heads = ("Server", "Formats", "Protocols", "On stop", "Capacity from", "Proven")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for path in FILES:
         spec = runtime_of(path).spec
         why = path.read_text().partition("mode: hold # ")[2].partition("\n")[0]
         formats = ", ".join(supported.name for supported in spec.formats)
         protocols = ", ".join(spec.protocols) or "its own"
-        proven = really_run(path.stem) or "rendered, not run"
-        lines.append(f"| {path.stem} | {formats} | {protocols} | held: {why} | {proven} |")
+        learned = "gateways" if spec.metrics is None else "its own metrics"
+        parts = (path.stem, formats, protocols, f"held: {why}", learned, proven(path.stem))
+        lines.append(f"| {' | '.join(parts)} |")
     return "\n".join(lines) + "\n"
 
 
 def test_the_documented_table_is_that_of_the_runtimes() -> None:
     assert table() in DOCS.read_text()
+
+
+def test_every_server_was_run_as_it_is_pinned_or_says_why_not() -> None:
+    results = stored()
+    assert sorted({*results, *NOT_RUN}) == sorted(GIVEN)
+    assert results.keys() & NOT_RUN.keys() == set()
+    for name, result in results.items():
+        pins = (CONSTRAINTS / f"{name}.txt").read_text().splitlines()
+        assert result["package"] in pins, f"run make test-servers T={name}"
+        assert (result["held_lost"], result["cut_lost"] > 0, result["largest_batch"] > 1) == (0, True, True)
