@@ -90,6 +90,29 @@ def _serve_from_claim(scene: Scene, file: Model, folder: volumes.Files) -> None:
     scene.condition("other-bytes", "ModelVerified", "False", "DigestMismatch", digest)
 
 
+def test_model_on_a_volume_of_the_namespace_outlives_its_source(scene: Scene) -> None:
+    model = scene.model(slope=4.0)
+    volume = volumes.shared(scene.api, scene.namespace, registry(), TAG)
+    cache = {"storageClassName": scene.namespace, "size": "16Mi"}
+    source = {"uri": scene.world.store.uri(model), "format": "onnx", "sha256": model.sha256}
+    try:
+        scene.serve("first", model, model={**source, "cache": cache})
+        scene.world.store.fault(model, "not-found")
+        scene.serve("second", model, model={**source, "cache": cache})
+        scene.predicts("second", model)
+        scene.apply("first", model, model={**source, "cache": cache}, env=[{"name": "LEVEL", "value": "2"}])
+        scene.ready("first")
+        scene.predicts("first", model)
+        (claim,) = scene.api.list("PersistentVolumeClaim", scene.namespace)
+        scene.apply("nowhere", model, model={**source, "cache": {**cache, "storageClassName": "nowhere"}})
+        scene.condition("nowhere", "ModelVerified", "False", "CacheUnusable", "StorageClass nowhere")
+        for name in ("first", "second", "nowhere"):
+            scene.api.delete("InferenceService", name, scene.namespace)
+        scene.gone("PersistentVolumeClaim", claim["metadata"]["name"])
+    finally:
+        scene.api.delete("PersistentVolume", volume)
+
+
 def test_source_without_a_digest_is_read_once_and_again_at_a_refresh(scene: Scene) -> None:
     first = scene.model(slope=2.0)
     second = Model(first.name, models.affine("changed", slope=9.0).content)

@@ -272,6 +272,12 @@ SERVICE_REFUSALS = (
         "unpacked files there",
     ),
     _service(
+        "cache of a claim",
+        "spec.model",
+        {"uri": "pvc://models/m", "format": "onnx", "cache": {"size": "1Gi"}},
+        "cache keeps a download, and 'pvc://models/m' is mounted: remove cache",
+    ),
+    _service(
         "files of a file",
         "spec.model.files",
         ["*.onnx"],

@@ -182,6 +182,10 @@ affinity:
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaimtemplates]
   verbs: [get, list, watch, create, patch, delete]
+# Caches of models. Garbage collection deletes them.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, create, patch]
 # Pods that have ended for good are deleted.
 - apiGroups: [""]
   resources: [pods]

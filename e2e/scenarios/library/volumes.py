@@ -113,6 +113,35 @@ def s3_server(api: Api, registry: str, tag: str, buckets: Files) -> None:
     )
 
 
+def shared(api: Api, namespace: str, registry: str, tag: str) -> str:
+    """A volume that claims of the StorageClass with the name of the namespace get; the name of the volume."""
+    volume = f"{namespace}-shared"
+    path = f"/var/tmp/tailbound-e2e/{volume}"
+    folder = {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+    api.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {
+                "capacity": {"storage": "64Mi"},
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": namespace,
+                "persistentVolumeReclaimPolicy": "Retain",
+                **folder,
+            },
+        }
+    )
+    opener = _writer("opener", namespace, registry, tag, {}, folder)
+    opener["spec"]["containers"][0]["command"] = ["python3", "-c", "import os; os.chmod('/data', 0o777)"]
+    opener["spec"]["securityContext"] = {"runAsUser": 0}  # the folder on the node is root's
+    opener["spec"]["restartPolicy"] = "Never"
+    api.apply(opener)
+    _await_pod(api, "opener", namespace, lambda status: status.get("phase") == "Succeeded")
+    api.delete("Pod", "opener", namespace)
+    return volume
+
+
 def claim(api: Api, namespace: str, name: str, registry: str, tag: str, files: Files) -> None:
     """A PersistentVolumeClaim with these files, on a folder of the node."""
     volume = f"{namespace}-{name}"

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 from pydantic import Field, StrictBool, StringConstraints
 
 from tailbound.api.meta import ObjectName
+from tailbound.api.model_cache import ModelCache
 from tailbound.api.model_size import ModelSize
 from tailbound.api.schema import SET, InOrder, Model, Rule, matches
 from tailbound.api.servingruntime import FormatName
@@ -198,6 +199,13 @@ class ModelSource(Model):
             value=lambda model: model.uri,
         ),
         Rule(
+            cel="!has(self.cache) || !self.uri.startsWith('pvc://') && !self.uri.startsWith('oci://')",
+            holds=lambda model: model.cache is None or not model.mounted,
+            message="cache keeps a download, and '{value}' is mounted: remove cache",
+            value_cel="self.uri",
+            value=lambda model: model.uri,
+        ),
+        Rule(
             cel="!has(self.s3) || self.uri.startsWith('s3://')",
             holds=lambda model: model.s3 is None or model.uri.startswith("s3://"),
             message="s3 says how a bucket is reached, and uri is '{value}': remove s3, or write "
@@ -269,6 +277,10 @@ class ModelSource(Model):
     archive: Archive | None = None
     """tar (also with gzip, bzip2 or xz) or zip: the source is an archive, and the folder of the model is what
     it holds. sha256 is that of the archive. Links and devices in it are refused."""
+
+    cache: ModelCache | None = None
+    """Volume of the namespace to which the model is downloaded once. Default: every pod downloads it to its
+    own disk."""
 
     secret_ref: SecretReference | None = None
     """Secret with the credentials of the source. Its key hosts lists the hosts that it may be used for.

@@ -19,6 +19,8 @@ MANAGED_BY_VALUE: Final = "tailbound"
 SERVICE_LABEL: Final = f"{GROUP}/service"
 # On every child that belongs to one revision, and the pod selector of that revision's Deployment and Service.
 REVISION_LABEL: Final = f"{GROUP}/revision"
+# On a PersistentVolumeClaim that caches a model for its whole namespace: the claim's own name.
+CACHE_LABEL: Final = f"{GROUP}/model-cache"
 # On the gateway's pods, in the operator's own namespace, with the name of the application and of the release.
 APPLICATION_LABEL: Final = "app.kubernetes.io/name"
 APPLICATION: Final = "tailbound"

@@ -24,6 +24,9 @@ MODELS_MOUNT: Final = "/mnt/models"
 # Secret and the certificates of spec.model.
 SOURCE_VOLUME: Final = "model-source"
 SOURCE_MOUNT: Final = "/mnt/source"
+# The volume of spec.model.cache, which only the fetch container mounts writable.
+CACHE_VOLUME: Final = "model-cache"
+CACHE_MOUNT: Final = "/mnt/cache"
 CREDENTIALS_VOLUME: Final = "model-credentials"
 CREDENTIALS_MOUNT: Final = "/var/run/tailbound/model-credentials"
 CA_VOLUME: Final = "model-ca"
@@ -90,6 +93,7 @@ class TerminationReason(StrEnum):
     CREDENTIALS_REFUSED = "CredentialsRefused"
     NOT_A_MODEL = "NotAModel"
     INSUFFICIENT_STORAGE = "InsufficientStorage"
+    CACHE_UNUSABLE = "CacheUnusable"
     MODEL_LOAD_FAILED = "ModelLoadFailed"
     MODEL_BROKEN = "ModelBroken"
     FETCHED = "Fetched"  # success: the message says how many bytes

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tailbound.controller.stores import CHILD_SELECTOR, CHILDREN, OF_EACH_SERVICE, OPTIONAL, Stores
+from tailbound.controller.stores import OF_EACH_SERVICE, OPTIONAL, SELECTORS, Stores
 from tailbound.kube.errors import KubeError
 from tailbound.kube.informer import Informer
 from tailbound.kube.protocol import KubeClient
@@ -34,7 +34,7 @@ class ServiceInformers:
                 resource,
                 stores.of[resource],
                 namespace=namespace,
-                label_selector=CHILD_SELECTOR if resource in CHILDREN else "",
+                label_selector=SELECTORS.get(resource, ""),
                 on_error=partial(_complain, resource),
                 on_heard=partial(heard, resource),
                 on_served=partial(stores.heard_whether_served, resource) if resource in OPTIONAL else None,

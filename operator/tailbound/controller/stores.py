@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Final
 
 from tailbound.api.hosts import HostPolicy
-from tailbound.api.names import SERVICE_LABEL
+from tailbound.api.names import CACHE_LABEL, SERVICE_LABEL
 from tailbound.autoscale.model import CapacityKey
 from tailbound.controller.hosts import HostLedger
 from tailbound.kube.objects import Key, key_of
 from tailbound.kube.resources import (
+    CLAIMS,
     CLUSTER_SERVING_RUNTIMES,
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
@@ -46,14 +47,17 @@ CHILDREN: Final = (
     JOBS,
     RESOURCE_CLAIM_TEMPLATES,
 )
-OF_EACH_SERVICE: Final = (INFERENCE_SERVICES, *CHILDREN)
-"""Kinds of which each service has objects: there are as many as the fleet is large."""
+OF_EACH_SERVICE: Final = (INFERENCE_SERVICES, *CHILDREN, CLAIMS)
+"""Kinds of which each service has objects: there are as many as the fleet is large. A claim is a child of no
+single service: all of its namespace with the same model share it."""
 SHARED: Final = (SERVING_RUNTIMES, CLUSTER_SERVING_RUNTIMES, HARDWARE_CLASSES, HOST_GRANTS)
 """Kinds whose objects services share: there are few, and any of them may concern all services."""
 OPTIONAL: Final = frozenset({RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES})
 """Kinds that not every API server has."""
-# Children are watched through a server-side selector: other people's pods never reach this process.
-CHILD_SELECTOR: Final = SERVICE_LABEL
+SELECTORS: Final[Mapping[Resource, str]] = MappingProxyType(
+    {**dict.fromkeys(CHILDREN, SERVICE_LABEL), CLAIMS: CACHE_LABEL}
+)
+"""The labels that select objects on the server, by kind: other people's pods never reach this process."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,10 @@ class Stores:
         """The Deployments of one service."""
         return self.of[DEPLOYMENTS].indexed(key)
 
+    def claims(self, namespace: str) -> tuple[Object, ...]:
+        """The PersistentVolumeClaims of one namespace that cache models."""
+        return self.of[CLAIMS].indexed(namespace)
+
     def learned_like(self, revision: Object) -> tuple[Object, ...]:
         """ControllerRevisions of its namespace with a learned capacity of the same model and class."""
         return tuple(
@@ -134,17 +142,18 @@ class Stores:
         self.enqueue_all()
 
     def _store(self, resource: Resource) -> ObjectStore:
-        if resource is CONTROLLER_REVISIONS:
-            return ObjectStore(self._child_changed, index=_index_of_revision)
-        if resource in CHILDREN:
-            return ObjectStore(self._child_changed, index=_services_of)
-        if resource is INFERENCE_SERVICES:
-            return ObjectStore(self._service_changed, index=_namespace_of)
-        if resource is SERVING_RUNTIMES:
-            return ObjectStore(self._runtime_changed, index=_namespace_of)
-        if resource is HOST_GRANTS:
-            return ObjectStore()
-        return ObjectStore(self._class_changed)
+        made = {
+            CONTROLLER_REVISIONS: (self._child_changed, _index_of_revision),
+            **{
+                each: (self._child_changed, _services_of) for each in CHILDREN if each != CONTROLLER_REVISIONS
+            },
+            CLAIMS: (self._claim_changed, _namespace_of),
+            INFERENCE_SERVICES: (self._service_changed, _namespace_of),
+            SERVING_RUNTIMES: (self._runtime_changed, _namespace_of),
+        }
+        if resource in made:
+            return ObjectStore(*made[resource])
+        return ObjectStore() if resource == HOST_GRANTS else ObjectStore(self._class_changed)
 
     def _class_changed(self, old: Object | None, new: Object | None) -> None:
         """A change of the status alone concerns no service."""
@@ -162,6 +171,17 @@ class Stores:
         for key in {key for obj in (old, new) if obj is not None for key in _services_of(obj)}:
             if self.service(key) is not None:
                 self._enqueue(key)
+
+    def _claim_changed(self, old: Object | None, new: Object | None) -> None:
+        """Concerns the services whose revisions own it. One without such an owner is garbage."""
+        owners = {
+            (view.namespace, owner.name)
+            for view in (KubernetesObject(obj) for obj in (old, new) if obj is not None)
+            for owner in view.owners
+        }
+        for namespace, name in owners:
+            revision = self.of[CONTROLLER_REVISIONS].get(namespace, name)
+            self._child_changed(revision, None)
 
     def _runtime_changed(self, old: Object | None, new: Object | None) -> None:
         namespaces = {key_of(obj)[0] for obj in (old, new) if obj is not None}

@@ -18,14 +18,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
 from typing import IO, Final
 
 from tailbound.api.runtime_contract import TerminationReason
-from tailbound.fetch.download import NO_SPACE
+from tailbound.fetch.download import NO_SPACE, DownloadLimits
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.manifest import MOST_FILES, check_paths
 from tailbound.fetch.partial import CHUNK_BYTES
@@ -59,11 +59,14 @@ Contents = Iterator[tuple[Member, Callable[[], IO[bytes]]]]
 """Each member of an archive with what opens it, in the order of the archive."""
 
 
-def unpack(archive: Path, kind: str, root: Path, files: Sequence[str], most_bytes: int, shown: str) -> None:
+def unpack(
+    archive: Path, kind: str, root: Path, files: Sequence[str], limits: DownloadLimits, shown: str
+) -> None:
     """Write the files of an archive below `root`. kind: tar or zip. Raises FetchFailedError."""
-    with _named_failures(kind, shown):
+    with _named_failures(kind, shown, limits):
         with _READERS[kind](archive) as contents:
-            kept = _checked((member for member, _ in contents), files, most_bytes, shown)
+            beside = replace(limits, total_bytes=limits.total_bytes - archive.stat().st_size)
+            kept = _checked((member for member, _ in contents), files, beside, shown)
         with _READERS[kind](archive) as contents:
             for member, opened in contents:
                 path = _path(member)
@@ -74,7 +77,7 @@ def unpack(archive: Path, kind: str, root: Path, files: Sequence[str], most_byte
                         copyfileobj(source, target, CHUNK_BYTES)
 
 
-def _checked(members: Iterator[Member], files: Sequence[str], most_bytes: int, shown: str) -> set[str]:
+def _checked(members: Iterator[Member], files: Sequence[str], limits: DownloadLimits, shown: str) -> set[str]:
     """The paths of the files to write. Raises FetchFailedError for an archive that must not be unpacked."""
     paths: list[str] = []
     total = 0
@@ -87,11 +90,11 @@ def _checked(members: Iterator[Member], files: Sequence[str], most_bytes: int, s
                 f"{shown} holds {member.path[:200]!r}, which is neither a file nor a folder",
             )
         total += member.size_bytes
-        if total > most_bytes:
+        if total > limits.total_bytes:
             raise FetchFailedError(
                 TerminationReason.INSUFFICIENT_STORAGE,
                 f"{shown} unpacks to at least {human_bytes(total)}, and the pod may store "
-                f"{human_bytes(most_bytes)} beside the archive: raise spec.resources.ephemeralStorage",
+                f"{human_bytes(limits.total_bytes)} beside the archive: {limits.if_too_large}",
             )
         if member.is_plain_file:
             paths.append(_path(member))
@@ -142,7 +145,7 @@ _READERS: Final = {"tar": _tar, "zip": _zip}
 
 
 @contextmanager
-def _named_failures(kind: str, shown: str) -> Iterator[None]:
+def _named_failures(kind: str, shown: str, limits: DownloadLimits) -> Iterator[None]:
     """Errors of the libraries as failures of the fetch."""
     try:
         yield
@@ -150,7 +153,7 @@ def _named_failures(kind: str, shown: str) -> Iterator[None]:
         if error.errno in NO_SPACE:
             raise FetchFailedError(
                 TerminationReason.INSUFFICIENT_STORAGE,
-                f"the disk was full while {shown} was unpacked: use nodes with more free space",
+                f"the disk was full while {shown} was unpacked: {limits.if_full}",
             ) from error
         raise _damaged(kind, shown, error) from error
     except _DAMAGED as error:

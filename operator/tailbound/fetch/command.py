@@ -65,6 +65,7 @@ def _order(arguments: argparse.Namespace) -> FetchRequest:
         resolve=arguments.resolve,
         files=tuple(arguments.files),
         archive=arguments.archive,
+        cache=arguments.cache,
     )
 
 
@@ -121,6 +122,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         "--files", action="append", default=[], metavar="PATTERN", help="files of a folder that are fetched"
     )
     parser.add_argument("--archive", choices=["tar", "zip"], help="the file holds the folder")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="the volume on which pods share it")
     parser.add_argument("--credentials", type=Path, metavar="FOLDER", help="where the Secret is mounted")
     parser.add_argument("--ca", type=Path, metavar="FILE", help="further certificates, PEM")
     parser.add_argument("--proxy", metavar="URL", help="http://HOST:PORT")

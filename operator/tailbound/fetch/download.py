@@ -50,10 +50,15 @@ class Retries:
 
 @dataclass(frozen=True)
 class DownloadLimits:
-    """total_seconds: of the whole fetch, after which the process ends; total_bytes: of all that it stores."""
+    """total_seconds: of the whole fetch, after which the process ends; total_bytes: of all that it stores.
+
+    if_too_large, if_full: what a person can do about a model that exceeds total_bytes, or the disk.
+    """
 
     total_seconds: int = 3600
     total_bytes: int = 1 << 50
+    if_too_large: str = "raise spec.resources.ephemeralStorage"
+    if_full: str = "free space on the node, or use nodes with more of it"
 
 
 @dataclass(frozen=True)
@@ -185,7 +190,7 @@ class Download:
         return FetchFailedError(
             TerminationReason.INSUFFICIENT_STORAGE,
             f"{remote.shown} has at least {human_bytes(size)}{before}, and the pod may store "
-            f"{human_bytes(limit)}: raise spec.resources.ephemeralStorage",
+            f"{human_bytes(limit)}: {self._world.limits.if_too_large}",
         )
 
     def _no_space(self, remote: Remote, partial: Partial, total: int | None) -> FetchFailedError:
@@ -202,5 +207,5 @@ class Download:
             )
         return FetchFailedError(
             TerminationReason.INSUFFICIENT_STORAGE,
-            f"{need}. Free space on the node, or use nodes with more of it",
+            f"{need}. What to do: {self._world.limits.if_full}",
         )

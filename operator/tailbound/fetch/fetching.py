@@ -20,6 +20,7 @@ from tailbound.api.runtime_contract import SOURCE_MOUNT, TerminationReason
 from tailbound.fetch.addresses import AddressPolicy
 from tailbound.fetch.archive import ARCHIVE, unpack
 from tailbound.fetch.buckets import BucketConnection, S3Options, open_bucket
+from tailbound.fetch.cached import ModelVolume
 from tailbound.fetch.credentials import Credentials, authorization_for
 from tailbound.fetch.dial import Dialer, Proxy
 from tailbound.fetch.download import Download, FetchDependencies
@@ -27,7 +28,7 @@ from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.folder import clear, fetch_folder
 from tailbound.fetch.gate import Gate
 from tailbound.fetch.hub import HUB, HubModel
-from tailbound.fetch.mounted import MountedModel, link_mounted
+from tailbound.fetch.mounted import MountedModel, link_entries, link_mounted
 from tailbound.fetch.page import looks_like_a_page
 from tailbound.fetch.partial import Partial, sha256_of
 from tailbound.fetch.patterns import no_folder
@@ -37,6 +38,7 @@ from tailbound.fetch.remote import Remote
 from tailbound.fetch.source import HttpFile, Source, shown
 from tailbound.fetch.stores import ObjectSource
 
+_LARGER_CACHE: Final = "raise spec.model.cache.size"
 _MOUNTED: Final = frozenset({"pvc", "oci"})
 
 
@@ -49,7 +51,8 @@ class FetchRequest:
     in the source's folder, None if the source may be a file. mount: where the volume of a mounted source is.
     resolved: the digest is what the source had before, and not in the spec. resolve: find the digest.
     files: patterns of the files of a folder that are fetched; empty: all, and the source may be a file.
-    archive: tar or zip, if the source is an archive of the folder; None: it is not.
+    archive: tar or zip, if the source is an archive of the folder; None: it is not. cache: where the volume
+    is mounted on which pods share the model, None if there is none.
     """
 
     uri: str
@@ -62,6 +65,7 @@ class FetchRequest:
     resolve: bool = False
     files: tuple[str, ...] = ()
     archive: str | None = None
+    cache: Path | None = None
 
     @property
     def pin(self) -> Pin | None:
@@ -101,14 +105,32 @@ def fetch(order: FetchRequest, access: Access, world: FetchDependencies) -> Fetc
         raise FetchFailedError(
             TerminationReason.DIGEST_MISMATCH, f"there is no digest to verify {shown(order.uri)} with"
         )
-    fetcher = _FETCHERS.get(scheme, _fetch_url)
-    if order.archive is None:
-        found = fetcher(order, access, world)
+    if order.pin is not None and order.cache is not None:
+        found = _through_cache(order, order.pin.sha256, order.cache, access, world)
     else:
-        found = _unpacked(order, order.archive, lambda file: fetcher(file, access, world), world)
+        found = _downloaded(order, access, world)
     if not order.output.is_file():
         raise _no_model_file(order)
     return found
+
+
+def _through_cache(
+    order: FetchRequest, sha256: str, cache: Path, access: Access, world: FetchDependencies
+) -> Fetched:
+    """The model on the shared volume, downloaded there if it is missing, with links to it."""
+    volume = ModelVolume(cache, sha256, world.emit, world.sleep)
+    inside = replace(order, output=volume.folder / order.output.relative_to(order.root), cache=None)
+    limits = replace(world.limits, if_too_large=_LARGER_CACHE, if_full=_LARGER_CACHE)
+    found = volume.model(lambda: _downloaded(inside, access, replace(world, limits=limits)))
+    link_entries(volume.folder, order.root)
+    return found
+
+
+def _downloaded(order: FetchRequest, access: Access, world: FetchDependencies) -> Fetched:
+    fetcher = _FETCHERS.get(order.uri.partition("://")[0], _fetch_url)
+    if order.archive is None:
+        return fetcher(order, access, world)
+    return _unpacked(order, order.archive, lambda file: fetcher(file, access, world), world)
 
 
 def _unpacked(
@@ -124,8 +146,7 @@ def _unpacked(
         )
     clear(order.root, ARCHIVE)
     world.emit("unpacking", archive=kind, bytes=found.size_bytes)
-    most = world.limits.total_bytes - found.size_bytes
-    unpack(file, kind, order.root, order.files, most, shown(order.uri))
+    unpack(file, kind, order.root, order.files, world.limits, shown(order.uri))
     file.unlink()
     return found
 

@@ -48,7 +48,7 @@ def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: Fetch
         raise FetchFailedError(
             TerminationReason.INSUFFICIENT_STORAGE,
             f"{folder.shown} has {human_bytes(total)}, and the pod may store "
-            f"{human_bytes(world.limits.total_bytes)}: raise spec.resources.ephemeralStorage",
+            f"{human_bytes(world.limits.total_bytes)}: {world.limits.if_too_large}",
         )
     download = Download(world, total)
     if pin is None and root.is_dir():

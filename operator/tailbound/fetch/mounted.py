@@ -84,6 +84,12 @@ def link_mounted(
     return Fetched(f"linked {shown}, {len(paths)} files{_verdict(pin, digest)}", digest, size)
 
 
+def link_entries(folder: Path, root: Path) -> None:
+    """Link every entry of a folder below `root`."""
+    for entry in sorted(folder.iterdir()):
+        _link(root / entry.name, entry)
+
+
 def _verdict(pin: Pin | None, digest: str | None) -> str:
     if pin is not None:
         return ", with the right digest"

@@ -47,6 +47,7 @@ RESOURCE_CLAIM_TEMPLATES: Final = Resource(
 )
 DEVICE_CLASSES: Final = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False)
 JOBS: Final = Resource("batch/v1", "Job", "jobs")
+CLAIMS: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 EVENTS: Final = Resource("v1", "Event", "events")
 LEASES: Final = Resource("coordination.k8s.io/v1", "Lease", "leases")
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io/v1", "TokenReview", "tokenreviews", namespaced=False)
@@ -66,6 +67,7 @@ _ALL: Final = (
     RESOURCE_CLAIM_TEMPLATES,
     DEVICE_CLASSES,
     JOBS,
+    CLAIMS,
     EVENTS,
     LEASES,
     TOKEN_REVIEWS,

@@ -177,8 +177,12 @@ class KubernetesObject:
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages it; None: there is no such owner."""
-        owners = map(OwnerReference, children(child(self.raw, "metadata"), "ownerReferences"))
-        return next((owner for owner in owners if owner.controller), None)
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    @property
+    def owners(self) -> Iterator[OwnerReference]:
+        """The objects after which garbage collection removes it."""
+        return map(OwnerReference, children(child(self.raw, "metadata"), "ownerReferences"))
 
     @property
     def managed_fields(self) -> Iterator[ManagedFields]:

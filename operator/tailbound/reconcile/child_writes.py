@@ -8,7 +8,7 @@ from tailbound.api.names import HANDLED_ANNOTATIONS, preview_name
 from tailbound.api.rollout import previews
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.reconcile import children, dead_pods
+from tailbound.reconcile import children, dead_pods, model_caches
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.desired import fetcher
 from tailbound.reconcile.marks import record_of_desired
@@ -16,6 +16,7 @@ from tailbound.reconcile.owned_state import Ownership, owner_reference, ownershi
 from tailbound.reconcile.writes import Ask, Ensure, Remove, WriteRequest, refuses
 from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import NAME_LIMIT
+from tailbound.revisions.model_cache import claim_of
 from tailbound.revisions.record import Revision
 from tailbound.revisions.resolve_job import resolve_job
 from tailbound.rollout.actions import named
@@ -140,6 +141,14 @@ def _children(
     decided: Decided, revision: Revision, replicas: int, *, come_what_may: bool = False
 ) -> Iterator[WriteRequest]:
     service, template = decided.owned.service, revision.template
+    claim_name = claim_of(revision)
+    if claim_name is not None:
+        record = decided.owned.stored_revisions.get(revision.name)
+        if record is None:
+            return  # the claim needs its owner's uid, and pods without their claim would find no node
+        live = decided.owned.find(model_caches.KIND, claim_name)
+        claim = model_caches.wanted_claim(revision, claim_name, record, live)
+        yield Ensure(claim, come_what_may, not come_what_may)
     yield Ensure(children.revision_service(service, revision, template), come_what_may, not come_what_may)
     deployment = children.deployment(service, revision, template, replicas)
     yield Ensure(deployment, come_what_may, not come_what_may)

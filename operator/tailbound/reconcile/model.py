@@ -177,6 +177,8 @@ class Observation:
     jobs: tuple[Object, ...] = ()
     claim_templates: tuple[Object, ...] = ()
     device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES
+    claims: tuple[Object, ...] = ()
+    """The PersistentVolumeClaims of the namespace that cache models, of all its services."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The existing objects of one service, by owner and by revision."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final
@@ -21,10 +21,12 @@ from tailbound.objects.deployment import Deployment
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
+from tailbound.reconcile import model_caches
 from tailbound.reconcile.model import Observation
 from tailbound.reconcile.pod_classes import of_present_class
 from tailbound.reconcile.pods import PodsReport, report
 from tailbound.revisions.identity import number_in
+from tailbound.revisions.model_cache import claim_of
 from tailbound.revisions.record import CorruptRevisionError, Marks, Revision, from_object, marks_of, origin_of
 from tailbound.traffic.endpoints import endpoints_by_revision
 
@@ -119,6 +121,7 @@ class OwnedState:
             ("PodDisruptionBudget", seen.disruption_budgets),
             ("Job", seen.jobs),
             ("ResourceClaimTemplate", seen.claim_templates),
+            (model_caches.KIND, seen.claims),
         )
         return {
             (kind, KubernetesObject(member).name): member for kind, members in groups for member in members
@@ -127,6 +130,12 @@ class OwnedState:
     def find(self, kind: str, name: str) -> Object | None:
         """The labelled child of this kind and name, also of another owner."""
         return self._by_name.get((kind, name))
+
+    def whose(self, kind: str, live: Object) -> Ownership:
+        """Whose an object is that has the kind and the name of one of ours."""
+        if kind == model_caches.KIND:
+            return Ownership.OURS if model_caches.is_cache(live) else Ownership.FOREIGN
+        return ownership(live, self.service)
 
     def ours(self, members: Iterable[Object]) -> Iterator[Object]:
         """The objects that this InferenceService controls, terminating ones included."""
@@ -246,13 +255,15 @@ class OwnedState:
     @cached_property
     def reports(self) -> dict[str, PodsReport]:
         """What the pods of each revision are at, of those that have a pod or a Deployment."""
-        return {
-            name: report(
-                of_present_class(self.live_pods.get(name, ()), self.revision(name)),
-                self.deployments.get(name),
-            )
-            for name in {*self.live_pods, *self.deployments}
-        }
+        return {name: self._report(name) for name in {*self.live_pods, *self.deployments}}
+
+    def _report(self, name: str) -> PodsReport:
+        revision = self.revision(name)
+        pods = of_present_class(self.live_pods.get(name, ()), revision)
+        found = report(pods, self.deployments.get(name))
+        claim = claim_of(revision) if revision is not None else None
+        obstacle = model_caches.finding_of(self.find(model_caches.KIND, claim), pods) if claim else None
+        return found if obstacle is None else replace(found, findings=(obstacle, *found.findings))
 
     @property
     def key(self) -> str:

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from tailbound.api.conditions import Reason
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.reconcile import ending
+from tailbound.reconcile import ending, model_caches
 from tailbound.reconcile.difference import differs
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, RefusedWrite, Write
 from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership, terminating
@@ -165,7 +165,7 @@ class _Writer:
             return False
         if live is None:
             return True
-        whose = ownership(live, self.owned.service)
+        whose = self.owned.whose(kind, live)
         if whose is Ownership.FOREIGN and vital:
             self._note(_conflict(kind, live))
         elif whose is Ownership.FOREIGN:
@@ -226,6 +226,8 @@ class _Writer:
                 "garbage collection to remove it"
             )
         late = ending.remedies(self.owned.pods, self.now) if kind == "Deployment" else ""
+        if kind == model_caches.KIND:
+            late = f", which is when the last pod that mounts it has ended: {model_caches.NEW_VOLUME}"
         return f"{kind} {name} is being deleted; waiting until it is gone{late}"
 
 

@@ -1,16 +1,19 @@
 """What a pod needs to get its model: the fetch container's arguments, environment and volumes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tailbound.api.inferenceservice import Resources
+from tailbound.api.model_cache import ModelCache
 from tailbound.api.model_source import ModelSource
 from tailbound.api.quantities import Quantity
 from tailbound.api.runtime_contract import (
     CA_KEY,
     CA_MOUNT,
     CA_VOLUME,
+    CACHE_MOUNT,
+    CACHE_VOLUME,
     CREDENTIALS_MOUNT,
     CREDENTIALS_VOLUME,
     MODELS_MOUNT,
@@ -56,7 +59,12 @@ def fetch_arguments(model: ModelSource, resolved: ResolvedModel | None) -> list[
 
 def resolve_arguments(model: ModelSource) -> list[str]:
     """The arguments of the container that finds the digest of the source."""
-    return _arguments(model, ["--resolve"])
+    return _arguments(uncached(model), ["--resolve"])
+
+
+def uncached(model: ModelSource) -> ModelSource:
+    """The same source without a cache, whose name needs the digest."""
+    return model.model_copy(update={"cache": None})
 
 
 def _arguments(model: ModelSource, pin: list[str]) -> list[str]:
@@ -66,6 +74,8 @@ def _arguments(model: ModelSource, pin: list[str]) -> list[str]:
         arguments += ["--path", model.path]
     if model.archive is not None:
         arguments += ["--archive", model.archive]
+    if model.cache is not None:
+        arguments += ["--cache", CACHE_MOUNT]
     for pattern in model.files:
         arguments += ["--files", pattern]
     if model.secret_ref is not None:
@@ -84,14 +94,16 @@ def _arguments(model: ModelSource, pin: list[str]) -> list[str]:
     return [argument.replace("$(", "$$(") for argument in arguments]
 
 
-def fetch_environment(fetcher: Fetcher, resources: Resources) -> Mapping[str, str]:
+def fetch_environment(fetcher: Fetcher, resources: Resources, model: ModelSource) -> Mapping[str, str]:
     """The environment of the fetch container."""
+    own_disk = storage_limit(resources).ceil() - _NOT_FOR_MODELS_BYTES
+    limit_bytes = own_disk if model.cache is None else model.cache.size.ceil()
     variables: dict[str, str] = {
         FetchEnv.ALLOWED_HOSTS: ",".join(fetcher.allowed_hosts),
         FetchEnv.DENIED_CIDRS: ",".join(fetcher.denied_cidrs),
         FetchEnv.ALLOWED_CIDRS: ",".join(fetcher.allowed_cidrs),
         FetchEnv.TIMEOUT_SECONDS: str(fetcher.timeout_seconds),
-        FetchEnv.LIMIT_BYTES: str(storage_limit(resources).ceil() - _NOT_FOR_MODELS_BYTES),
+        FetchEnv.LIMIT_BYTES: str(limit_bytes),
     }
     if fetcher.proxy is not None:
         variables[FetchEnv.PROXY] = fetcher.proxy
@@ -134,6 +146,7 @@ def server_mounts(model: ModelSource) -> list[dict[str, Any]]:
     return [
         {"name": MODELS_VOLUME, "mountPath": MODELS_MOUNT, "readOnly": True},
         *_source_mount(model),
+        *({"name": CACHE_VOLUME, "mountPath": CACHE_MOUNT, "readOnly": True} for _ in _cache(model)),
         {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_MOUNT},
     ]
 
@@ -143,6 +156,7 @@ def fetch_mounts(model: ModelSource) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = [
         {"name": MODELS_VOLUME, "mountPath": MODELS_MOUNT},
         *_source_mount(model),
+        *({"name": CACHE_VOLUME, "mountPath": CACHE_MOUNT} for _ in _cache(model)),
         {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_MOUNT},
     ]
     if model.secret_ref is not None:
@@ -150,6 +164,11 @@ def fetch_mounts(model: ModelSource) -> list[dict[str, Any]]:
     if model.ca_ref is not None:
         mounts.append({"name": CA_VOLUME, "mountPath": CA_MOUNT, "readOnly": True})
     return mounts
+
+
+def _cache(model: ModelSource) -> Iterator[ModelCache]:
+    if model.cache is not None:
+        yield model.cache
 
 
 def _source_mount(model: ModelSource) -> list[dict[str, Any]]:

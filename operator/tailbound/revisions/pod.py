@@ -42,6 +42,7 @@ from tailbound.revisions.containers import (
     pull_secrets,
 )
 from tailbound.revisions.hold import hold_container, pre_stop
+from tailbound.revisions.model_cache import claim_volume
 from tailbound.revisions.model_mounts import (
     Fetcher,
     fetch_arguments,
@@ -155,6 +156,7 @@ def _pod_spec(made_of: Ingredients) -> dict[str, Any]:
         "containers": [_server_container(made_of)],
         "volumes": [
             *volumes(spec.model, spec.resources),
+            *_cache_volume(made_of),
             *runtime_volumes(made_of.volumes, made_of.files),
         ],
         "topologySpreadConstraints": spread(spec, made_of.revision),
@@ -168,6 +170,11 @@ def _pod_spec(made_of: Ingredients) -> dict[str, Any]:
     if claim is not None:
         pod["resourceClaims"] = [{"name": CLAIM, "resourceClaimTemplateName": claim.name}]
     return pod | placement(spec, made_of.hardware_class)
+
+
+def _cache_volume(made_of: Ingredients) -> list[dict[str, Any]]:
+    model = made_of.service.spec.model
+    return [] if model.cache is None else [claim_volume(model, made_of.resolved)]
 
 
 def _grace_seconds(made_of: Ingredients) -> int:
@@ -196,7 +203,7 @@ def _fetch_container(made_of: Ingredients) -> dict[str, Any]:
         **own_container(fetcher),
         "name": FETCH_CONTAINER,
         "args": fetch_arguments(spec.model, made_of.resolved),
-        "env": environment(fetch_environment(fetcher, spec.resources)),
+        "env": environment(fetch_environment(fetcher, spec.resources, spec.model)),
         # The same as the server's: a pod asks for the larger of the two, so that this costs nothing.
         "resources": _resources(made_of, devices=False),
         "volumeMounts": fetch_mounts(spec.model),

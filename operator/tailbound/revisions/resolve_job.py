@@ -18,6 +18,7 @@ from tailbound.revisions.model_mounts import (
     resolve_arguments,
     storage_limit,
     storage_request,
+    uncached,
     volumes,
 )
 
@@ -74,7 +75,7 @@ def _container(service: InferenceService, fetcher: Fetcher) -> dict[str, Any]:
         **own_container(fetcher),
         "name": FETCH_CONTAINER,
         "args": resolve_arguments(spec.model),
-        "env": environment(fetch_environment(fetcher, spec.resources)),
+        "env": environment(fetch_environment(fetcher, spec.resources, uncached(spec.model))),
         "resources": {
             "requests": {
                 "cpu": _CPU["request"],
@@ -87,5 +88,5 @@ def _container(service: InferenceService, fetcher: Fetcher) -> dict[str, Any]:
                 "ephemeral-storage": str(storage_limit(spec.resources)),
             },
         },
-        "volumeMounts": fetch_mounts(spec.model),
+        "volumeMounts": fetch_mounts(uncached(spec.model)),
     }

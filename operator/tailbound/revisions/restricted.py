@@ -11,9 +11,10 @@ type must count as set, not as absent.
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from tailbound.api.model_cache import CLAIM_PREFIX
 from tailbound.api.names import PROFILE_ANNOTATIONS
 from tailbound.api.pod_parts import FILES_VOLUME, RUNTIME_VOLUME
-from tailbound.api.runtime_contract import CA_VOLUME, CREDENTIALS_VOLUME, FETCH_CONTAINER
+from tailbound.api.runtime_contract import CA_VOLUME, CACHE_VOLUME, CREDENTIALS_VOLUME, FETCH_CONTAINER
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
 
@@ -124,7 +125,10 @@ def _pod_affinity(affinity: Object) -> Iterator[str]:
 def _volume(volume: Object, path: str) -> Iterator[str]:
     for kind in sorted(volume.keys() - {"name"} - _allowed(volume.get("name", ""))):
         if kind == "persistentVolumeClaim":
-            if volume[kind].get("readOnly") is not True:
+            if volume.get("name") == CACHE_VOLUME:
+                if not str(volume[kind].get("claimName")).startswith(CLAIM_PREFIX):
+                    yield f"{path}.persistentVolumeClaim.claimName must be that of a cache of models"
+            elif volume[kind].get("readOnly") is not True:
                 yield f"{path}.persistentVolumeClaim.readOnly must be true"
         else:
             yield f"{path}.{kind} is not allowed: only emptyDir, image and persistentVolumeClaim are"
@@ -150,6 +154,15 @@ def _mounts_of_fetch(container: Object, path: str) -> Iterator[str]:
     for index, mount in enumerate(container.get("volumeMounts", ())):
         if mount.get("name") in _OF_FETCH:
             yield f"{path}.volumeMounts[{index}] is not allowed: {mount['name']} is for the fetch container"
+
+
+def _cache_is_read_only(container: Object, path: str) -> Iterator[str]:
+    """What one pod has downloaded is what others serve: no other container may change it."""
+    if container.get("name") == FETCH_CONTAINER and path.startswith("initContainers"):
+        return
+    for index, mount in enumerate(container.get("volumeMounts", ())):
+        if mount.get("name") == CACHE_VOLUME and mount.get("readOnly") is not True:
+            yield f"{path}.volumeMounts[{index}].readOnly must be true: only the fetch container writes it"
 
 
 def _privileges(container: Object, path: str) -> Iterator[str]:
@@ -206,4 +219,5 @@ _CONTAINER_RULES: Final[tuple[Callable[[Object, str], Iterator[str]], ...]] = (
     _secrets,
     _mounts,
     _mounts_of_fetch,
+    _cache_is_read_only,
 )

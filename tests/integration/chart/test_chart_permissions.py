@@ -16,6 +16,7 @@ OPERATOR_WATCHED: Grants = {
     ("", "services", "get list watch create patch delete"),
     ("policy", "poddisruptionbudgets", "get list watch create patch delete"),
     ("batch", "jobs", "get list watch create patch delete"),
+    ("", "persistentvolumeclaims", "get list watch create patch"),
     ("", "pods", "list watch delete"),
     ("discovery.k8s.io", "endpointslices", "list watch"),
     ("", "events", "create"),

@@ -14,7 +14,7 @@ import tailbound.controller.pump
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.controller.informers import ServiceInformers
 from tailbound.controller.resync import Resync
-from tailbound.controller.stores import CHILDREN, OF_EACH_SERVICE, OPTIONAL, SHARED, Stores
+from tailbound.controller.stores import OF_EACH_SERVICE, OPTIONAL, SELECTORS, SHARED, Stores
 from tailbound.kube.errors import NotServed, Transient
 from tailbound.kube.informer import Informer
 from tailbound.kube.protocol import KubeClient, Listing, WatchEvent
@@ -51,7 +51,7 @@ class Api:
         if self.failures:
             self.failures -= 1
             raise self.failure
-        assert bool(label_selector) == (resource in CHILDREN)
+        assert label_selector == SELECTORS.get(resource, "")
         there = resource in OF_EACH_SERVICE and namespace is not None
         return Listing((child(resource, str(namespace)),) if there else (), "9")
 

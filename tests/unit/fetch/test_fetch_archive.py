@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.archive import unpack
+from tailbound.fetch.download import DownloadLimits
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.fetching import FetchRequest, fetch
 
@@ -118,7 +119,7 @@ def test_an_archive_that_could_do_harm_is_refused_before_anything_is_written(
     archive.write_bytes(data)
     root.mkdir()
     with pytest.raises(FetchFailedError, match=said) as caught:
-        unpack(archive, kind, root, (), 10**6, "http://models/x")
+        unpack(archive, kind, root, (), DownloadLimits(total_bytes=10**6), "http://models/x")
     assert caught.value.reason is reason
     assert content(root) == {}
 
@@ -126,5 +127,5 @@ def test_an_archive_that_could_do_harm_is_refused_before_anything_is_written(
 def test_only_files_that_match_are_unpacked(tmp_path: Path) -> None:
     archive, root = tmp_path / "archive", tmp_path / "root"
     archive.write_bytes(zipped(FILES))
-    unpack(archive, "zip", root, ("*.onnx",), 10**6, "http://models/x")
+    unpack(archive, "zip", root, ("*.onnx",), DownloadLimits(total_bytes=10**6), "http://models/x")
     assert content(root) == {"model.onnx": b"graph"}

@@ -94,6 +94,7 @@ class Simulator(Cluster):
             jobs=self.of("Job"),
             claim_templates=self.of("ResourceClaimTemplate"),
             device_classes=self.device_classes,
+            claims=self.of("PersistentVolumeClaim"),
             endpoint_slices=self.endpoint_slices(),
             gateways={name: gateway.report(key) for name, gateway in self.gateways.items()},
             settings=SETTINGS,

@@ -27,6 +27,16 @@ FORBIDDEN: dict[str, tuple[tuple[Any, ...], Any, str]] = {
         {"name": "models", "persistentVolumeClaim": {"claimName": "c"}},
         "volumes[0].persistentVolumeClaim.readOnly",
     ),
+    "any claim as a cache": (
+        ("volumes", 0),
+        {"name": "model-cache", "persistentVolumeClaim": {"claimName": "accounts"}},
+        "volumes[0].persistentVolumeClaim.claimName must be that of a cache",
+    ),
+    "a cache that the server writes": (
+        ("containers", 0, "volumeMounts", 0),
+        {"name": "model-cache", "mountPath": "/x"},
+        "containers[0].volumeMounts[0].readOnly must be true",
+    ),
     "credentials for the server": (
         ("containers", 0, "volumeMounts", 0),
         {"name": "model-credentials", "mountPath": "/x"},

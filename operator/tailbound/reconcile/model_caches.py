@@ -1,0 +1,139 @@
+"""The volumes that keep models for a namespace: one claim for each, owned by all revisions that mount it.
+
+What keeps the pods of a revision from mounting theirs:
+
+| the claim | the pods of the revision | finding |
+|---|---|---|
+| is lost: its volume is gone | any | CacheUnusable |
+| is being deleted | one has no node | CacheUnusable |
+| has no volume yet | one has no node | CacheUnusable |
+| is for one node at a time | on several nodes, and one waits for its volumes | CacheUnusable |
+| otherwise | any | none |
+
+A claim without a volume is no obstacle by itself: many StorageClasses wait for the first pod.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tailbound.api.conditions import Reason
+from tailbound.api.model_cache import CacheAccessMode
+from tailbound.api.names import CACHE_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE
+from tailbound.api.runtime_contract import FETCH_CONTAINER
+from tailbound.objects.claim import VolumeClaim
+from tailbound.objects.fields import Object
+from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.pod import Pod
+from tailbound.reconcile.pods import PodFinding
+from tailbound.revisions import model_cache
+from tailbound.revisions.record import Revision
+
+KIND: Final = "PersistentVolumeClaim"
+NEW_VOLUME: Final = (
+    "another spec.model.cache.size makes a revision with a volume of its own, while the old one serves"
+)
+_OF_VOLUMES: Final = re.compile("volume|storageclass", re.IGNORECASE)
+
+
+def is_cache(stored: Object) -> bool:
+    """Whether a claim is a cache of models, and not a namesake."""
+    view = KubernetesObject(stored)
+    return (
+        view.controller is None
+        and view.label(MANAGED_BY_LABEL) == MANAGED_BY_VALUE
+        and view.label(CACHE_LABEL) == view.name
+    )
+
+
+def wanted_claim(revision: Revision, name: str, record: Object, live: Object | None) -> dict[str, Any]:
+    """The claim of a stored revision as it should be. record: its ControllerRevision; live: as it is.
+
+    Owners that are there already stay, as does a size that was raised.
+    """
+    view = KubernetesObject(record)
+    own = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "name": view.name,
+        "uid": view.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    others = [owner.raw for owner in KubernetesObject(live or {}).owners if owner.uid != view.uid]
+    requests = dict(VolumeClaim(live).requests) if live is not None else None
+    return model_cache.claim(name, view.namespace, revision, [*others, own], requests)
+
+
+def finding_of(stored: Object | None, pods: Sequence[Pod]) -> PodFinding | None:
+    """What keeps these pods of a revision from mounting its claim; None if nothing is known to."""
+    if stored is None:
+        return None
+    claim = VolumeClaim(stored)
+    message = next((said for rule in _RULES if (said := rule(claim, pods))), None)
+    if message is None:
+        return None
+    return PodFinding(
+        Reason.CACHE_UNUSABLE, f"{KIND} {claim.name} of spec.model.cache {message}", FETCH_CONTAINER
+    )
+
+
+def _lost(claim: VolumeClaim, _: Sequence[Pod]) -> str | None:
+    if claim.phase != "Lost":
+        return None
+    return f"has lost its volume: {NEW_VOLUME}"
+
+
+def _deleted(claim: VolumeClaim, pods: Sequence[Pod]) -> str | None:
+    if not claim.terminating or not _without_node(pods):
+        return None
+    return (
+        "is being deleted, and goes when the last pod that mounts it has ended; until then no further pod "
+        f"can start with it: {NEW_VOLUME}"
+    )
+
+
+def _unbound(claim: VolumeClaim, pods: Sequence[Pod]) -> str | None:
+    if claim.phase == "Bound" or not _without_node(pods):
+        return None
+    whose = f"StorageClass {claim.storage_class_name}" if claim.storage_class_name else "no StorageClass"
+    return (
+        f"has no volume: {whose} has given it none of {claim.size} with {', '.join(claim.access_modes)}. "
+        "Check that the StorageClass exists and provides this access mode (kubectl describe pvc "
+        f"{claim.name}), or correct spec.model.cache"
+    )
+
+
+def _elsewhere(claim: VolumeClaim, pods: Sequence[Pod]) -> str | None:
+    nodes = sorted({pod.node_name for pod in pods if pod.node_name})
+    waits = next((pod for pod in pods if _waits_for_volumes(pod)), None)
+    if claim.access_modes != (CacheAccessMode.READ_WRITE_ONCE,) or len(nodes) < 2 or waits is None:
+        return None
+    return (
+        f"is {CacheAccessMode.READ_WRITE_ONCE}, so that one node at a time can mount it, and pods of the "
+        f"revision are on {', '.join(nodes)}; pod {waits.name} waits: use a StorageClass for "
+        f"{CacheAccessMode.READ_WRITE_MANY}, or a HardwareClass of one node"
+    )
+
+
+_RULES: Final[tuple[Callable[[VolumeClaim, Sequence[Pod]], str | None], ...]] = (
+    _lost,
+    _deleted,
+    _unbound,
+    _elsewhere,
+)
+
+
+def _without_node(pods: Sequence[Pod]) -> bool:
+    """Whether the scheduler says of a pod that a volume keeps it from a node."""
+    scheduled = [pod.condition("PodScheduled") for pod in pods]
+    return any(each.status == "False" and _OF_VOLUMES.search(each.message) for each in scheduled)
+
+
+def _waits_for_volumes(pod: Pod) -> bool:
+    """Whether the kubelet has not started its first container."""
+    if pod.finished or not pod.node_name:
+        return False
+    return not any(
+        each.running or each.terminated or each.last_terminated for each in pod.init_container_statuses
+    )

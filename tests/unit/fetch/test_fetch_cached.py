@@ -1,0 +1,146 @@
+"""A model on a volume that pods share: downloaded once, complete or not there, and usable by itself."""
+
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch.download import DownloadLimits
+from tailbound.fetch.failures import FetchFailedError
+from tailbound.fetch.fetching import FetchRequest, fetch
+
+from tests.unit.fetch.faulty_store import FaultyStore, cut_after, running
+from tests.unit.fetch.fetcher import CONTENT, HALF, LOCALHOST, OTHER, SHA256
+from tests.unit.fetch.test_fetch_archive import FILES, tar
+from tests.unit.fetch.test_fetch_mounted import WORLD
+
+ARCHIVE = tar(FILES)
+
+
+@pytest.fixture
+def store() -> Iterator[FaultyStore]:
+    with running(CONTENT) as store:
+        yield store
+
+
+class Pods:
+    """Pods that share a volume; each has a disk of its own."""
+
+    def __init__(self, store: FaultyStore, folder: Path) -> None:
+        self.store = store
+        self.volume = folder / "volume"
+        self.volume.mkdir()
+        self._folder = folder
+        self._made = 0
+
+    def order(self, **changes: object) -> FetchRequest:
+        """What the next pod fetches."""
+        self._made += 1
+        output = self._folder / f"pod-{self._made}" / "model.onnx"
+        return replace(FetchRequest(self.store.url(), SHA256, output, cache=self.volume), **changes)  # type: ignore[arg-type]
+
+    def start(self, **changes: object) -> Path:
+        """The model of a new pod."""
+        order = self.order(**changes)
+        fetch(order, LOCALHOST, WORLD)
+        return order.output
+
+
+@pytest.fixture
+def pods(store: FaultyStore, tmp_path: Path) -> Pods:
+    return Pods(store, tmp_path)
+
+
+def test_a_second_pod_starts_without_the_source(pods: Pods) -> None:
+    assert pods.start().read_bytes() == CONTENT
+    requests = len(pods.store.requests)
+    pods.store.content = OTHER
+    second = pods.start()
+    assert (second.is_symlink(), second.read_bytes()) == (True, CONTENT)
+    assert len(pods.store.requests) == requests
+
+
+def test_an_archive_is_unpacked_once_and_a_restarted_container_finds_its_links(pods: Pods) -> None:
+    pods.store.content = ARCHIVE
+    order = pods.order(sha256=sha256(ARCHIVE).hexdigest(), archive="tar")
+    for _ in range(2):
+        fetch(order, LOCALHOST, WORLD)
+    assert (order.root / "onnx" / "weights.bin").read_bytes() == FILES["onnx/weights.bin"]
+    assert len(pods.store.requests) == 1
+    assert not list(pods.volume.rglob(".archive*"))
+
+
+def test_of_pods_that_start_at_once_one_downloads(pods: Pods) -> None:
+    orders = [pods.order() for _ in range(4)]
+    world = replace(WORLD, sleep=lambda _: time.sleep(0.01))
+    threads = [threading.Thread(target=fetch, args=(order, LOCALHOST, world)) for order in orders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [order.output.read_bytes() == CONTENT for order in orders] == [True] * 4
+    assert len(pods.store.requests) == 1
+
+
+def test_what_a_killed_pod_has_downloaded_is_no_model_and_is_gone_on_from(pods: Pods) -> None:
+    pods.store.replies.append(cut_after(HALF))
+
+    def killed(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(pods.order(), LOCALHOST, replace(WORLD, sleep=killed))
+    assert not (pods.volume / "complete.json").exists()
+    assert pods.start().read_bytes() == CONTENT
+    assert pods.store.requests[-1]["Range"] == f"bytes={HALF}-"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda volume: (volume / "model" / "model.onnx").write_bytes(b"short"),
+        lambda volume: (volume / "model" / "model.onnx").unlink(),
+        lambda volume: (volume / "complete.json").write_text("{"),
+        lambda volume: (volume / "complete.json").write_text(f'{{"sha256": "{"0" * 64}", "files": {{}}}}'),
+    ],
+    ids=["truncated", "removed", "no marker that can be read", "marker of another model"],
+)
+def test_a_damaged_volume_is_filled_again(pods: Pods, damage: Callable[[Path], object]) -> None:
+    pods.start()
+    damage(pods.volume)
+    assert pods.start().read_bytes() == CONTENT
+
+
+def _without_locks(*_: object) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+@pytest.mark.parametrize("mode", ["wrong bytes", "full", "too small", "no locks", "not writable"])
+def test_a_model_that_cannot_be_kept_says_why(pods: Pods, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    world, changes = WORLD, {}
+    if mode == "wrong bytes":
+        pods.store.content = OTHER
+        expected = (TerminationReason.DIGEST_MISMATCH, "spec.model.sha256")
+    elif mode == "full":
+        world = replace(WORLD, free_bytes=lambda _: 10)
+        expected = (TerminationReason.INSUFFICIENT_STORAGE, "raise spec.model.cache.size")
+    elif mode == "too small":
+        world = replace(WORLD, limits=DownloadLimits(total_bytes=10))
+        expected = (TerminationReason.INSUFFICIENT_STORAGE, "raise spec.model.cache.size")
+    elif mode == "no locks":
+        monkeypatch.setattr(fcntl, "flock", _without_locks)
+        expected = (TerminationReason.CACHE_UNUSABLE, "file locks")
+    else:
+        changes = {"cache": pods.volume / "missing"}
+        expected = (TerminationReason.CACHE_UNUSABLE, "cannot be written by user")
+    with pytest.raises(FetchFailedError, match=expected[1]) as caught:
+        fetch(pods.order(**changes), LOCALHOST, world)
+    assert caught.value.reason is expected[0]
+    assert not (pods.volume / "complete.json").exists()

@@ -1,0 +1,172 @@
+"""The claims that keep models for a namespace: made before pods, shared, and never taken from others."""
+
+from typing import Any
+
+import pytest
+from tailbound.api.conditions import Reason
+from tailbound.objects.fields import Object
+from tailbound.objects.pod import Pod
+from tailbound.reconcile.model import RefusedWrite
+from tailbound.reconcile.model_caches import finding_of
+
+from tests.unit.reconcile.lives import verbs
+from tests.unit.reconcile.objects import service, spec
+from tests.unit.reconcile.simulator import Simulator
+
+KIND = "PersistentVolumeClaim"
+CACHE = {"storageClassName": "shared", "size": "10Gi"}
+OTHER_OWNER = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "name": "other-r1-abcdef", "uid": "o"}
+
+
+def cached() -> Simulator:
+    simulator = Simulator(service=service(model={**spec()["model"], "cache": CACHE}))
+    simulator.reconcile()
+    return simulator
+
+
+def claim(simulator: Simulator) -> Any:
+    (found,) = simulator.of(KIND)
+    return found
+
+
+def owners(simulator: Simulator) -> list[str]:
+    return [owner["name"] for owner in claim(simulator)["metadata"]["ownerReferences"]]
+
+
+def test_a_claim_is_made_between_the_record_and_the_pods() -> None:
+    simulator = cached()
+    assert [kind for kind, _ in simulator.objects if kind in ("ControllerRevision", KIND, "Deployment")] == [
+        "ControllerRevision"
+    ]
+    made = [kind for _, kind in verbs(simulator.reconcile())]
+    assert made.index(KIND) < made.index("Deployment")
+    assert claim(simulator)["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "10Gi"}},
+        "storageClassName": "shared",
+    }
+    assert owners(simulator) == simulator.names("ControllerRevision")
+    (deployment,) = simulator.of("Deployment")
+    volumes = {each["name"]: each for each in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["model-cache"]["persistentVolumeClaim"] == {
+        "claimName": claim(simulator)["metadata"]["name"]
+    }
+    simulator.settle()
+    assert simulator.condition("ModelVerified") == ("True", "DigestMatches")
+
+
+def test_revisions_with_the_same_model_share_a_claim_and_another_size_is_another_one() -> None:
+    simulator = cached()
+    simulator.settle()
+    first = claim(simulator)["metadata"]["name"]
+    simulator.edit(env=[{"name": "LEVEL", "value": "2"}])
+    simulator.settle()
+    assert claim(simulator)["metadata"]["name"] == first
+    assert sorted(owners(simulator)) == sorted(simulator.names("ControllerRevision"))
+    assert len(owners(simulator)) == 2
+    simulator.edit(model={**spec()["model"], "cache": {**CACHE, "size": "20Gi"}})
+    simulator.settle()
+    assert len(simulator.names(KIND)) == 2
+
+
+def test_owners_of_other_services_and_a_raised_size_stay() -> None:
+    simulator = cached()
+    simulator.settle()
+    claim(simulator)["metadata"]["ownerReferences"] = [OTHER_OWNER]
+    claim(simulator)["spec"]["resources"]["requests"]["storage"] = "40Gi"
+    assert verbs(simulator.reconcile()) == [("Apply", KIND)]
+    assert owners(simulator) == ["other-r1-abcdef", *simulator.names("ControllerRevision")]
+    assert claim(simulator)["spec"]["resources"]["requests"]["storage"] == "40Gi"
+    assert simulator.reconcile().writes == ()
+
+
+def test_a_claim_that_was_deleted_is_made_again() -> None:
+    simulator = cached()
+    simulator.settle()
+    name = claim(simulator)["metadata"]["name"]
+    del simulator.objects[KIND, name]
+    assert verbs(simulator.reconcile()) == [("Create", KIND)]
+    assert claim(simulator)["metadata"]["name"] == name
+
+
+def test_a_claim_of_somebody_else_or_on_its_way_out_keeps_pods_from_being_made() -> None:
+    simulator = cached()
+    simulator.reconcile(crash_after=1)
+    labels = claim(simulator)["metadata"].pop("labels")
+    assert verbs(simulator.reconcile()) == []
+    assert simulator.condition("Stalled") == ("True", "NameConflict")
+    assert f"PersistentVolumeClaim {claim(simulator)['metadata']['name']}" in simulator.message("Ready")
+    claim(simulator)["metadata"] |= {"labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert verbs(simulator.reconcile()) == []
+    assert "the last pod that mounts it has ended" in simulator.message("Ready")
+
+
+def test_a_quota_that_has_no_room_for_the_claim_is_told() -> None:
+    simulator = cached()
+    name = next(w.body["metadata"]["name"] for w in simulator.plan().writes if w.body["kind"] == KIND)  # type: ignore[union-attr]
+    said = f'persistentvolumeclaims "{name}" is forbidden: exceeded quota: disk'
+    simulator.refused_writes = (RefusedWrite(KIND, name, Reason.QUOTA_EXCEEDED, said),)
+    simulator.reconcile()
+    assert simulator.names("Deployment") == []
+    assert simulator.condition("Ready") == ("False", "QuotaExceeded")
+    assert said in simulator.message("Ready")
+
+
+def pod(name: str, node: str = "", unscheduled: str = "", *, started: bool = False) -> Pod:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unscheduled}
+    state = {"running": {}} if started else {"waiting": {"reason": "PodInitializing"}}
+    body: Object = {
+        "metadata": {"name": name},
+        "spec": {"nodeName": node} if node else {},
+        "status": {
+            "conditions": [condition] if unscheduled else [],
+            "initContainerStatuses": [{"name": "fetch", "state": state}],
+        },
+    }
+    return Pod(body)
+
+
+UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims"
+LEAVING = 'persistentvolumeclaim "c" is being deleted'
+FULL = "0/3 nodes are available: 3 Insufficient cpu"
+
+
+@pytest.mark.parametrize(
+    ("phase", "mode", "leaving", "pods", "said"),
+    [
+        ("Pending", "ReadWriteMany", False, [pod("a", unscheduled=UNBOUND)], "StorageClass shared has given"),
+        ("Pending", "ReadWriteMany", False, [pod("a", unscheduled=FULL)], None),
+        ("Pending", "ReadWriteMany", False, [], None),
+        ("Lost", "ReadWriteMany", False, [], "has lost its volume"),
+        ("Bound", "ReadWriteMany", True, [pod("a", unscheduled=LEAVING)], "is being deleted"),
+        ("Bound", "ReadWriteMany", True, [pod("a", "n1", started=True)], None),
+        ("Bound", "ReadWriteOnce", False, [pod("a", "n1", started=True), pod("b", "n2")], "pod b waits"),
+        ("Bound", "ReadWriteOnce", False, [pod("a", "n1", started=True), pod("b", "n1")], None),
+        ("Bound", "ReadWriteMany", False, [pod("a", "n1", started=True), pod("b", "n2")], None),
+    ],
+    ids=[
+        *("no volume", "no volume yet, and no room", "no pod yet", "lost", "deleted", "deleted, all run"),
+        *("two nodes", "one node", "many nodes"),
+    ],
+)
+def test_what_keeps_pods_from_mounting_a_claim(
+    phase: str, mode: str, leaving: bool, pods: list[Pod], said: str | None
+) -> None:
+    stored: dict[str, Any] = {
+        "metadata": {"name": "c"},
+        "spec": {
+            "accessModes": [mode],
+            "storageClassName": "shared",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        "status": {"phase": phase},
+    }
+    if leaving:
+        stored["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    finding = finding_of(stored, pods)
+    if said is None:
+        assert finding is None
+    else:
+        assert finding is not None
+        assert finding.reason is Reason.CACHE_UNUSABLE
+        assert said in finding.message
