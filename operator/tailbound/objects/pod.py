@@ -151,6 +151,11 @@ class Container:
         return self._probe("readinessProbe")
 
     @property
+    def always_restarted(self) -> bool:
+        """Whether an init container is a sidecar."""
+        return text(self.raw, "restartPolicy") == "Always"
+
+    @property
     def ports(self) -> Iterator[NamedPort]:
         """The ports that it names."""
         return map(NamedPort, children(self.raw, "ports"))
@@ -173,6 +178,11 @@ class Pod(KubernetesObject):
     def containers(self) -> Iterator[Container]:
         """The containers of its spec, init containers left out."""
         return map(Container, children(child(self.raw, "spec"), "containers"))
+
+    @property
+    def init_containers(self) -> Iterator[Container]:
+        """The init containers of its spec, sidecars included."""
+        return map(Container, children(child(self.raw, "spec"), "initContainers"))
 
     @property
     def pod_ip(self) -> str:

@@ -77,7 +77,8 @@ class PodsReport:
     wanted: int = 0
     """The number that the Deployment asks for."""
     unready: str = ""
-    """Which probe of a container that runs does not succeed, in words; empty if there is none."""
+    """Which probe of a container that runs does not succeed, or which init container goes on, in words; empty
+    if there is none."""
 
     @property
     def fetching(self) -> bool:
@@ -149,8 +150,40 @@ def report(pods: Sequence[Pod], deployment: Deployment | None) -> PodsReport:
         over_limit=sum(map(dead_pods.exceeds_its_limit, dead)),
         wanted=wanted,
         findings=tuple(sorted(findings, key=lambda finding: _MOST_TELLING.index(finding.reason))),
-        unready=next((probe for pod in unready if (probe := _failing_probe(pod))), ""),
+        unready=next((why for pod in unready if (why := _awaited_init(pod) or _failing_probe(pod))), ""),
     )
+
+
+def _awaited_init(pod: Pod) -> str:
+    """The init container of the runtime's for which the other containers wait; empty if there is none.
+
+    | the first one that is not through | the server waits until             |
+    |-----------------------------------|------------------------------------|
+    | fetch, or one that does not run   | nothing is said: findings say that |
+    | a sidecar that has not started    | its startup probe succeeds         |
+    | any other that runs               | it has ended                       |
+    """
+    specs = {each.name: each for each in pod.init_containers}
+    for status in pod.init_container_statuses:
+        spec = specs.get(status.name)
+        is_sidecar = spec is not None and spec.always_restarted
+        if status.ready or _succeeded(status) or (is_sidecar and status.started):
+            continue
+        if spec is None or _fetches(status) or not status.running:
+            return ""
+        if not is_sidecar:
+            return (
+                f"init container {status.name} of pod {pod.name} goes on, and the server starts when it has "
+                f"ended; kubectl logs {pod.name} -c {status.name} shows what it does. One that is to go on "
+                "beside the server needs restartPolicy Always"
+            )
+        probe = spec.startup_probe
+        asked = f" ({probe.request})" if probe is not None else ""
+        return (
+            f"sidecar {status.name} of pod {pod.name} runs, and its startup probe{asked} fails, for which "
+            f"the server waits; kubectl describe pod {pod.name} shows its answers"
+        )
+    return ""
 
 
 def _failing_probe(pod: Pod) -> str:

@@ -212,6 +212,43 @@ def test_the_probe_that_fails_is_named(spec: dict[str, Any], status: dict[str, A
         assert seen.unready == ""
 
 
+SIDECAR = {"restartPolicy": "Always", "startupProbe": {"tcpSocket": {"port": 9000}}}
+DONE = {"ready": True, "state": ended("", 0)}
+INITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "one-that-goes-on": (
+        {},
+        {"state": RUNNING},
+        "init container mine of pod p1 goes on, and the server starts when it has ended; kubectl logs p1 -c "
+        "mine shows what it does. One that is to go on beside the server needs restartPolicy Always",
+    ),
+    "sidecar-that-does-not-start": (
+        SIDECAR,
+        {"state": RUNNING, "started": False},
+        "sidecar mine of pod p1 runs, and its startup probe (tcpSocket on port 9000) fails, for which the "
+        "server waits; kubectl describe pod p1 shows its answers",
+    ),
+    "sidecar-that-has-started": (SIDECAR, {"state": RUNNING, "started": True}, ""),
+    "one-that-has-ended": ({}, DONE, ""),
+    "one-that-waits": ({}, {"state": BACK_OFF}, ""),
+}
+
+
+@pytest.mark.parametrize(("spec", "status", "words"), INITS.values(), ids=INITS)
+def test_the_init_container_that_holds_up_the_server_is_named(
+    spec: dict[str, Any], status: dict[str, Any], words: str
+) -> None:
+    fetched = {"name": "fetch", "image": "fetch:1", **DONE}
+    waits = pod(
+        initContainerStatuses=[fetched, {"name": "mine", "image": "m:1", "ready": False, **status}],
+        containerStatuses=[],
+    )
+    waits["spec"] = {"initContainers": [{"name": "fetch"}, {"name": "mine", **spec}], "containers": []}
+    assert reported([waits], None).unready == words
+    fetching = fetch(RUNNING)
+    fetching["spec"] = {"initContainers": [{"name": "fetch"}]}
+    assert reported([fetching], None).unready == ""
+
+
 def test_a_container_that_waits_fails_no_probe() -> None:
     waits = server(waiting("CrashLoopBackOff"))
     waits["spec"] = {"containers": [{"name": "server", **GET}]}
