@@ -11,19 +11,67 @@ from e2e.scenarios.library.waiting import Unmet, stays
 FOREIGN = "example.com/owner"
 
 
-def test_children_deleted_by_hand_come_back(scene: Scene) -> None:
+def test_what_others_do_to_children_is_kept_survived_or_mended(scene: Scene) -> None:
+    """Of a service whose name is as long as names may be."""
     model = scene.model(slope=2.0)
-    scene.serve("mended", model, scaling={"min": 2})
+    name = "n" + "0123456789" * 6 + "ab"
+    assert len(name) == 63
+    revision = serving(scene.serve(name, model))
+    _restart_is_survived(scene, name, revision)
+    _foreign_marks_are_kept(scene, name, revision, model)
+    _deleted_ones_come_back(scene, name)
+    scene.ready(name)
+    scene.predicts(name, model)
+    for kind, children in scene.children(name).items():
+        for child in children:
+            assert len(child["metadata"]["name"]) <= 63, (kind, child["metadata"]["name"])
+
+
+def _restart_is_survived(scene: Scene, name: str, revision: str) -> None:
+    before = {pod["metadata"]["uid"] for pod in scene.pods(name)}
+    scene.world.kubectl.run("rollout", "restart", f"deployment/{revision}", "-n", scene.namespace)
+    scene.world.kubectl.run(
+        "rollout", "status", f"deployment/{revision}", "-n", scene.namespace, "--timeout=240s"
+    )
+    scene.ready(name)
+    assert before.isdisjoint(pod["metadata"]["uid"] for pod in scene.pods(name))
+    assert serving(scene.service(name)) == revision
+    generation = scene.deployment(name)["metadata"]["generation"]
+
+    def undisputed() -> bool | Unmet:
+        now = scene.deployment(name)["metadata"]["generation"]
+        return True if now == generation else Unmet(f"generation {generation} became {now}")
+
+    stays("the restarted Deployment", undisputed, 5)
+
+
+def _foreign_marks_are_kept(scene: Scene, name: str, revision: str, model: Model) -> None:
+    mark: Object = {"metadata": {"annotations": {FOREIGN: "them"}, "labels": {FOREIGN: "them"}}}
+    targets = (("Deployment", revision), ("Service", revision), ("Service", name))
+    for kind, target in targets:
+        scene.api.patch(kind, target, scene.namespace, mark)
+    scene.apply(name, model, scaling={"min": 2})
+    scene.wait(
+        "a second replica",
+        lambda: True if scene.deployment(name)["spec"]["replicas"] == 2 else Unmet("one replica"),
+        30,
+    )
+    scene.ready(name)
+    for kind, target in targets:
+        metadata = scene.api.need(kind, target, scene.namespace)["metadata"]
+        assert metadata["annotations"][FOREIGN] == "them", (kind, target)
+        assert metadata["labels"][FOREIGN] == "them", (kind, target)
+
+
+def _deleted_ones_come_back(scene: Scene, name: str) -> None:
     # The Services are the revision's headless one, and the one that bears the service's name.
     for kind, count in {"PodDisruptionBudget": 1, "Service": 2, "Deployment": 1}.items():
-        children = scene.children("mended")[kind]
+        children = scene.children(name)[kind]
         assert len(children) == count
         for child in children:
             scene.api.delete(kind, child["metadata"]["name"], scene.namespace)
         for child in children:
             scene.wait(f"a new {kind}", partial(_replaced, scene, kind, child), 240)
-    scene.ready("mended")
-    scene.predicts("mended", model)
 
 
 def _replaced(scene: Scene, kind: str, old: Object) -> Object | Unmet:
@@ -33,67 +81,22 @@ def _replaced(scene: Scene, kind: str, old: Object) -> Object | Unmet:
     return found
 
 
-def test_lost_record_of_a_revision_is_replaced_by_a_rollover(scene: Scene) -> None:
+def test_lost_record_is_replaced_by_a_rollover_and_a_deleted_namespace_goes(scene: Scene) -> None:
     model = scene.model(slope=2.0)
-    lost = serving(scene.serve("recorded", model))
+    # Kubernetes looks again after half the longest grace period of its pods, which covers their time-out.
+    lost = serving(scene.serve("recorded", model, timeout="5s"))
     with scene.world.client.load(scene.namespace, "recorded") as load:
         scene.api.delete("ControllerRevision", lost, scene.namespace)
         scene.gone("Deployment", lost)
         revision = serving(scene.ready("recorded"))
     load.assert_flawless(at_least=20)
     assert names(scene.children("recorded")["ControllerRevision"]) == [revision]
-
-
-def test_foreign_labels_and_annotations_outlive_our_writes(scene: Scene) -> None:
-    model = scene.model(slope=3.0)
-    revision = serving(scene.serve("shared", model))
-    mark: Object = {"metadata": {"annotations": {FOREIGN: "them"}, "labels": {FOREIGN: "them"}}}
-    targets = (("Deployment", revision), ("Service", revision), ("Service", "shared"))
-    for kind, name in targets:
-        scene.api.patch(kind, name, scene.namespace, mark)
-    scene.apply("shared", model, scaling={"min": 2})
+    scene.api.delete("Namespace", scene.namespace)
     scene.wait(
-        "a second replica",
-        lambda: True if scene.deployment("shared")["spec"]["replicas"] == 2 else Unmet("one replica"),
-        30,
+        "end of the namespace",
+        lambda: Unmet("it is there") if scene.api.get("Namespace", scene.namespace) else True,
+        120,
     )
-    scene.ready("shared")
-    for kind, name in targets:
-        metadata = scene.api.need(kind, name, scene.namespace)["metadata"]
-        assert metadata["annotations"][FOREIGN] == "them", (kind, name)
-        assert metadata["labels"][FOREIGN] == "them", (kind, name)
-
-
-def test_rollout_restart_of_a_child_is_survived(scene: Scene) -> None:
-    model = scene.model(slope=4.0)
-    revision = serving(scene.serve("restarted", model))
-    before = {pod["metadata"]["uid"] for pod in scene.pods("restarted")}
-    scene.world.kubectl.run("rollout", "restart", f"deployment/{revision}", "-n", scene.namespace)
-    scene.world.kubectl.run(
-        "rollout", "status", f"deployment/{revision}", "-n", scene.namespace, "--timeout=240s"
-    )
-    scene.ready("restarted")
-    assert before.isdisjoint(pod["metadata"]["uid"] for pod in scene.pods("restarted"))
-    assert serving(scene.service("restarted")) == revision
-    generation = scene.deployment("restarted")["metadata"]["generation"]
-
-    def undisputed() -> bool | Unmet:
-        now = scene.deployment("restarted")["metadata"]["generation"]
-        return True if now == generation else Unmet(f"generation {generation} became {now}")
-
-    stays("the restarted Deployment", undisputed, 5)
-    scene.predicts("restarted", model)
-
-
-def test_name_at_the_limit_serves(scene: Scene) -> None:
-    model = scene.model(slope=5.0)
-    name = "n" + "0123456789" * 6 + "ab"
-    assert len(name) == 63
-    scene.serve(name, model)
-    scene.predicts(name, model)
-    for kind, children in scene.children(name).items():
-        for child in children:
-            assert len(child["metadata"]["name"]) <= 63, (kind, child["metadata"]["name"])
 
 
 def foreign_service(namespace: str, name: str) -> Object:
@@ -191,14 +194,3 @@ def test_service_named_like_the_api_server_touches_nothing_of_it(scene: Scene) -
 
 def _none_left(scene: Scene) -> bool:
     return not any(scene.children("kubernetes").values())
-
-
-def test_deleted_namespace_goes_while_the_operator_runs(scene: Scene) -> None:
-    # Kubernetes looks again after half the longest grace period of its pods, which covers their time-out.
-    scene.serve("leaving", scene.model(slope=9.0), timeout="5s")
-    scene.api.delete("Namespace", scene.namespace)
-    scene.wait(
-        "end of the namespace",
-        lambda: Unmet("it is there") if scene.api.get("Namespace", scene.namespace) else True,
-        120,
-    )

@@ -1,5 +1,7 @@
 """Hosts belong to the service that has them, and to the namespaces that they are granted to."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from e2e.scenarios.library.manifests import host_grant
@@ -8,14 +10,26 @@ from e2e.scenarios.library.traffic import GATEWAY_URL, VALUES
 from e2e.scenarios.library.waiting import Unmet
 
 
+@pytest.fixture
+def granted(scene: Scene) -> Iterator[str]:
+    """A host for the scenario's namespace alone."""
+    host, grant = f"{scene.namespace}.granted.example.org", f"grant-{scene.namespace}"
+    scene.api.create(host_grant(grant, namespaces=[scene.namespace], hosts=[host]))
+    yield host
+    scene.api.delete("HostGrant", grant)
+
+
 @pytest.mark.security
-def test_host_stays_with_its_owner_also_when_that_one_is_deleted_and_created_again(
-    scene: Scene, other_scene: Scene
+def test_host_stays_with_its_owner_and_in_the_namespaces_of_its_grant(
+    scene: Scene, other_scene: Scene, granted: str
 ) -> None:
+    """Also when the owner is deleted and created again."""
     mine, theirs = scene.model(slope=4.0), other_scene.model(slope=5.0)
     host = f"{scene.namespace}.example.org"
+    other_scene.apply("stranger", theirs, hosts=[granted])
     other_scene.serve("older", theirs)
-    scene.serve("owner", mine, hosts=[host])
+    scene.serve("owner", mine, hosts=[host, granted])
+    other_scene.condition("stranger", "TrafficApplied", "False", "HostNotGranted", other_scene.namespace)
     owner = f"{scene.namespace}/owner"
     for claimant in ("older", "younger"):
         other_scene.apply(claimant, theirs, hosts=[host])
@@ -24,29 +38,13 @@ def test_host_stays_with_its_owner_also_when_that_one_is_deleted_and_created_aga
     scene.gone("InferenceService", "owner")
     answers = scene.wait("421 for the host", lambda: _refused(scene, host), 30)
     assert answers == 421
-    scene.serve("owner", mine, hosts=[host])
-    answer = scene.world.client.infer(scene.namespace, "owner", base=GATEWAY_URL, host=host)
-    assert answer.status == 200, answer
-    assert answer.json()["outputs"][0]["data"] == mine.expected(VALUES)
+    scene.serve("owner", mine, hosts=[host, granted])
+    for name in (host, granted):
+        answer = scene.world.client.infer(scene.namespace, "owner", base=GATEWAY_URL, host=name)
+        assert answer.status == 200, (name, answer)
+        assert answer.json()["outputs"][0]["data"] == mine.expected(VALUES)
     for claimant in ("older", "younger"):
         other_scene.condition(claimant, "TrafficApplied", "False", "HostConflict", owner)
-
-
-@pytest.mark.security
-def test_granted_host_is_for_the_namespaces_of_its_grant(scene: Scene, other_scene: Scene) -> None:
-    model = scene.model(slope=6.0)
-    host = f"{scene.namespace}.granted.example.org"
-    grant = f"grant-{scene.namespace}"
-    scene.api.create(host_grant(grant, namespaces=[scene.namespace], hosts=[host]))
-    try:
-        other_scene.apply("stranger", other_scene.model(slope=7.0), hosts=[host])
-        scene.serve("owner", model, hosts=[host])
-        answer = scene.world.client.infer(scene.namespace, "owner", base=GATEWAY_URL, host=host)
-        assert answer.status == 200, answer
-        assert answer.json()["outputs"][0]["data"] == model.expected(VALUES)
-        other_scene.condition("stranger", "TrafficApplied", "False", "HostNotGranted", other_scene.namespace)
-    finally:
-        scene.api.delete("HostGrant", grant)
 
 
 def _refused(scene: Scene, host: str) -> int | Unmet:

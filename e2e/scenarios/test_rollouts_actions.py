@@ -66,26 +66,15 @@ def _planned(rollout: Rollout, version: str) -> str:
     return text
 
 
-def test_pause_keeps_the_weight_and_its_end_goes_on(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "paused", canary(50, 60), sla={"errorRate": "10%"})
-    with rollout.load() as load:
-        revision = rollout.introduce("second")
-        rollout.action("pause", revision)
-        rollout.reaches("Paused", "Paused", revision=revision)
-        stays("the pause", lambda: _paused(rollout), ENOUGH_FOR_A_VERDICT_SECONDS)
-        rollout.action("pause", "")
-        rollout.promoted(revision)
-    load.assert_flawless(at_least=100)
-
-
 def _paused(rollout: Rollout) -> bool | Unmet:
     status = rollout.status()
     return status["state"] == "Paused" or Unmet(str(status))
 
 
 @pytest.mark.lasts(95)
-def test_scale_change_in_the_middle_reaches_both_revisions_and_restarts_nothing(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "growing", canary(50), scaling={"min": 1})
+def test_pause_keeps_the_weight_while_the_scale_changes_and_its_end_goes_on(scene: Scene) -> None:
+    """The new scale reaches both revisions, and restarts nothing."""
+    rollout = Rollout.begin(scene, "growing", canary(50), sla={"errorRate": "10%"}, scaling={"min": 1})
     stable = rollout.stable()
     with rollout.load() as load:
         revision = rollout.introduce("second")
@@ -98,6 +87,7 @@ def test_scale_change_in_the_middle_reaches_both_revisions_and_restarts_nothing(
         scene.wait("pods for the new scale", lambda: _ready_pods(rollout, {stable: 3, revision: 2}), 90)
         assert rollout.status()["startedAt"] == began
         assert running.items() <= restarts(scene.pods("growing")).items()
+        stays("the pause", lambda: _paused(rollout), ENOUGH_FOR_A_VERDICT_SECONDS)
         rollout.action("pause", "")
         rollout.promoted(revision)
         scene.wait("the pods of one revision", lambda: _ready_pods(rollout, {revision: 3}), 90)
@@ -115,51 +105,35 @@ def _ready_pods(rollout: Rollout, wanted: Mapping[str, int]) -> bool | Unmet:
     return True if ready == wanted and ready.total() == len(pods) else Unmet(f"{dict(ready)} of {len(pods)}")
 
 
-def test_verdict_acts_during_a_manual_wait(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "manual", canary(50, promotion="manual"), sla={"errorRate": "5%"})
-    stable = rollout.stable()
-    with rollout.load(rate=20):
-        revision = rollout.introduce("second")
-        rollout.reaches("Paused", "AwaitingPromotion", revision=revision, weight=50)
-        rollout.afflict(revision, ERRORS)
-        rollout.rolled_back(revision, "Failing", stable=stable)
-    rollout.assert_untouched(stable)
-
-
-def test_new_spec_in_the_middle_starts_anew_from_the_last_promoted_revision(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "overtaken", canary(50), sla={"errorRate": "10%"})
+def test_lost_status_a_new_spec_and_the_return_to_the_old_one_in_the_middle(scene: Scene) -> None:
+    """None of them is a first deployment: each goes on, or begins anew, from the last promoted revision."""
+    rollout = Rollout.begin(scene, "overtaken", canary(50, minStepTime="2m"), sla={"errorRate": "10%"})
     stable = rollout.stable()
     with rollout.load() as load:
         second = rollout.introduce("second")
         rollout.analysed(second)
+        scene.api.patch(
+            "InferenceService", "overtaken", scene.namespace, {"status": None}, subresource="status"
+        )
+        status = rollout.analysed(second)
+        assert (status["from"], status["weight"], rollout.stable()) == (stable, 50, stable)
         third = rollout.introduce("third")
         assert third != second
-        status = rollout.analysed(third)
-        assert status["from"] == stable
-        scene.gone("Deployment", second)
-        rollout.promoted(third)
+        assert rollout.analysed(third)["from"] == stable
+        rollout.change("first")
+        rollout.reaches("Promoted", revision=stable, within=30)
+        scene.ready("overtaken")
+        for revision in (second, third):
+            scene.gone("Deployment", revision)
     load.assert_flawless(at_least=50)
+    record = scene.api.need("ControllerRevision", third, scene.namespace)
+    assert f"{PREFIX}rejected-reason" not in record["metadata"]["annotations"], "nobody condemned it"
     told = [
         event
         for event in scene.api.list("Event", scene.namespace)
         if (event["involvedObject"].get("name"), event["reason"]) == (rollout.name, "Superseded")
     ]
-    assert [second in event["message"] and bool(event["lastTimestamp"]) for event in told] == [True], told
-
-
-def test_return_to_the_old_spec_in_the_middle_ends_the_rollout_at_once(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "undone", canary(50))
-    stable = rollout.stable()
-    with rollout.load() as load:
-        revision = rollout.introduce("second")
-        rollout.analysed(revision)
-        rollout.change("first")
-        rollout.reaches("Promoted", revision=stable, within=30)
-        scene.ready("undone")
-        scene.gone("Deployment", revision)
-    load.assert_flawless(at_least=30)
-    record = scene.api.need("ControllerRevision", revision, scene.namespace)
-    assert f"{PREFIX}rejected-reason" not in record["metadata"]["annotations"], "nobody condemned it"
+    assert any(second in event["message"] and event["lastTimestamp"] for event in told), told
 
 
 def test_return_to_the_old_spec_moves_what_its_ready_pods_carry_and_the_rest_as_they_come(
@@ -213,13 +187,18 @@ def _bytes(pod: Object) -> str:
     return json.dumps({"metadata": metadata, "spec": pod["spec"]}, sort_keys=True)
 
 
-def test_manifest_applied_again_does_not_undo_a_rollback(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "gitops", canary(50), sla={"errorRate": "5%"})
+def test_verdict_acts_during_a_manual_wait_and_a_manifest_applied_again_does_not_undo_it(
+    scene: Scene,
+) -> None:
+    rollout = Rollout.begin(scene, "gitops", canary(50, promotion="manual"), sla={"errorRate": "5%"})
     stable, kubectl = rollout.stable(), scene.world.kubectl
-    with rollout.load():
-        revision = rollout.introduce("second", ERRORS)
+    with rollout.load(rate=20):
+        revision = rollout.introduce("second")
+        rollout.reaches("Paused", "AwaitingPromotion", revision=revision, weight=50)
+        rollout.afflict(revision, ERRORS)
         rollout.rolled_back(revision, "Failing", stable=stable)
-    wanted = json.dumps(rollout.manifest("second", ERRORS))
+    rollout.assert_untouched(stable)
+    wanted = json.dumps(rollout.manifest("second"))
     scene.gone("Deployment", revision)
     # Argo CD applies client-side, or server-side with its own field manager; Flux server-side and forced.
     kubectl.run("apply", "-f", "-", text=wanted)
@@ -252,34 +231,23 @@ def test_manifest_applied_again_does_not_undo_a_rollback(scene: Scene) -> None:
     load.assert_flawless(at_least=50)
 
 
-def test_lost_status_in_the_middle_is_not_a_first_deployment(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "forgotten", canary(50), sla={"errorRate": "10%"})
-    stable = rollout.stable()
-    with rollout.load() as load:
-        revision = rollout.introduce("second")
-        rollout.analysed(revision)
-        scene.api.patch(
-            "InferenceService", "forgotten", scene.namespace, {"status": None}, subresource="status"
-        )
-        status = rollout.analysed(revision)
-        assert (status["from"], status["weight"], rollout.stable()) == (stable, 50, stable)
-        rollout.promoted(revision)
-    load.assert_flawless(at_least=50)
-
-
-def test_actions_and_specs_need_their_own_permissions_and_say_who_acted(scene: Scene) -> None:
-    rollout = Rollout.begin(scene, "governed", canary(50, promotion="manual"), sla={})
+def test_too_little_traffic_is_inconclusive_and_a_person_with_the_permission_promotes(scene: Scene) -> None:
+    """Actions and specs need permissions of their own, and the revision says who acted."""
+    rollout = Rollout.begin(scene, "governed", canary(50, maxStepTime="5s"))
     _bind(scene, "pat", ["promote"])
     _bind(scene, "eve", ["edit-spec"])
     revision = rollout.introduce("second")
-    rollout.reaches("Paused", "AwaitingPromotion", revision=revision)
+    paused = rollout.reaches("Paused", "Inconclusive", revision=revision, weight=50)
+    assert "without a verdict" in paused["message"]
+    scene.condition("governed", "Promoted", "Unknown", "Inconclusive")
     promote = {"metadata": {"annotations": {f"{PREFIX}promote": revision}}}
-    edit = {"spec": {"rollout": {"maxStepTime": "6m"}}}  # makes no revision
+    edit = {"spec": {"rollout": {"scaleDownDelay": "3s"}}}  # makes no revision
     assert "promote" in _refused(scene, "eve", promote)
     assert "edit-spec" in _refused(scene, "pat", edit)
     _patched(scene, "eve", edit)
     _patched(scene, "pat", promote)
     rollout.promoted(revision)
+    assert rollout.status()["reason"] == "PromotedManually"
     record = scene.api.need("ControllerRevision", revision, scene.namespace)
     assert record["metadata"]["annotations"].get(f"{PREFIX}promoted-by") == "pat", record["metadata"]
 

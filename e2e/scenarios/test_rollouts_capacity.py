@@ -159,11 +159,8 @@ def test_one_that_dies_later_makes_way_for_the_one_before(scene: Scene, devices:
     load.assert_flawless(at_least=20)
 
 
-@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
-def test_a_fix_takes_the_places_of_stable_pods_that_hang(
-    scene: Scene, devices: Devices, capacity: str
-) -> None:
-    rollout = full(scene, devices, quick(capacity=capacity, progressDeadline="20s"))
+def test_a_fix_takes_the_places_of_stable_pods_that_hang(scene: Scene, devices: Devices) -> None:
+    rollout = full(scene, devices, quick(capacity="auto", progressDeadline="20s"))
     stable = rollout.stable()
     scene.wait("all pods of stable", lambda: _ready(rollout, stable), 240)
     rollout.afflict(stable, {"NEVER_READY": 1})

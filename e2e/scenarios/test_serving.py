@@ -35,10 +35,10 @@ def test_applied_service_becomes_ready_and_predicts_what_onnxruntime_predicts(sc
     assert scene.world.client.predicts(scene.namespace, "first", edited) == edited.expected(VALUES)
 
 
-def test_service_answers_to_its_names_and_hosts_and_to_no_others(scene: Scene) -> None:
+def test_a_service_answers_to_its_names_is_scaled_stopped_and_started_again(scene: Scene) -> None:
     model = scene.model(slope=3.0)
     host = f"{scene.namespace}.example.com"
-    scene.serve("named", model, hosts=[host])
+    revision = serving(scene.serve("named", model, hosts=[host]))
     namespace = scene.namespace
     client = scene.world.client
     for known in (
@@ -54,6 +54,50 @@ def test_service_answers_to_its_names_and_hosts_and_to_no_others(scene: Scene) -
         answer = client.infer(namespace, "named", base=GATEWAY_URL, host=unknown)
         assert answer.status == 421, (unknown, answer)
         assert ".svc" in answer.body, f"the 421 must say which names work: {answer.body}"
+    _refuses_a_body_over_the_limit(scene)
+    _is_scaled_without_a_new_revision(scene, revision)
+    _is_stopped_and_started(scene, model)
+
+
+def _refuses_a_body_over_the_limit(scene: Scene) -> None:
+    answer = scene.world.client.request(
+        f"http://named.{scene.namespace}.svc/v2/models/named/infer",
+        method="POST",
+        body=b"x" * TOO_LARGE_BYTES,
+    )
+    assert answer.status == 413, answer
+    assert any(character.isdigit() for character in answer.body), (
+        f"the 413 must name the limit: {answer.body}"
+    )
+
+
+def _is_scaled_without_a_new_revision(scene: Scene, revision: str) -> None:
+    (first,) = scene.pods("named")
+    scene.world.kubectl.run("scale", "infs/named", "--replicas=2", "-n", scene.namespace)
+    scene.wait(
+        "two ready replicas",
+        lambda: (
+            True if (found := scene.service("named")["status"]["stable"])["ready"] == 2 else Unmet(str(found))
+        ),
+        120,
+    )
+    assert serving(scene.ready("named")) == revision
+    assert first["metadata"]["name"] in [pod["metadata"]["name"] for pod in scene.pods("named")]
+    (budget,) = scene.children("named")["PodDisruptionBudget"]
+    assert budget["metadata"]["name"] == revision
+
+
+def _is_stopped_and_started(scene: Scene, model: Model) -> None:
+    """A stopped service has no pods and answers 503."""
+    scene.apply("named", model, stopped=True)
+    scene.condition("named", "Ready", "False", "Stopped")
+    scene.wait("no pods", lambda: Unmet("pods are left") if scene.pods("named") else True, 240)
+    answer = scene.world.client.infer(scene.namespace, "named")
+    assert answer.status == 503, answer
+    assert "retry-after" in answer.headers
+    assert "stopped" in answer.body
+    scene.serve("named", model, stopped=False)
+    scene.predicts("named", model)
 
 
 def test_services_of_one_name_in_two_namespaces_do_not_touch_each_other(
@@ -81,55 +125,6 @@ def test_services_of_one_name_in_two_namespaces_do_not_touch_each_other(
     other_scene.predicts("twin", theirs)
     assert restarts(other_scene.pods("twin")) == before
     assert other_scene.service("twin")["metadata"]["resourceVersion"] == version
-
-
-def test_stopped_service_has_no_pods_and_answers_503_until_it_is_started(scene: Scene) -> None:
-    model = scene.model(slope=6.0)
-    scene.serve("pausing", model)
-    scene.apply("pausing", model, stopped=True)
-    scene.condition("pausing", "Ready", "False", "Stopped")
-    scene.wait("no pods", lambda: Unmet("pods are left") if scene.pods("pausing") else True, 240)
-    answer = scene.world.client.infer(scene.namespace, "pausing")
-    assert answer.status == 503, answer
-    assert "retry-after" in answer.headers
-    assert "stopped" in answer.body
-    scene.apply("pausing", model, stopped=False)
-    scene.ready("pausing")
-    scene.predicts("pausing", model)
-
-
-def test_body_over_the_limit_is_refused_with_the_limit_in_words(scene: Scene) -> None:
-    scene.serve("bounded", scene.model(slope=8.0))
-    answer = scene.world.client.request(
-        f"http://bounded.{scene.namespace}.svc/v2/models/bounded/infer",
-        method="POST",
-        body=b"x" * TOO_LARGE_BYTES,
-    )
-    assert answer.status == 413, answer
-    assert any(character.isdigit() for character in answer.body), (
-        f"the 413 must name the limit: {answer.body}"
-    )
-
-
-def test_scaling_through_kubectl_makes_no_new_revision(scene: Scene) -> None:
-    model = scene.model(slope=9.0)
-    revision = serving(scene.serve("scaled", model))
-    (first,) = scene.pods("scaled")
-    scene.world.kubectl.run("scale", "infs/scaled", "--replicas=2", "-n", scene.namespace)
-    scene.wait(
-        "two ready replicas",
-        lambda: (
-            found
-            if (found := scene.service("scaled")["status"]["stable"])["ready"] == 2
-            else Unmet(str(found))
-        ),
-        120,
-    )
-    assert serving(scene.ready("scaled")) == revision
-    assert first["metadata"]["name"] in [pod["metadata"]["name"] for pod in scene.pods("scaled")]
-    assert [budget["metadata"]["name"] for budget in scene.children("scaled")["PodDisruptionBudget"]] == [
-        revision
-    ]
 
 
 def test_default_hardware_classes_place_the_pods(scene: Scene) -> None:

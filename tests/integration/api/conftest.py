@@ -115,7 +115,7 @@ def path_of(obj: Mapping[str, Any], *, named: bool = True) -> str:
 
 def all_crds() -> list[dict[str, Any]]:
     """The checked-in CustomResourceDefinitions."""
-    return [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+    return [yaml.load(path.read_text(), yaml.CSafeLoader) for path in sorted(CRDS.glob("*.yaml"))]
 
 
 @pytest.fixture(scope="session")

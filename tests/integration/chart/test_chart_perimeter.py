@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import yaml
 from tailbound.api import names
 from tailbound.api.names import OBSERVED_TLS_NAME
 from tailbound.gateway.certificate import ServerCertificate
@@ -19,6 +18,7 @@ from tests.integration.chart.helm import (
     HelmError,
     Object,
     containers,
+    documents,
     helm,
     named,
     of_kind,
@@ -132,7 +132,7 @@ def test_only_what_talks_to_the_api_server_has_a_token() -> None:
 
 def test_two_releases_share_no_name_of_a_cluster_wide_object() -> None:
     settings = ("--namespace", "ads", "--set", "image.registry=localhost,watchNamespaces={ads}")
-    objects = [each for each in yaml.safe_load_all(helm("template", "second", CHART, *settings)) if each]
+    objects = documents(helm("template", "second", CHART, *settings))
     wide = [each for each in objects if each["kind"].startswith("Cluster") or "Admission" in each["kind"]]
     assert len(wide) > 10
     assert [

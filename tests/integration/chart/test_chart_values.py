@@ -18,6 +18,7 @@ from tests.integration.chart.helm import (
     HelmError,
     Object,
     containers,
+    documents,
     env_of,
     helm,
     named,
@@ -301,7 +302,7 @@ def test_the_charts_definitions_are_the_generated_ones() -> None:
 @pytest.mark.parametrize(("keep", "policy"), [("true", "keep"), ("false", None)])
 def test_definitions_are_installed_unchanged_with_their_policy(keep: str, policy: str | None) -> None:
     rendered = of_kind(template(f"crds.keep={keep}"), "CustomResourceDefinition")
-    source = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
+    source = [each for path in (ROOT / "crds").glob("*.yaml") for each in documents(path.read_text())]
     assert {each["metadata"]["name"]: each["spec"] for each in rendered} == {
         each["metadata"]["name"]: each["spec"] for each in source
     }

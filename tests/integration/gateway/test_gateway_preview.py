@@ -47,22 +47,22 @@ async def test_a_preview_is_answered_by_the_candidate_alone_and_counted_by_nobod
     assert await gateway.say("churn-preview.risk") == b"churn-r2"
     await until_ended(gateway, lines + len(NAMES) + 2)
     assert dict(await counted(gateway) - before) == {("risk/churn", "churn-r1", "good"): 1}
+    await a_service_that_is_called_like_a_preview_keeps_its_names(gateway, pods)
 
 
-async def test_without_a_candidate_a_preview_says_so(gateway: Gateway, pods: Pods) -> None:
+async def test_without_a_candidate_a_preview_says_so_and_names_of_other_services_are_theirs(
+    gateway: Gateway, pods: Pods
+) -> None:
     await offered(gateway, pods, None)
     for name in NAMES:
         status, body, _ = await gateway.call(name)
         assert status == 421, name
         assert "has no new revision now" in str(body)
     assert (await gateway.call("churn.risk"))[0] == 200
+    await a_service_that_is_called_like_a_preview_keeps_its_names(gateway, pods)
 
 
-@pytest.mark.parametrize("candidate", ["churn-r2", None])
-async def test_a_service_that_is_called_like_a_preview_keeps_its_names(
-    gateway: Gateway, pods: Pods, candidate: str | None
-) -> None:
-    await offered(gateway, pods, candidate)
+async def a_service_that_is_called_like_a_preview_keeps_its_names(gateway: Gateway, pods: Pods) -> None:
     await pods.http("other-r1", "127.0.0.4", HTTP)
     gateway.cluster.put(
         inference_service("risk", "churn-preview", {"other-r1": 100}),
@@ -73,11 +73,16 @@ async def test_a_service_that_is_called_like_a_preview_keeps_its_names(
         assert (await gateway.call(name))[1]["revision"] == "other-r1", name
 
 
-@pytest.mark.parametrize("length", [29, 55], ids=["fifty-eight", "longest"])
-async def test_names_of_any_length_are_told_apart(gateway: Gateway, pods: Pods, length: int) -> None:
+async def test_names_of_any_length_are_told_apart(gateway: Gateway, pods: Pods) -> None:
+    await told_apart(gateway, pods, 29, 2)
+    await told_apart(gateway, pods, 55, 4)
+
+
+async def told_apart(gateway: Gateway, pods: Pods, length: int, first_host: int) -> None:
+    """A service whose name has so many characters, and its preview, with pods at 127.0.0.`first_host`."""
     namespace, name = "n" * (length + 8), "s" * length
     revisions = [f"{name}-r1", f"{name}-r2"]
-    for number, revision in enumerate(revisions, start=2):
+    for number, revision in enumerate(revisions, start=first_host):
         await pods.http(revision, f"127.0.0.{number}", HTTP)
         ready = [(f"127.0.0.{number}", "ready")]
         gateway.cluster.put(endpoint_slice(namespace, name, revision, ready, {"http": HTTP}))

@@ -21,7 +21,7 @@ def outcomes(name: str, seconds: int) -> tuple[Outcome, Outcome, Outcome]:
 
 @pytest.mark.parametrize("name", ["steady 8/s", "steady 12/s", "steady 120/s"])
 def test_a_steady_load_starts_next_to_nothing_and_nothing_in_vain(name: str) -> None:
-    own, hpa, _ = outcomes(name, 2400)
+    own, hpa, _ = outcomes(name, 1200)
     assert own.late_pct <= 0.1
     assert own.in_vain == 0
     assert own.starts <= max(2, 2 * hpa.starts)
@@ -29,7 +29,7 @@ def test_a_steady_load_starts_next_to_nothing_and_nothing_in_vain(name: str) -> 
 
 
 def test_a_target_that_no_replica_meets_is_not_paid_for() -> None:
-    own, hpa, _ = outcomes("no target holds", 1800)
+    own, hpa, _ = outcomes("no target holds", 1200)
     assert own.replica_hours <= 1.1 * hpa.replica_hours
 
 

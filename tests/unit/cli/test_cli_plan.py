@@ -13,6 +13,7 @@ from tailbound.reconcile.rollouts import terms_of
 from tailbound.rollout import fitting, forecast
 from tailbound.rollout.forecast import Traffic
 
+from tests.support.copies import remembered
 from tests.support.effort import effort
 from tests.unit.reconcile.objects import model, runtime, service, spec
 from tests.unit.reconcile.simulator import Simulator
@@ -27,9 +28,10 @@ OTHER: dict[str, Any] = {"model": model("b")}
 def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer drawn rollouts than a person gets: what is told of them is the same."""
     for module in (forecast, fitting):
-        monkeypatch.setattr(module, "RUNS", effort(20, forecast.RUNS))
+        monkeypatch.setattr(module, "RUNS", effort(8, forecast.RUNS))
 
 
+@remembered
 def served() -> Simulator:
     simulator = Simulator(service=service(sla=SLA, rollout={"promotion": "automatic"}, scaling={"min": 2}))
     simulator.settle()

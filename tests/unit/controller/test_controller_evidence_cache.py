@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tailbound.controller.evidence_cache import WRITE_SECONDS, EvidenceCache
 
+from tests.support.copies import remembered
 from tests.unit.controller.reconciling import KEY, Operator
 from tests.unit.reconcile.lives import OTHER_MODEL, settled
 from tests.unit.reconcile.simulator import Simulator
@@ -14,6 +15,7 @@ from tests.unit.reconcile.simulator import Simulator
 SLA = {"latency": {"p99": "100ms"}, "errorRate": "1%"}
 
 
+@remembered
 def canary(**rollout: Any) -> Simulator:
     """A service in which a rollout has begun to be judged."""
     steps = {"strategy": "canary", "steps": [{"weight": 20}, {"weight": 50}], **rollout}

@@ -16,9 +16,9 @@ from tests.support.effort import effort
 from tests.unit.judge.metric_answers import COUNTED, counters, metric
 
 BOUND, TESTS = 0.1, 1
-RUNS = effort(100, 300)
+RUNS = effort(50, 300)
 # At one in a hundred each, more come by chance once in thousands of test runs.
-MOST_FALSE_ALARMS = effort(5, 12)
+MOST_FALSE_ALARMS = effort(3, 12)
 STEPS = (20, 40)
 Pair = tuple[float, float]
 
@@ -43,6 +43,8 @@ def rolled_back(pairs: Iterator[Pair], policies: tuple[Policy, ...]) -> dict[Pol
         for policy in policies:
             if policy not in found and ends(known, policy):
                 found[policy] = number
+        if len(found) == len(policies):
+            break
     return found
 
 
@@ -108,7 +110,7 @@ def test_a_mean_beyond_its_bound_is_found_within_so_many_values(
     mean: float, stable: float, absolute: int, both: int
 ) -> None:
     random, needed = Random(7), list[dict[Policy, int]]()
-    for _ in range(50):
+    for _ in range(25):
         pairs = (
             (min(1.0, mean * random.uniform(0.8, 1.2)), stable * random.uniform(0, 2)) for _ in range(400)
         )

@@ -1,29 +1,22 @@
 """What the tests of decisions share: a service that serves, and plans in a few words."""
 
-import pickle
-from functools import cache
 from typing import Any
 
 from tailbound.reconcile.model import Delete, Plan, Write
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.simulator import Simulator
 
 OTHER_MODEL = model("b")
 
 
+@remembered
 def settled(**fields: Any) -> Simulator:
     """A service that serves."""
-    found: Simulator = pickle.loads(_settled(pickle.dumps(fields)))
-    return found
-
-
-@cache
-def _settled(fields: bytes) -> bytes:
-    """The simulator, pickled: many tests begin with the same one."""
-    simulator = Simulator(service=service(**pickle.loads(fields)))
+    simulator = Simulator(service=service(**fields))
     simulator.settle()
-    return pickle.dumps(simulator)
+    return simulator
 
 
 def described(write: Write) -> tuple[str, str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tailbound.reconcile.model import Plan
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.simulator import Simulator
 
@@ -13,6 +14,7 @@ SLA = {"latency": {"p99": "100ms"}, "errorRate": "1%"}
 CANARY: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 10}, {"weight": 50}]}
 
 
+@remembered
 def begun(rollout: dict[str, Any] | None = None, *, replicas: int = 4, sla: Any = SLA) -> Simulator:
     """A service that serves, whose spec was just changed."""
     simulator = Simulator(
@@ -54,6 +56,7 @@ def judged(simulator: Simulator) -> float:
     return float(simulator.rollout["findings"][0]["requests"])
 
 
+@remembered
 def judging(**fields: Any) -> Simulator:
     """At the first step, with some requests judged already."""
     simulator = begun(**fields)
@@ -73,6 +76,7 @@ def replicas(simulator: Simulator) -> dict[str, int]:
     }
 
 
+@remembered
 def promoted_and_alone() -> Simulator:
     """The new revision has everything, and the old one no pods."""
     simulator = begun({}, sla=None)

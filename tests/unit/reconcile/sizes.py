@@ -8,6 +8,7 @@ from tailbound.autoscale.model import Known, Limit
 from tailbound.autoscale.state import State
 from tailbound.reconcile.model import Plan, ScalingDecision, ScalingDecisions, ScalingRequest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import service
 from tests.unit.reconcile.rollouts import CANARY, SLA
 from tests.unit.reconcile.simulator import Simulator
@@ -42,6 +43,7 @@ def sizes(*, late: float | None = None, **revisions: ScalingDecision) -> Scaling
     return ScalingDecisions(revisions, late)
 
 
+@remembered
 def following(scaling: dict[str, Any] | None = None, **fields: Any) -> Simulator:
     """A service whose pods follow the traffic, at rest before the first decision."""
     simulator = Simulator(service=service(sla=SLA, scaling=scaling or BOUNDS, rollout=CANARY, **fields))

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Plan
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, runtime, service
 from tests.unit.reconcile.rollouts import CANARY, around, begun, promoted_and_alone, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
 
 
+@remembered
 def served(*letters: str, **rollout: Any) -> Simulator:
     """A service whose spec went through these models, each promoted."""
     simulator = Simulator(service=service(rollout=rollout, scaling={"min": 2}))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.cluster_state import number_of
 from tests.unit.reconcile.objects import STARTING
 from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
@@ -14,6 +15,7 @@ NO_ACCOUNT = 'pods "churn-r2" is forbidden: serviceaccount "reader" not found'
 RETRY = "kubectl tailbound retry"
 
 
+@remembered
 def rejected(rollout: dict[str, Any]) -> Simulator:
     """A rollout to a revision whose pods were refused until its deadline was over."""
     simulator = begun({**rollout, "progressDeadline": "20s"}, replicas=2)

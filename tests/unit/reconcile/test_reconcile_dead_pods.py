@@ -10,6 +10,7 @@ from tailbound.objects.pod import Pod
 from tailbound.reconcile import dead_pods
 from tailbound.reconcile.pods import report
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.cluster_state import number_of
 from tests.unit.reconcile.objects import service
 from tests.unit.reconcile.rollouts import CANARY, around, begun
@@ -84,6 +85,7 @@ def test_a_revision_whose_pods_are_evicted_for_their_own_use_is_rejected() -> No
     assert "exceeds the total limit" in simulator.rollout["message"]
 
 
+@remembered
 def served() -> Simulator:
     simulator = Simulator(service=service())
     simulator.settle()

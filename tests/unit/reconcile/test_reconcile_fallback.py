@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tailbound.revisions.record import CorruptRevisionError, from_object
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.lives import template_of
 from tests.unit.reconcile.objects import hardware_class, model, service
 from tests.unit.reconcile.rollouts import CANARY, SLA, until
@@ -19,6 +20,7 @@ CLASSES = {
 HARDWARE = {"class": ["fast", "slow"], "fallbackAfter": "30s"}
 
 
+@remembered
 def started(full: str = "fast", **fields: Any) -> Simulator:
     simulator = Simulator(service=service(**{"hardware": HARDWARE, **fields}), hardware_classes=CLASSES)
     simulator.full_classes = {full} if full else set()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.trials import Trial
 
@@ -16,6 +17,7 @@ ROLLOUTS: dict[str, dict[str, Any]] = {
 }
 
 
+@remembered
 def replaced(rollout: dict[str, Any], *hung: str) -> Trial:
     """Four seconds after a first revision is ready, whose spec was another one's before that."""
     trial = Trial(service=service(scaling={"min": 2}, rollout={"progressDeadline": "30s", **rollout}))

@@ -2,10 +2,12 @@
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.trials import Trial
 
 
+@remembered
 def flapping(on_inconclusive: str) -> Trial:
     """One pod each, the stable one ready at every other look, and a canary that is to get 5 percent."""
     rollout = {

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tailbound.api.conditions import Reason
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import replicas
 from tests.unit.reconcile.trials import Trial
@@ -13,6 +14,7 @@ from tests.unit.reconcile.trials import Trial
 CANARY: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 50}], "minStepTime": "2s"}
 
 
+@remembered
 def edited(rollout: dict[str, Any], pods: int) -> Trial:
     """A service that serves, whose new revision has its record and nothing more."""
     trial = Trial(service=service(rollout={**rollout, "scaleDownDelay": "4s"}, scaling={"min": pods}))

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Plan
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model
 from tests.unit.reconcile.rollouts import CANARY, begun, judging, promoted_and_alone, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -27,6 +28,7 @@ def mend_first(simulator: Simulator) -> Plan:
     return simulator.reconcile()
 
 
+@remembered
 def rejected() -> Simulator:
     simulator = begun()
     until(simulator, state("RolledBack"), r2=0.1)
@@ -34,6 +36,7 @@ def rejected() -> Simulator:
     return simulator
 
 
+@remembered
 def starting() -> Simulator:
     simulator = begun()
     simulator.reconcile()
@@ -42,6 +45,7 @@ def starting() -> Simulator:
     return simulator
 
 
+@remembered
 def without_runtime() -> Simulator:
     simulator = begun()
     simulator.edit(runtime={"name": "missing"})

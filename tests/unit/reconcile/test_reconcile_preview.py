@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import NAME, model, service
 from tests.unit.reconcile.rollouts import around
 from tests.unit.reconcile.simulator import Simulator
@@ -12,6 +13,7 @@ PREVIEW = f"{NAME}-preview"
 MANUAL = {"promotion": "manual"}
 
 
+@remembered
 def settled(rollout: dict[str, Any], name: str = NAME) -> Simulator:
     simulator = Simulator(service=service(rollout=rollout))
     simulator.service["metadata"]["name"] = name

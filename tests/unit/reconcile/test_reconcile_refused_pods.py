@@ -10,6 +10,7 @@ from tailbound.reconcile import unschedulable
 from tailbound.reconcile.pods import report
 from tailbound.reconcile.refused_pods import refusal_in
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.rollouts import CANARY, around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
 from tests.unit.reconcile.test_reconcile_shortage import full
@@ -156,6 +157,7 @@ TRIALS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@remembered
 def mistaken(mistake: str, capacity: str, rollout: dict[str, Any]) -> Simulator:
     """A rollout on full nodes, to a revision whose pods can never be."""
     simulator = full(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tailbound.api.conditions import Reason
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import replicas
 from tests.unit.reconcile.trials import Trial
@@ -15,6 +16,7 @@ CANARY: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 50}], "minS
 QUOTE = "is refused: no luck today"
 
 
+@remembered
 def serving(rollout: dict[str, Any], **fields: Any) -> Trial:
     """Two pods that serve."""
     times = {"scaleDownDelay": "4s", "progressDeadline": "60s"}
@@ -23,6 +25,7 @@ def serving(rollout: dict[str, Any], **fields: Any) -> Trial:
     return trial
 
 
+@remembered
 def refused(rollout: dict[str, Any], target: str) -> Trial:
     """The spec is changed, and the API server refuses to write this child."""
     trial = serving(rollout)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -28,11 +29,18 @@ IN_PLACE: dict[str, tuple[str, int, int]] = {
 }
 
 
-def third(rollout: dict[str, Any], *, weight: int, devices: int) -> Simulator:
-    """The second revision is stable, and the third one has so much of its requests."""
+@remembered
+def second(rollout: dict[str, Any]) -> Simulator:
+    """The second revision is stable."""
     simulator = full(rollout, replicas=PODS, devices=2 * PODS)
     until(simulator, state("Promoted"))
     simulator.settle()
+    return simulator
+
+
+def third(rollout: dict[str, Any], *, weight: int, devices: int) -> Simulator:
+    """The second revision is stable, and the third one has so much of its requests."""
+    simulator = second(rollout)
     simulator.devices = devices
     simulator.edit(model=model("c"))
     until(simulator, lambda found: found["revision"].split("-")[1] == "r3" and found["weight"] >= weight)
@@ -100,6 +108,7 @@ def test_another_return_begins_where_the_first_one_has_given_its_places_back() -
     assert (simulator.weights(), replicas(simulator)) == ({"r1": 100}, {"r1": PODS})
 
 
+@remembered
 def reverted(pods: int) -> Trial:
     """The second revision has all requests for now; the first one is still the stable one."""
     trial = Trial(

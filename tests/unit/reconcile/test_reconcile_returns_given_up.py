@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model
 from tests.unit.reconcile.rollouts import around, begun, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
 from tests.unit.reconcile.test_reconcile_shortage import pods_of
 
 
+@remembered
 def three(rollout: dict[str, Any] | None = None) -> Simulator:
     """Three revisions served one after the other, two pods each; the third does now."""
     simulator = begun({}, replicas=2)

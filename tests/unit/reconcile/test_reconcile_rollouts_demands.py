@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import around, begun, judged, until
 from tests.unit.reconcile.simulator import Simulator
@@ -14,6 +15,7 @@ CANARY: dict[str, Any] = {"strategy": "canary", "steps": STEPS}
 FAST: dict[str, Any] = {"latency": {"p99": "100ms"}, "errorRate": "1%"}
 
 
+@remembered
 def passed_manually_only() -> Simulator:
     """The canary has passed with half of the requests, and somebody has to promote it."""
     simulator = begun({**CANARY, "promotion": "manual"}, sla=FAST)

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.rollouts import around, begun, until
 from tests.unit.reconcile.simulator import Simulator
 
 STEPS = [{"weight": 5}, {"weight": 25}, {"weight": 50}]
 
 
+@remembered
 def at_half() -> Simulator:
     """The canary has half of the requests, and has not passed with them."""
     simulator = begun({"strategy": "canary", "steps": STEPS})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import hardware_class, model, service
 from tests.unit.reconcile.rollouts import CANARY, SLA, around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -15,6 +16,7 @@ from tests.unit.reconcile.simulator import Simulator
 GPU: dict[str, Any] = {"resources": [{"name": "nvidia.com/gpu", "count": 1}]}
 
 
+@remembered
 def full(rollout: dict[str, Any], *, replicas: int, devices: int) -> Simulator:
     """A service that serves on a cluster of so many devices, and whose spec was just changed."""
     simulator = Simulator(
@@ -135,6 +137,7 @@ def test_a_return_to_an_older_revision_says_that_it_waits_for_capacity() -> None
     assert simulator.serving() == [old]
 
 
+@remembered
 def promoted(capacity: str, *, replicas: int, devices: int | None = None) -> Simulator:
     """The second revision serves for good, with all devices."""
     simulator = full({"capacity": capacity}, replicas=replicas, devices=2 * replicas)
@@ -248,6 +251,7 @@ def test_the_only_pod_that_serves_is_not_given_up_for_a_return(capacity: str) ->
     until(simulator, state("RolledBack"))
 
 
+@remembered
 def changing(pods: int) -> Simulator:
     """The second revision has most of the places, and of the requests."""
     simulator = full({"capacity": "inPlace"}, replicas=pods, devices=pods)

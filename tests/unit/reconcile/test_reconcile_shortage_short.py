@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model
 from tests.unit.reconcile.rollouts import around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -27,6 +28,7 @@ SHORT: dict[str, tuple[str, dict[str, Any], bool]] = {
 }
 
 
+@remembered
 def limited(place: str, rollout: dict[str, Any]) -> Simulator:
     """A service that serves with as many pods as there is room for."""
     simulator = full(rollout, replicas=PODS, devices=2 * PODS)
@@ -36,6 +38,7 @@ def limited(place: str, rollout: dict[str, Any]) -> Simulator:
     return simulator
 
 
+@remembered
 def short(place: str, rollout: dict[str, Any], *, meanwhile: bool) -> Simulator:
     """A rollout waits for room for pods that were asked for before it began, or meanwhile."""
     simulator = limited(place, rollout)

@@ -123,7 +123,7 @@ class FullNodes(RuleBasedStateMachine):
 
 
 FullNodes.TestCase.settings = settings(
-    max_examples=effort(30, 60),
+    max_examples=effort(12, 60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -246,7 +246,7 @@ def name_wanted(simulator: Simulator) -> str:
 
 
 Rollovers.TestCase.settings = settings(
-    max_examples=effort(50, 100),
+    max_examples=effort(20, 100),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

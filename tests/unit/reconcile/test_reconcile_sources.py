@@ -7,6 +7,7 @@ import pytest
 from tailbound.api.runtime_contract import Resolution, Termination, TerminationReason
 from tailbound.objects.fields import Object
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.lives import verbs
 from tests.unit.reconcile.objects import NAME, service, spec
 from tests.unit.reconcile.simulator import Simulator
@@ -15,6 +16,7 @@ FIRST, SECOND = "a" * 64, "b" * 64
 NOT_FOUND = Termination(reason=TerminationReason.SOURCE_NOT_FOUND, message="there is no such file")
 
 
+@remembered
 def unpinned(**fields: Any) -> Simulator:
     model = {name: value for name, value in spec()["model"].items() if name != "sha256"}
     simulator = Simulator(service=service(model=model, **fields))

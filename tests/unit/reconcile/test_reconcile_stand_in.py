@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model
 from tests.unit.reconcile.rollouts import begun, state
 from tests.unit.reconcile.simulator import Simulator
@@ -24,6 +25,7 @@ def look(simulator: Simulator, *dead: str, **slow: float) -> None:
     simulator.reconcile()
 
 
+@remembered
 def with_a_canary_in_place_of_stable(rollout: dict[str, Any], sla: Any) -> Simulator:
     """The stable revision has died, and all requests go to the canary beside it."""
     simulator = begun(rollout, replicas=2, sla=sla)

@@ -6,6 +6,7 @@ import pytest
 from tailbound.api.rollout import RolloutState
 from tailbound.reconcile.model import Event
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, spec
 from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -21,6 +22,7 @@ def name_of(simulator: Simulator, number: str) -> str:
     return next(name for name in simulator.names("ControllerRevision") if f"-{number}-" in name)
 
 
+@remembered
 def half_way() -> Simulator:
     simulator = begun()
     until(simulator, lambda rollout: rollout["weight"] == 10)

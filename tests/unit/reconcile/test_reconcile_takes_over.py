@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.rollouts import around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
 
 STRATEGIES = ["blueGreen", "recreate", "canary"]
 
 
+@remembered
 def with_all_requests(strategy: str, delay: str) -> Simulator:
     """Just after the switch."""
     steps = {"steps": [{"weight": 50}]} if strategy == "canary" else {}

@@ -349,7 +349,7 @@ class Trials(RuleBasedStateMachine):
 
 
 Trials.TestCase.settings = settings(
-    max_examples=effort(10, 20),
+    max_examples=effort(6, 20),
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),

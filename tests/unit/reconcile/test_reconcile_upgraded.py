@@ -13,6 +13,7 @@ from tailbound.api.rollout import RolloutStatus
 from tailbound.judge.record import memory_of
 from tailbound.reconcile.model import RefusedWrite
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import service
 from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -28,6 +29,7 @@ def at(weight: int) -> Callable[[dict[str, Any]], bool]:
     return lambda rollout: bool(rollout["weight"] == weight)
 
 
+@remembered
 def returning() -> Simulator:
     simulator = begun({}, sla=None)
     simulator.settle()
@@ -36,12 +38,14 @@ def returning() -> Simulator:
     return simulator
 
 
+@remembered
 def canary(weight: int, **fields: Any) -> Simulator:
     simulator = begun(CANARY | fields)
     until(simulator, at(weight))
     return simulator
 
 
+@remembered
 def in_place() -> Simulator:
     simulator = begun({"capacity": "inPlace"})
     simulator.devices = 4
@@ -49,6 +53,7 @@ def in_place() -> Simulator:
     return simulator
 
 
+@remembered
 def recreated() -> Simulator:
     simulator = begun({"strategy": "recreate"})
     until(simulator, state("Promoting"))
@@ -66,6 +71,7 @@ PLACES: dict[str, Callable[[], Simulator]] = {
 }
 
 
+@remembered
 def upgraded(place: str) -> Simulator:
     """The service at this place, whose status is that of an earlier operator."""
     simulator = PLACES[place]()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model
 from tests.unit.reconcile.rollouts import around, begun, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -12,6 +13,7 @@ from tests.unit.reconcile.simulator import Simulator
 THREE_OF_FOUR: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 75}]}
 
 
+@remembered
 def at_75() -> Simulator:
     """The second revision has 75 percent of the requests, on three of four pods."""
     simulator = begun(THREE_OF_FOUR)
@@ -107,6 +109,7 @@ def test_in_place_a_new_revision_that_loses_pods_has_as_much_on_each_as_stable()
     assert [look(simulator) for _ in range(2)] == [{"r1": 50, "r2": 50}] * 2
 
 
+@remembered
 def at_100(rollout: dict[str, Any]) -> Simulator:
     """The second revision has all requests, and stable is kept as the way back."""
     simulator = begun({"scaleDownDelay": "30s", "progressDeadline": "1m", **rollout}, sla=None)
