@@ -4,10 +4,11 @@ import json
 import subprocess
 from dataclasses import dataclass
 from typing import Any, Self
+from urllib.parse import urlencode
 
 from e2e.cluster import Cluster, binaries
 from e2e.cluster.processes import ProcessError
-from e2e.demo.setting import CLIENT_NAMESPACE, CLIENT_POD
+from e2e.demo.setting import CLIENT_NAMESPACE, CLIENT_POD, CLIENT_PORT
 
 LOAD_END_SECONDS = 60
 """How long a load that was told to stop may take to hand in its result."""
@@ -18,16 +19,10 @@ def post(cluster: Cluster, url: str, body: dict[str, Any], timeout_seconds: floa
 
     Raises ProcessError with the answer if its status is not 200.
     """
-    command = ["client", "request", "POST", url, "--body", f"--timeout={timeout_seconds}"]
-    text = cluster.kubectl(
-        "exec",
-        "--stdin",
-        f"--namespace={CLIENT_NAMESPACE}",
-        CLIENT_POD,
-        "--",
-        *command,
-        input=json.dumps(body),
-    )
+    asked = urlencode({"method": "POST", "url": url, "timeout": timeout_seconds})
+    pod = f"/api/v1/namespaces/{CLIENT_NAMESPACE}/pods/{CLIENT_POD}:{CLIENT_PORT}"
+    path = f"{pod}/proxy/request?{asked}"
+    text = cluster.kubectl("create", f"--raw={path}", "--filename=-", input=json.dumps(body))
     answer = json.loads(text)
     if answer.get("status") != 200:
         raise ProcessError(f"POST {url} was answered with {text.strip()[:1000]}")

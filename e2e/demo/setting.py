@@ -19,6 +19,7 @@ CLIENT_NAMESPACE: Final = "demo-client"
 STORE_HOST: Final = f"model-store.{STORE_NAMESPACE}.svc.cluster.local"
 STORE_PORT: Final = 8080
 CLIENT_POD: Final = "client"
+CLIENT_PORT: Final = 8080
 PROMETHEUS_IMAGE: Final = "localhost/tailbound-prometheus:e2e"
 INSTALL_TIMEOUT_SECONDS: Final = 180
 
@@ -71,7 +72,7 @@ def furnish(cluster: Cluster) -> None:
         *(namespace(name) for name in (STORE_NAMESPACE, CLIENT_NAMESPACE)),
         pod(STORE_NAMESPACE, "model-store", "localhost/tailbound-model-store:e2e", port=STORE_PORT),
         service(STORE_NAMESPACE, "model-store", STORE_PORT),
-        pod(CLIENT_NAMESPACE, CLIENT_POD, "localhost/tailbound-client:e2e"),
+        pod(CLIENT_NAMESPACE, CLIENT_POD, "localhost/tailbound-client:e2e", port=CLIENT_PORT),
     ]
     apply(cluster, objects)
     for space, name in ((STORE_NAMESPACE, "model-store"), (CLIENT_NAMESPACE, CLIENT_POD)):

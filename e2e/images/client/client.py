@@ -1,39 +1,41 @@
-"""Commands of the client pod, for `kubectl exec`.
+"""Commands of the client pod.
 
-    client idle                  wait until told to stop: the pod's own process
-    client request METHOD URL    one request: {"status", "headers", "body", "seconds"} or {"error", "seconds"}
-    client load URL              bounded load: see load.py
+    client serve       the pod's own process: sends what it is asked to
+    client load URL    bounded load, for `kubectl exec`: see load.py
 
-Bodies come from stdin, results go to stdout as one JSON object.
+POST /request?method=METHOD&url=URL&timeout=SECONDS&header=NAME:VALUE sends one request with the body that it
+came with, and answers {"status", "headers", "body", "seconds"} or {"error", "seconds"}. The body of a load
+comes from stdin; its result goes to stdout as one JSON object.
 """
 
 import argparse
 import asyncio
 import json
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+from aiohttp import web
 
 from e2e.images.client import load
+
+PORT = 8080
+MOST_BYTES = 2**30
+"""Of a body that is to be sent."""
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """The command line; the help texts are its documentation."""
     parser = argparse.ArgumentParser(prog="client")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("idle")
-    one = commands.add_parser("request")
-    one.add_argument("method")
+    commands.add_parser("serve")
     many = commands.add_parser("load")
-    for command in (one, many):
-        command.add_argument("url")
-        command.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
-        command.add_argument("--timeout", type=float, default=10, help="seconds for one request")
-        command.add_argument("--body", action="store_true", help="send stdin as the body")
+    many.add_argument("url")
+    many.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
+    many.add_argument("--timeout", type=float, default=10, help="seconds for one request")
+    many.add_argument("--body", action="store_true", help="send stdin as the body")
     many.add_argument("--seconds", type=float, required=True, help="the longest that the load lasts")
     many.add_argument("--workers", type=int, help="closed loop with this many senders")
     many.add_argument("--rate", type=float, help="open loop with this many requests a second")
@@ -82,34 +84,49 @@ async def request(
     return answer | {"seconds": round(time.monotonic() - started, 4)}
 
 
+async def send(asked: web.Request) -> web.Response:
+    """Send the request that is asked for, once."""
+    query = asked.query
+    headers, body = headers_of(query.getall("header", [])), await asked.read() or None
+    return web.json_response(
+        await request(query["method"], query["url"], headers, body, float(query["timeout"]))
+    )
+
+
+async def healthy(_: web.Request) -> web.Response:
+    """The answer to a readiness probe."""
+    return web.Response(text="ok")
+
+
+def application() -> web.Application:
+    """What `client serve` runs."""
+    made = web.Application(client_max_size=MOST_BYTES)
+    made.router.add_post("/request", send)
+    made.router.add_get("/_healthz", healthy)
+    return made
+
+
 def main(argv: list[str]) -> int:
     """Run one command; the exit status is 0 whatever the server answered."""
     arguments = parse(argv)
-    if arguments.command == "idle":
-        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    if arguments.command == "serve":
+        web.run_app(application(), port=PORT, access_log=None, print=None)
         return 0
-    headers = headers_of(arguments.header)
-    body = sys.stdin.buffer.read() if arguments.body else None
-    if arguments.command == "request":
-        work = request(arguments.method, arguments.url, headers, body, arguments.timeout)
-    else:
-        work = load.run(
-            load.Plan(
-                url=arguments.url,
-                body=body or b"",
-                headers=headers,
-                seconds=arguments.seconds,
-                timeout_seconds=arguments.timeout,
-                workers=arguments.workers,
-                rate=arguments.rate,
-                within_seconds=arguments.within,
-                pause_seconds=arguments.pause,
-                rise=None if arguments.rise is None else load.Rise(*arguments.rise),
-                keep_alive=not arguments.new_connections,
-                stop_file=arguments.stop_file,
-            )
-        )
-    print(json.dumps(asyncio.run(work)))
+    plan = load.Plan(
+        url=arguments.url,
+        body=sys.stdin.buffer.read() if arguments.body else b"",
+        headers=headers_of(arguments.header),
+        seconds=arguments.seconds,
+        timeout_seconds=arguments.timeout,
+        workers=arguments.workers,
+        rate=arguments.rate,
+        within_seconds=arguments.within,
+        pause_seconds=arguments.pause,
+        rise=None if arguments.rise is None else load.Rise(*arguments.rise),
+        keep_alive=not arguments.new_connections,
+        stop_file=arguments.stop_file,
+    )
+    print(json.dumps(asyncio.run(load.run(plan))))
     return 0
 
 

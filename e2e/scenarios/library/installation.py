@@ -74,7 +74,7 @@ def connect(cluster: Cluster, scratch: Path, tag: str) -> World:
         kubectl=kubectl,
         helm=Helm(binaries.program("helm"), cluster.kubeconfig),
         store=Store(api, pods.NAMESPACE),
-        client=Client(kubectl, pods.NAMESPACE),
+        client=Client(api, kubectl, pods.NAMESPACE),
         audit=AuditLog(cluster.audit_log) if isinstance(cluster, OwnCluster) else None,
         tag=tag,
     )

@@ -3,8 +3,11 @@
 from functools import partial
 from typing import Any, Final
 
+from kubernetes.dynamic.exceptions import UnprocessibleEntityError
+
 from e2e.scenarios.library.api import Api, Object
 from e2e.scenarios.library.traffic import POD as CLIENT
+from e2e.scenarios.library.traffic import PORT as CLIENT_PORT
 from e2e.scenarios.library.waiting import Unmet, wait_for
 
 NAMESPACE: Final = "tailbound-e2e"
@@ -12,6 +15,7 @@ STORE: Final = "model-store"
 STORE_PORT: Final = 8080
 USER: Final = 65532
 START_SECONDS: Final = 300
+GONE_SECONDS: Final = 60
 
 
 def deploy(api: Api, registry: str, tag: str) -> None:
@@ -19,12 +23,27 @@ def deploy(api: Api, registry: str, tag: str) -> None:
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     api.apply(_store_service())
     for pod in (
-        _pod(STORE, f"{registry}/tailbound-{STORE}:{tag}", readinessProbe=_store_probe()),
-        _pod(CLIENT, f"{registry}/tailbound-{CLIENT}:{tag}"),
+        _pod(STORE, f"{registry}/tailbound-{STORE}:{tag}", readinessProbe=_probe(STORE_PORT)),
+        _pod(CLIENT, f"{registry}/tailbound-{CLIENT}:{tag}", readinessProbe=_probe(CLIENT_PORT)),
     ):
-        api.apply(pod)
+        _apply(api, pod)
     for name in (STORE, CLIENT):
         wait_for(f"pod {name}", partial(_ready, api, name), START_SECONDS)
+
+
+def _apply(api: Api, pod: Object) -> None:
+    """Run this pod; one of an earlier version of this file makes way, as pods cannot be changed."""
+    name = pod["metadata"]["name"]
+    try:
+        api.apply(pod)
+    except UnprocessibleEntityError:
+        api.delete("Pod", name, NAMESPACE, grace_seconds=0)
+        wait_for(f"end of pod {name}", partial(_gone, api, name), GONE_SECONDS)
+        api.apply(pod)
+
+
+def _gone(api: Api, name: str) -> bool | Unmet:
+    return Unmet("it is there") if api.get("Pod", name, NAMESPACE) else True
 
 
 def _ready(api: Api, name: str) -> bool | Unmet:
@@ -33,8 +52,8 @@ def _ready(api: Api, name: str) -> bool | Unmet:
     return True if found.get("Ready") == "True" else Unmet(str(status))
 
 
-def _store_probe() -> Object:
-    return {"httpGet": {"path": "/_healthz", "port": STORE_PORT}, "periodSeconds": 1}
+def _probe(port: int) -> Object:
+    return {"httpGet": {"path": "/_healthz", "port": port}, "periodSeconds": 1}
 
 
 def _store_service() -> Object:

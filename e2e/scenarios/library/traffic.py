@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 
+from e2e.scenarios.library.api import REQUEST_SECONDS, Api
 from e2e.scenarios.library.models import Model, infer_body
 from e2e.scenarios.library.tools import Kubectl
 from e2e.scenarios.library.waiting import Unmet
 
 POD: Final = "client"
+PORT: Final = 8080
 GATEWAY_URL: Final = "http://tailbound-gateway.tailbound-system.svc"
 PROGRAM: Final = ("client",)
 # The longest that any load lasts if nobody ends it.
@@ -48,9 +51,8 @@ class Load:
 class Client:
     """The client pod of one namespace."""
 
-    def __init__(self, kubectl: Kubectl, namespace: str) -> None:
-        self._kubectl = kubectl
-        self._namespace = namespace
+    def __init__(self, api: Api, kubectl: Kubectl, namespace: str) -> None:
+        self._api, self._kubectl, self._namespace = api, kubectl, namespace
 
     def _exec(self, *arguments: str) -> list[str]:
         return self._kubectl.command("exec", "-i", "-n", self._namespace, POD, "--", *PROGRAM, *arguments)
@@ -65,22 +67,13 @@ class Client:
         timeout_seconds: float = 10,
     ) -> Answer:
         """One request, never repeated."""
-        arguments = ["request", method, url, "--timeout", f"{timeout_seconds:g}"]
-        for name, value in (headers or {}).items():
-            arguments += ["--header", f"{name}:{value}"]
-        content = b""
-        if body is not None:
-            arguments.append("--body")
-            content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        done = subprocess.run(
-            self._exec(*arguments),
-            input=content,
-            capture_output=True,
-            timeout=timeout_seconds + 30,
-            check=False,
+        asked = [("method", method), ("url", url), ("timeout", f"{timeout_seconds:g}")]
+        asked += [("header", f"{name}:{value}") for name, value in (headers or {}).items()]
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{POD}:{PORT}/proxy/request?{urlencode(asked)}"
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        answer = json.loads(
+            self._api.raw("POST", path, content, timeout_seconds=timeout_seconds + REQUEST_SECONDS)[1]
         )
-        assert done.returncode == 0, f"the client pod failed: {done.stderr.decode(errors='replace')}"
-        answer = json.loads(done.stdout)
         return Answer(
             status=answer.get("status", 0),
             body=answer.get("body", answer.get("error", "")),
