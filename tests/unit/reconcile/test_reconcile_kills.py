@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.copies import remembered
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import SLA, judged
 from tests.unit.reconcile.simulator import Simulator
@@ -83,7 +82,6 @@ class Mortal(Simulator):
         }
 
 
-@remembered
 def serving(rollout: dict[str, Any], pods: int = 2, **fields: Any) -> Mortal:
     simulator = Mortal(service=service(rollout=rollout, scaling={"min": pods}, **fields))
     simulator.run()
