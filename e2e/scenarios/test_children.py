@@ -12,7 +12,7 @@ FOREIGN = "example.com/owner"
 
 
 def test_what_others_do_to_children_is_kept_survived_or_mended(scene: Scene) -> None:
-    """Of a service whose name is as long as names may be."""
+    """The name of the service is as long as names may be."""
     model = scene.model(slope=2.0)
     name = "n" + "0123456789" * 6 + "ab"
     assert len(name) == 63

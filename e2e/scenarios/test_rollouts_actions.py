@@ -74,7 +74,8 @@ def _paused(rollout: Rollout) -> bool | Unmet:
 @pytest.mark.lasts(95)
 def test_pause_keeps_the_weight_while_the_scale_changes_and_its_end_goes_on(scene: Scene) -> None:
     """The new scale reaches both revisions, and restarts nothing."""
-    rollout = Rollout.begin(scene, "growing", canary(50), sla={"errorRate": "10%"}, scaling={"min": 1})
+    how = canary(50, minStepTime="20s")
+    rollout = Rollout.begin(scene, "growing", how, sla={"errorRate": "10%"}, scaling={"min": 1})
     stable = rollout.stable()
     with rollout.load() as load:
         revision = rollout.introduce("second")

@@ -23,7 +23,7 @@ from e2e.images.client import load
 
 PORT = 8080
 MOST_BYTES = 2**30
-"""Of a body that is to be sent."""
+"""The longest body that is sent, in bytes."""
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
+from tests.support.effort import covering
 from tests.unit.reconcile.objects import hardware_class, model, service
 from tests.unit.reconcile.rollouts import CANARY, SLA, around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -81,10 +82,10 @@ def around_one(simulator: Simulator, **slow: float) -> dict[str, Any]:
     return simulator.rollout
 
 
-@pytest.mark.parametrize("capacity", ["inPlace", "auto"])
-@pytest.mark.parametrize("strategy", ["blueGreen", "canary"])
-@pytest.mark.parametrize("pods", [2, 3, 4, 7])
-def test_in_place_a_rollout_needs_no_spare_device(capacity: str, strategy: str, pods: int) -> None:
+@pytest.mark.parametrize(
+    ("pods", "strategy", "capacity"), covering((2, 3, 4, 7), ("blueGreen", "canary"), ("inPlace", "auto"))
+)
+def test_in_place_a_rollout_needs_no_spare_device(pods: int, strategy: str, capacity: str) -> None:
     simulator = full({"strategy": strategy, "capacity": capacity}, replicas=pods, devices=pods)
     stages = walk(simulator)
     assert simulator.rollout["state"] == "Promoted"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import covering
 from tests.unit.reconcile.objects import model
 from tests.unit.reconcile.rollouts import replicas
 from tests.unit.reconcile.simulator import Simulator
@@ -44,9 +45,7 @@ def looks(simulator: Simulator, hung: set[str]) -> Iterator[None]:
 
 HUNG = {
     f"{hung}-of-{pods}-{capacity}-{strategy}": (pods, hung, {"capacity": capacity, "strategy": strategy})
-    for pods, hung in ((1, 1), (2, 1), (3, 3))
-    for capacity in CAPACITIES
-    for strategy in STRATEGIES
+    for (pods, hung), capacity, strategy in covering(((1, 1), (2, 1), (3, 3)), CAPACITIES, STRATEGIES)
 }
 
 
