@@ -21,7 +21,13 @@ from tests.runtime.process import Server
 Rows = np.ndarray[Any, Any]
 
 CONSTRAINTS: Final = Path(__file__).parents[2] / "constraints.txt"
-PACKAGES: Final = ("ai-edge-litert", "backports.strenum", "openvino", "tqdm")
+PACKAGES: Final = (
+    *("ai-edge-litert", "backports.strenum", "tqdm"),
+    "openvino",
+    *("xgboost-cpu", "lightgbm", "narwhals", "scipy"),
+    *("scikit-learn", "skl2onnx", "joblib", "cloudpickle", "threadpoolctl"),
+)
+"""The engines, what they import, and the converter whose models ONNX Runtime serves."""
 
 
 def folder() -> Path:
@@ -55,7 +61,8 @@ def output_of(script: str, *arguments: str) -> str:
 
 def ask(server: Server, rows: Rows, datatype: str = "FP32", name: str = "x") -> dict[str, Rows]:
     """The server's outputs for these rows."""
-    tensor = {"name": name, "datatype": datatype, "shape": list(rows.shape), "data": rows.ravel().tolist()}
+    data = ["NaN" if np.isnan(value) else value for value in rows.ravel().tolist()]
+    tensor = {"name": name, "datatype": datatype, "shape": list(rows.shape), "data": data}
     answer = server.infer({"inputs": [tensor]})
     assert answer.status_code == 200, answer.text
     return {each["name"]: np.reshape(each["data"], each["shape"]) for each in answer.json()["outputs"]}

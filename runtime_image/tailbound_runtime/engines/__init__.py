@@ -37,6 +37,8 @@ KINDS: Final = (
     Kind(DEFAULT_ENGINE, "ONNX Runtime", "onnx_runtime", None, ("onnx",)),
     Kind("openvino", "OpenVINO", "open_vino", "openvino", ("openvino", "onnx")),
     Kind("litert", "LiteRT", "lite_rt", "litert", ("tflite",)),
+    Kind("xgboost", "XGBoost", "xg_boost", "xgboost", ("xgboost",)),
+    Kind("lightgbm", "LightGBM", "light_gbm", "lightgbm", ("lightgbm",)),
 )
 """All engines; the first one of those that run a format is its default."""
 
@@ -49,7 +51,14 @@ _PICKLE: Final = (
 REFUSED_FORMATS: Final[Mapping[str, str]] = dict.fromkeys(("sklearn", "pickle", "joblib"), _PICKLE)
 """Formats that are known and not served, with the reason and the remedy."""
 
-SUFFIXES: Final[Mapping[str, str]] = {".onnx": "onnx", ".xml": "openvino", ".tflite": "tflite"}
+SUFFIXES: Final[Mapping[str, str]] = {
+    ".onnx": "onnx",
+    ".xml": "openvino",
+    ".tflite": "tflite",
+    ".json": "xgboost",
+    ".ubj": "xgboost",
+    ".txt": "lightgbm",
+}
 """How files of the formats are named."""
 PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".joblib")
 
