@@ -14,6 +14,7 @@ _M = TypeVar("_M", bound=Model)
 
 _MOST_ERRORS: Final = 3
 _LONGEST_VALUE: Final = 120
+_MOST_SHARED: Final = 256
 # Fields whose keys people choose: written in brackets, as the API server does.
 _MAPS: Final = ("labels", "annotations", "nodeSelector")
 # By the first part of pydantic's error type that occurs in it; in this order, because some contain others.
@@ -56,6 +57,37 @@ def parse(kind: type[_M], raw: Mapping[str, Any]) -> _M | InvalidObject:
             name=view.name,
             message=_in_words(error.errors(include_url=False)),
         )
+
+
+class _SharedParser:
+    """Parses objects that many decisions read, such as runtimes: each state of one object once.
+
+    An object is known by its identity: stores share it, and never change it. A few are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[type[Model], int], tuple[Mapping[str, Any], Any]] = {}
+
+    def parse(self, kind: type[_M], raw: Mapping[str, Any]) -> _M | InvalidObject:
+        """As `parse`."""
+        known = self._known.get((kind, id(raw)))
+        if known is not None:
+            found: _M | InvalidObject = known[1]
+            return found
+        if len(self._known) >= _MOST_SHARED:
+            self._known.clear()
+        parsed = parse(kind, raw)
+        # With the object itself: while it is here, no other one gets its identity.
+        self._known[kind, id(raw)] = (raw, parsed)
+        return parsed
+
+
+_SHARED: Final = _SharedParser()
+
+
+def parse_shared(kind: type[_M], raw: Mapping[str, Any]) -> _M | InvalidObject:
+    """As `parse`, for an object that many decisions read: each state of it is parsed once."""
+    return _SHARED.parse(kind, raw)
 
 
 def _in_words(found: list[ErrorDetails]) -> str:

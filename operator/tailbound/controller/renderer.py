@@ -25,8 +25,8 @@ from tailbound.reconcile.model import Rendered, RenderFailed, RenderRequest
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
-# More than one operator has services: a sweep over a fleet that is larger finds nothing.
-REMEMBERED = 16_384
+# Of the newest requests: `drafts` remembers what came of each service's.
+REMEMBERED = 512
 # The child's CPU time is limited to a second; a busy node may stretch that.
 WALL_SECONDS = 10.0
 # The child imports its packages first, which takes long on a node without spare CPU time.

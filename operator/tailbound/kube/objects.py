@@ -1,6 +1,5 @@
 """Small readings of Kubernetes objects that the edges share."""
 
-import re
 from typing import Final, TypeAlias
 
 from tailbound.objects.fields import Object, child
@@ -9,9 +8,10 @@ from tailbound.objects.metadata import KubernetesObject
 Key: TypeAlias = tuple[str, str]
 """Namespace ("" for cluster-wide kinds) and name."""
 
-# Their values hold objects and texts, but no lists. A quote before the name would be escaped inside a text.
-_MANAGED: Final = rb'"managedFields":\[(?:[^"\[\]]++|"(?:[^"\\]++|\\.)*+")*+\]'
-_MANAGED_FIELDS: Final = re.compile(rb",%b|(?<!\\)%b,?" % (_MANAGED, _MANAGED))
+_MANAGED_FIELDS: Final = b'"managedFields":[{'
+_END: Final = b"}]"
+_MOST_ENDS: Final = 32
+"""Of a list: each costs a look at all of it, and only texts that somebody made up hold many."""
 
 
 def key_of(obj: Object) -> Key:
@@ -36,11 +36,34 @@ def slim(obj: Object) -> Object:
 def without_managed_fields(text: bytes) -> bytes:
     """The same JSON of objects without managedFields, as the API server writes it, and so without spaces.
 
-    In a list they are half of the text and most of the values: to look for their end takes a fifth of the
-    time that it takes to parse them, and no memory. No kind that Tailbound lists has another field of this
-    name.
+    In a list they are half of the text and most of the values: to look for their end takes a small part of
+    the time that it takes to parse them, and no memory. Where the end is in doubt they stay. No kind that
+    Tailbound lists has another field of this name.
     """
-    return _MANAGED_FIELDS.sub(b"", text)
+    kept, done, start = list[bytes](), 0, text.find(_MANAGED_FIELDS)
+    while start >= 0:
+        begin = start + len(_MANAGED_FIELDS)
+        # Inside a text the quote before the name would be escaped.
+        end = _end_of_list(text, begin) if text[start - 1] in b",{" else None
+        if end is not None:
+            first = text[start - 1] == ord("{")
+            kept.append(text[done : start if first else start - 1])
+            done = end + (first and text[end] == ord(","))
+        start = text.find(_MANAGED_FIELDS, end or begin)
+    return b"".join((*kept, text[done:])) if done else text
+
+
+def _end_of_list(text: bytes, begin: int) -> int | None:
+    """Where a list ends that holds objects and texts, but no lists; None if it cannot be told by quotes."""
+    end = begin
+    for _ in range(_MOST_ENDS):
+        end = text.find(_END, end)
+        if end < 0 or text.find(b"\\\\", begin, end) >= 0:
+            return None
+        end += len(_END)
+        if (text.count(b'"', begin, end) - text.count(b'\\"', begin, end)) % 2 == 0:
+            return end
+    return None
 
 
 def version_of(obj: Object) -> int:

@@ -171,7 +171,13 @@ def draft_of(owned: OwnedState, intent: Intended, rendering: Rendering) -> Draft
         return Problem(Reason.RUNTIME_INVALID, rendering.message)
     if isinstance(intent.pin, Unresolved):
         return intent.pin
-    return None if rendering is None else _rendered(owned, intent, choice, rendering, intent.pin)
+    if rendering is None:
+        return None
+    made = _rendered(owned, intent, choice, rendering, intent.pin)
+    stored = owned.revision(intent.name) if intent.stored else None
+    same = isinstance(made, Revision) and stored is not None and _templates(made) == _templates(stored)
+    # The stored one, so that drafts that are remembered take no memory of their own.
+    return stored if same else made
 
 
 def _rendered(

@@ -97,8 +97,7 @@ def _input(owned: OwnedState, known: TrafficFacts, now: datetime) -> RolloutInpu
     names |= {known.desired} if known.desired is not None else set()
     late = ending.remedies(owned.pods, now)
     revisions = {
-        name: replace(_state(owned, name, known.desired, late), pods=holding.get(name, 0))
-        for name in sorted(names)
+        name: _state(owned, name, known.desired, late, holding.get(name, 0)) for name in sorted(names)
     }
     stable = owned.stable
     return RolloutInput(
@@ -138,8 +137,8 @@ def _lag(analysis: Analysis) -> timedelta:
     return scrapes.FRESH if analysis.source is AnalysisSource.PROMETHEUS else timedelta()
 
 
-def _state(owned: OwnedState, name: str, desired: str | None, late: str) -> RevisionState:
-    """All but the pods that may hold a device; `late`: which pods do not end, in words."""
+def _state(owned: OwnedState, name: str, desired: str | None, late: str, holding: int) -> RevisionState:
+    """One revision; `late`: which pods do not end, in words; `holding`: its pods that may hold a device."""
     live, pods, marks = owned.deployments.get(name), owned.live_pods.get(name, ()), owned.marks.get(name)
     report = owned.reports.get(name)
     obstacle, ready = report.obstacle if report is not None else None, owned.ready_names.get(name, ())
@@ -150,6 +149,7 @@ def _state(owned: OwnedState, name: str, desired: str | None, late: str) -> Revi
         deployed=live is not None,
         replicas=live.replicas if live is not None else 0,
         ready=owned.ready_endpoints.get(name, 0),
+        pods=holding,
         restarts=most_restarts(pods),
         over_limit=report.over_limit if report is not None else 0,
         stuck=report.stuck + report.refused if report is not None else 0,

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from tailbound.api.conditions import Reason
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.names import DEFAULT_CLASS_ANNOTATION
-from tailbound.api.parsing import InvalidObject, parse
+from tailbound.api.parsing import InvalidObject, parse_shared
 from tailbound.api.servingruntime import ClusterServingRuntime, ServingRuntime
 from tailbound.objects.fields import Object, child, children, number, text
 from tailbound.objects.metadata import KubernetesObject
@@ -61,9 +61,9 @@ def _runtime_by_name(owned: OwnedState, name: str) -> Runtime | Problem:
     """A namespaced one goes before a cluster-wide one of the same name, even if it is invalid."""
     seen, namespace = owned.observation, owned.service.metadata.namespace
     if name in seen.runtimes:
-        found: Runtime | InvalidObject = parse(ServingRuntime, seen.runtimes[name])
+        found: Runtime | InvalidObject = parse_shared(ServingRuntime, seen.runtimes[name])
     elif name in seen.cluster_runtimes:
-        found = parse(ClusterServingRuntime, seen.cluster_runtimes[name])
+        found = parse_shared(ClusterServingRuntime, seen.cluster_runtimes[name])
     else:
         return Problem(
             Reason.RUNTIME_NOT_FOUND,
@@ -126,7 +126,7 @@ def _name(raw: Object) -> str:
 
 def _valid(kind: type[Runtime], stored: Iterable[Object]) -> Iterator[Runtime]:
     for raw in stored:
-        runtime = parse(kind, raw)
+        runtime = parse_shared(kind, raw)
         if not isinstance(runtime, InvalidObject):
             yield runtime
 
@@ -146,7 +146,7 @@ def _hardware_class(owned: OwnedState, name: str | None) -> HardwareClass | Prob
             f"spec.hardware.class is {name!r}, and there is no such HardwareClass; there are: "
             f"{_names(classes)}",
         )
-    found = parse(HardwareClass, classes[name])
+    found = parse_shared(HardwareClass, classes[name])
     if isinstance(found, InvalidObject):
         return Problem(Reason.HARDWARE_CLASS_NOT_FOUND, f"HardwareClass {name} is invalid: {found.message}")
     namespace = owned.service.metadata.namespace

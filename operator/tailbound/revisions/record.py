@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
+from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS
 from tailbound.api.inference_paths import read as read_paths
 from tailbound.api.names import (
     CAPACITY_ANNOTATION,
@@ -101,6 +102,8 @@ class Revision:
     @property
     def inference_paths(self) -> tuple[str, ...]:
         """The paths of inference calls to its pods, as its runtime said when it was made."""
+        if INFERENCE_PATHS_ANNOTATION not in self.template_json:
+            return DEFAULT_INFERENCE_PATHS
         return read_paths(KubernetesObject(self.template).annotations.get(INFERENCE_PATHS_ANNOTATION))
 
     @property

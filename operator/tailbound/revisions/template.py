@@ -6,9 +6,10 @@ with limits on time and memory: a sandbox bounds what a template may touch, not 
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
-from jinja2 import StrictUndefined, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from tailbound.revisions.identity import canonical_json
@@ -16,6 +17,13 @@ from tailbound.revisions.rendering import Rendered, RenderFailed, RenderRequest
 
 LEAF_LIMIT_BYTES: Final = 16 * 1024
 TOTAL_LIMIT_BYTES: Final = 128 * 1024  # half of what a ControllerRevision may hold
+
+_ENVIRONMENT: Final = SandboxedEnvironment(
+    undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
+)
+_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 200
+"""Characters of a leaf that is compiled once: so that those remembered take little of the child's memory."""
 
 _PROBLEMS: Final = (
     TemplateError,
@@ -34,13 +42,10 @@ class _RefusedError(Exception):
 
 def expand(request: RenderRequest) -> Rendered | RenderFailed:
     """Expand every leaf string. Never raises for what a template says; only running out of memory escapes."""
-    environment = SandboxedEnvironment(
-        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
-    )
     template = json.loads(request.template_json)
     try:
         first, *further = (
-            canonical_json(_expand(environment, json.loads(context), template, "spec"))
+            canonical_json(_expand(json.loads(context), template, "spec"))
             for context in (request.context_json, *request.further_contexts)
         )
     except _RefusedError as refusal:
@@ -54,21 +59,23 @@ def expand(request: RenderRequest) -> Rendered | RenderFailed:
     return Rendered(first, tuple(further))
 
 
-def _expand(environment: SandboxedEnvironment, context: Mapping[str, Any], value: Any, path: str) -> Any:
+def _expand(context: Mapping[str, Any], value: Any, path: str) -> Any:
     if isinstance(value, str):
-        return _leaf(environment, context, value, path)
+        return _leaf(context, value, path)
     if isinstance(value, list):
-        return [_expand(environment, context, item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return [_expand(context, item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, dict):
-        return {key: _expand(environment, context, item, f"{path}.{key}") for key, item in value.items()}
+        return {key: _expand(context, item, f"{path}.{key}") for key, item in value.items()}
     return value
 
 
-def _leaf(environment: SandboxedEnvironment, context: Mapping[str, Any], text: str, path: str) -> str:
+def _leaf(context: Mapping[str, Any], text: str, path: str) -> str:
     if "{" not in text:
         return text
     try:
-        result = environment.from_string(text).render(context)
+        short = len(text) <= _LONGEST_REMEMBERED
+        template = _compiled(text) if short else _ENVIRONMENT.from_string(text)
+        result = template.render(context)
         size = len(result.encode())  # a ValueError for half a surrogate pair, which an escape can make
     except _PROBLEMS as problem:
         raise _RefusedError(
@@ -80,6 +87,12 @@ def _leaf(environment: SandboxedEnvironment, context: Mapping[str, Any], text: s
     if "\0" in result:
         raise _RefusedError(f"{path} expands to text with a NUL character; remove it")
     return result
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _compiled(text: str) -> Template:
+    """The services of a fleet share runtimes: compiling takes most of the time of an expansion."""
+    return _ENVIRONMENT.from_string(text)
 
 
 def _shown(text: str) -> str:

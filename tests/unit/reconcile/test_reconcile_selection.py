@@ -74,7 +74,7 @@ def test_of_many_runtimes_only_the_one_that_is_chosen_is_parsed(monkeypatch: pyt
         parsed.append(raw["metadata"]["name"])
         return parse(kind, raw)
 
-    monkeypatch.setattr(selection, "parse", counted)
+    monkeypatch.setattr(selection, "parse_shared", counted)
     simulator.plan()
     assert parsed == ["c", "cpu"]
 
