@@ -56,7 +56,7 @@ def test_nothing_but_managed_fields_is_cut_out_of_a_text(
 
 @pytest.mark.parametrize("place", range(3))
 def test_managed_fields_as_clients_leave_them_are_cut_out(place: int) -> None:
-    fields = {"f:spec": {'k:{"name":"server"}': {".": {}, "f:args": {}}, "v:[1]}]": {}}}
+    fields: dict[str, Any] = {"f:spec": {'k:{"name":"server"}': {".": {}, "f:args": {}}, "v:[1]}]": {}}}
     manager = {"manager": "kubectl}]", "operation": "Apply", "fieldsV1": fields}
     others = [("labels", {"a": ",managedFields"}), ("name", "a")]
     meta = [*others[:place], ("managedFields", [manager, manager]), *others[place:]]
