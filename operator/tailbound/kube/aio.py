@@ -14,6 +14,7 @@ from tailbound.kube.errors import Conflict, KubeError, NameConflict, NotServed, 
 from tailbound.kube.objects import holder_of, key_of, slim, without_managed_fields
 from tailbound.kube.protocol import Listing, Propagation, WatchEvent
 from tailbound.kube.resources import EVENTS, TOKEN_REVIEWS, Resource
+from tailbound.kube.sharing import EqualParts
 from tailbound.objects.fields import Object, child, text
 from tailbound.objects.metadata import KubernetesObject
 
@@ -78,8 +79,8 @@ class AioCluster:
                 raise NotServed(
                     f"{resource.plural} cannot be listed, is its CRD installed? {error}"
                 ) from error
-            meta = child(page, "metadata")
-            items = tuple(slim({**item, **kind}) for item in page.get("items") or ())
+            meta, parts = child(page, "metadata"), EqualParts()
+            items = tuple(slim({**parts.shared(item), **kind}) for item in page.get("items") or ())
             yield Listing(items, str(meta["resourceVersion"]))
             if not meta.get("continue"):
                 return

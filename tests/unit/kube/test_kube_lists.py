@@ -14,6 +14,7 @@ from tailbound.kube.informer import Informer
 from tailbound.kube.objects import without_managed_fields
 from tailbound.kube.protocol import KubeClient, Listing, WatchEvent
 from tailbound.kube.resources import PODS
+from tailbound.kube.sharing import EqualParts
 from tailbound.kube.store import ObjectStore
 
 HOSTILE = (
@@ -63,6 +64,17 @@ def test_managed_fields_as_clients_leave_them_are_cut_out(place: int) -> None:
     page = {"items": [{"metadata": dict(meta)}, {"metadata": {"name": "b"}}]}
     text = without_managed_fields(json.dumps(page, separators=(",", ":")).encode())
     assert json.loads(text) == {"items": [{"metadata": dict(others)}, {"metadata": {"name": "b"}}]}
+
+
+@given(items=st.lists(st.dictionaries(NAMES, FIELDS | st.lists(FIELDS | st.floats(allow_nan=False)))))
+@settings(max_examples=50)
+def test_equal_parts_of_a_page_are_in_memory_once(items: list[dict[str, Any]]) -> None:
+    """JSON tells 1, 1.0 and true apart, which are equal in Python."""
+    text, parts = json.dumps(items), EqualParts()
+    first, second = ([parts.shared(item) for item in json.loads(text)] for _ in range(2))
+    assert json.dumps(first) == json.dumps(second) == text
+    held = [(one[name], other[name]) for one, other in zip(first, second, strict=True) for name in one]
+    assert all(one is other for one, other in held if isinstance(one, dict | list | str))
 
 
 def pod(name: str, version: int) -> dict[str, Any]:
