@@ -69,7 +69,7 @@ class _SharedParser:
         self._known: dict[tuple[type[Model], int], tuple[Mapping[str, Any], Any]] = {}
 
     def parse(self, kind: type[_M], raw: Mapping[str, Any]) -> _M | InvalidObject:
-        """As `parse`."""
+        """The result of `parse`, remembered."""
         known = self._known.get((kind, id(raw)))
         if known is not None:
             found: _M | InvalidObject = known[1]
@@ -86,7 +86,7 @@ _SHARED: Final = _SharedParser()
 
 
 def parse_shared(kind: type[_M], raw: Mapping[str, Any]) -> _M | InvalidObject:
-    """As `parse`, for an object that many decisions read: each state of it is parsed once."""
+    """The result of `parse` for an object that many decisions read: each state of it is parsed once."""
     return _SHARED.parse(kind, raw)
 
 
