@@ -11,7 +11,7 @@ Key: TypeAlias = tuple[str, str]
 _MANAGED_FIELDS: Final = b'"managedFields":[{'
 _END: Final = b"}]"
 _MOST_ENDS: Final = 32
-"""Of a list: each costs a look at all of it, and only texts that somebody made up hold many."""
+"""Closing brackets that are tried for one list; an attacker could write thousands of them into a name."""
 
 
 def key_of(obj: Object) -> Key:
@@ -54,7 +54,7 @@ def without_managed_fields(text: bytes) -> bytes:
 
 
 def _end_of_list(text: bytes, begin: int) -> int | None:
-    """Where a list ends that holds objects and texts, but no lists; None if it cannot be told by quotes."""
+    """The place where a list of objects and texts ends; None if its quotes do not tell it."""
     end = begin
     for _ in range(_MOST_ENDS):
         end = text.find(_END, end)
