@@ -11,7 +11,7 @@ _VERSION: Final = 2
 
 
 class EqualParts:
-    """The parts of the objects of one page of a list. It holds all of them, so that it has to be short-lived."""
+    """The parts of the objects of one page of a list. It holds all of them, and so has to be short-lived."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
