@@ -54,6 +54,9 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
     serve.add_argument(
         "--priority-levels", default="0", help="that requests may ask for; 0 for none (%(default)s)"
     )
+    serve.add_argument(
+        "--cache", default="0", metavar="BYTES", help="of answers to give again; 0 keeps none (%(default)s)"
+    )
     given = parser.parse_args(arguments)
     return {
         **_models(parser, given.models, given.name),
@@ -69,6 +72,7 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         Env.BATCHING_MAX_DELAY_SECONDS: given.max_delay,
         Option.ENGINE: given.engine,
         Option.PRIORITY_LEVELS: given.priority_levels,
+        Option.CACHE_BYTES: given.cache,
         Option.HTTP_PORT: given.port,
         Option.GRPC_PORT: given.grpc_port,
     }

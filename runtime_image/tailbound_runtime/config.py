@@ -38,6 +38,7 @@ class Option(StrEnum):
     MODEL_MEMORY_BYTES = "TAILBOUND_MODEL_MEMORY_BYTES"
     MAX_REQUEST_BYTES = "TAILBOUND_MAX_REQUEST_BYTES"
     MAX_BUFFERED_BYTES = "TAILBOUND_MAX_BUFFERED_BYTES"
+    CACHE_BYTES = "TAILBOUND_CACHE_BYTES"
     QUEUE_LIMIT = "TAILBOUND_QUEUE_LIMIT"
     REQUEST_LOG_EVERY = "TAILBOUND_REQUEST_LOG_EVERY"
     ENGINE = "TAILBOUND_ENGINE"
@@ -62,6 +63,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     Option.MODEL_MEMORY_BYTES: "",
     Option.MAX_REQUEST_BYTES: str(64 * 2**20),
     Option.MAX_BUFFERED_BYTES: str(256 * 2**20),
+    Option.CACHE_BYTES: "0",
     Option.QUEUE_LIMIT: "128",
     Option.REQUEST_LOG_EVERY: "0",
     Option.ENGINE: "",
@@ -95,6 +97,7 @@ class Settings:
     grpc_port: 0 takes a free one; None: no gRPC
     max_request_bytes: longest request body; 413 above
     max_buffered_bytes: bodies and tensors of all requests together, those below 64 KiB left out; 503 above
+    cache_bytes: of answers that are kept to be given again; 0 keeps none
     queue_limit: inferences that may wait; 503 above
     request_log_every: one inference request in so many is logged; 0 logs none
     providers: what to run on, by the engine's names, in order; empty: the engine's choice, never the CPU in a
@@ -117,6 +120,7 @@ class Settings:
     grpc_port: int | None
     max_request_bytes: int
     max_buffered_bytes: int
+    cache_bytes: int
     queue_limit: int
     request_log_every: int
     providers: tuple[str, ...]
@@ -170,6 +174,9 @@ def from_env(env: Mapping[str, str]) -> Settings:
         ),
         request_log_every=_read(
             env, Option.REQUEST_LOG_EVERY, _whole(0), "a whole number of requests, or to 0 for no log of them"
+        ),
+        cache_bytes=_read(
+            env, Option.CACHE_BYTES, _whole(0), "a whole number of bytes, or to 0 for no cache"
         ),
         queue_limit=_read(env, Option.QUEUE_LIMIT, _whole(1), "a whole number of requests, at least 1"),
         providers=_read(

@@ -13,6 +13,7 @@ import structlog
 from tailbound_runtime import __version__, engines
 from tailbound_runtime.batch import UNBATCHED, Batching, Mode
 from tailbound_runtime.batchable import check_rows, check_shapes
+from tailbound_runtime.cache import Cache, CachingThread
 from tailbound_runtime.config import Settings
 from tailbound_runtime.engine import Engine, Order, Run
 from tailbound_runtime.errors import (
@@ -42,12 +43,14 @@ class Loader:
         """`broken` gets the error of the first model that fails on everything after it has worked."""
         self._settings = settings
         self._broken = broken
+        self._cache = Cache(settings.cache_bytes) if settings.cache_bytes else None
 
     async def load(self, file: ModelFile, metrics: Metrics, model: Model | None = None) -> Model:
         """The model, open and warm: the given one, or a new one. Raises ModelLoadError."""
         settings = self._settings
         session, batching = await _in_thread(lambda: load(settings, file, metrics))
-        thread = InferenceThread(session, batching, settings.queue_limit, metrics, self._tell)
+        parts = session, batching, settings.queue_limit, metrics, self._tell
+        thread = InferenceThread(*parts) if self._cache is None else CachingThread(*parts, self._cache)
         await thread.warm()
         inputs = batching.accepts(session.inputs)
         if model is None:

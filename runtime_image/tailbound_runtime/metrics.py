@@ -8,6 +8,8 @@
 | tailbound_runtime_stage_seconds{stage} | histogram | of a request, in each stage that it went through |
 | tailbound_runtime_requests_in_flight | gauge | infer requests now between head and answer |
 | tailbound_runtime_queue_depth | gauge | of these, waiting for the model |
+| tailbound_runtime_cache_hits_total, …_misses_total | counter | requests by remembered answers, if kept |
+| tailbound_runtime_cache_bytes | gauge | that the answers of all models take, if they are kept |
 | tailbound_runtime_batch_size | histogram | rows of one run of the model, padding left out |
 | tailbound_runtime_batch_duration_seconds | histogram | time of one run |
 | tailbound_runtime_batches_total | counter | runs |
@@ -136,6 +138,7 @@ class Metrics:
 
     labels: of all its series
     queue_depth: asks for the requests that wait for it
+    cached_bytes: asks for what remembered answers take; None where none are
     device_memory: asks the device; None where there is none, or it does not tell
     received, decoded, queued, batched, executed, encoded, sent: take in the seconds of one request in a stage
     """
@@ -145,10 +148,11 @@ class Metrics:
         self.batches = BatchMetrics()
         self.queue_depth: Callable[[], int] = nothing_waits
         self.device_memory: Callable[[], Memory | None] = _no_device
+        self.cached_bytes: Callable[[], int] | None = None
         self.request_log = RequestLog()
         self._lock = Lock()
         self._codes: dict[int, int] = {}
-        self._shed = self._in_flight = 0
+        self._shed = self._in_flight = self._hits = self._misses = 0
         self._answers = Distribution(BUCKETS_SECONDS)
         self._stages = {stage: Distribution(BUCKETS_SECONDS) for stage in Stage}
         # Looked up once: the hash of an enumeration's member takes longer than adding a value.
@@ -189,6 +193,16 @@ class Metrics:
         """Count one that is refused as it would be late."""
         with self._lock:
             self._shed += 1
+
+    def hit(self) -> None:
+        """Count one that is answered from memory."""
+        with self._lock:
+            self._hits += 1
+
+    def missed(self) -> None:
+        """Count one whose answer was not remembered."""
+        with self._lock:
+            self._misses += 1
 
     def shared(self, waited: Sequence[float], batching: float, execution: float) -> None:
         """Count the stages of the requests of one run, which waited so long each."""
@@ -247,6 +261,13 @@ class Metrics:
             f"{PREFIX}_queue_depth", "Infer requests waiting for the model.", self.queue_depth()
         )
         yield from self.batches.collect()
+        if self.cached_bytes is not None:
+            for name, count in (("hits", self._hits), ("misses", self._misses)):
+                text = "Infer requests by whether their answers were remembered."
+                yield CounterMetricFamily(f"{PREFIX}_cache_{name}", text, count)
+            yield GaugeMetricFamily(
+                f"{PREFIX}_cache_bytes", "Taken by remembered answers of all models.", self.cached_bytes()
+            )
         if self._load_seconds is not None:
             yield GaugeMetricFamily(
                 f"{PREFIX}_model_load_seconds", "Seconds that loading and warm-up took.", self._load_seconds

@@ -1,0 +1,187 @@
+"""Answers that are given again: a request whose tensors were answered before needs no run.
+
+| a request | then |
+|---|---|
+| asks the same version for the same outputs with the same tensors, bit for bit | has its answer again |
+| has inputs of more than MOST_INPUT_BYTES | is run and not remembered: to know it again takes too long |
+| failed, or its caller left before the end | nothing is remembered |
+| was answered, and its answer fits into the limit | it is remembered; those not asked for for longest go |
+
+Whether the model would answer the same again is for its owner to know: one that draws random numbers, or
+keeps a state, must not have its answers remembered.
+"""
+
+import hashlib
+import sys
+import threading
+from asyncio import Future
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from tailbound_runtime.batch import Batching
+from tailbound_runtime.engine import Engine
+from tailbound_runtime.errors import ModelBrokenError
+from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.queue import Job
+from tailbound_runtime.shedding import Bound
+from tailbound_runtime.signature import InferRequest
+from tailbound_runtime.tensors import Array
+from tailbound_runtime.worker import InferenceThread
+
+MOST_INPUT_BYTES: Final = 2**20
+ENTRY_BYTES: Final = 512
+"""What an entry takes beside its tensors."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """owner: of one version of one model; digest: of what was asked"""
+
+    owner: int
+    digest: bytes
+
+
+class Cache:
+    """The last answers of all models of a server, least recently used first. Any thread may use it."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[_Key, tuple[list[Array], int]] = OrderedDict()
+        self._used = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes."""
+        return self._used
+
+    def get(self, owner: object, digest: bytes) -> list[Array] | None:
+        """The answer; None if it is not here."""
+        with self._lock:
+            key = _Key(id(owner), digest)
+            found = self._answers.get(key)
+            if found is None:
+                return None
+            self._answers.move_to_end(key)
+            return found[0]
+
+    def put(self, owner: object, digest: bytes, arrays: Sequence[Array]) -> None:
+        """Remember a copy: what was answered may be a part of a whole batch."""
+        size = ENTRY_BYTES + sum(map(_size, arrays))
+        if size > self._limit:
+            return
+        kept = [array.copy() for array in arrays]
+        for array in kept:
+            array.setflags(write=False)
+        key = _Key(id(owner), digest)
+        with self._lock:
+            self._used -= self._answers.pop(key, ((), 0))[1]
+            self._answers[key] = (kept, size)
+            self._used += size
+            while self._used > self._limit:
+                self._used -= self._answers.popitem(last=False)[1][1]
+
+    def forget(self, owner: object) -> None:
+        """Drop all answers of an owner that ends."""
+        with self._lock:
+            for key in [key for key in self._answers if key.owner == id(owner)]:
+                self._used -= self._answers.pop(key)[1]
+
+
+class CachingThread(InferenceThread):
+    """An inference thread that runs nothing that the cache answers."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        batching: Batching,
+        queue_limit: int,
+        metrics: Metrics,
+        broken: Callable[[ModelBrokenError], None],
+        cache: Cache,
+    ) -> None:
+        self._cache = cache
+        self._closes = threading.Event()
+        super().__init__(engine, batching, queue_limit, metrics, broken)
+        metrics.cached_bytes = lambda: cache.used
+
+    def runs_here(self, now: float) -> bool:
+        """Any request may be answered `here`."""
+        return True
+
+    def here(self, request: InferRequest) -> list[Array] | None:
+        """The remembered answer, or else that of a short run."""
+        return self._found_or(request, super().here)
+
+    def beside(self, request: InferRequest) -> list[Array] | None:
+        """The same as `here`, in the calling thread."""
+        return self._found_or(request, super().beside)
+
+    async def wait(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
+        """The remembered answer, or else that of the thread."""
+        found = self._found(request, digest_of(request))
+        return await super().wait(request, deadline, bound) if found is None else found
+
+    def ask(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> Job:
+        """The same as `wait`, of what is not remembered."""
+        job = super().ask(request, deadline, bound)
+        digest = digest_of(request)
+        if digest is not None:
+            self._metrics.missed()
+            job.future.add_done_callback(partial(self._remember, digest))
+        return job
+
+    def close(self) -> None:
+        """End the threads, and forget the answers."""
+        super().close()
+        self._closes.set()
+        self._cache.forget(self)
+
+    def _found_or(
+        self, request: InferRequest, run: Callable[[InferRequest], list[Array] | None]
+    ) -> list[Array] | None:
+        digest = digest_of(request)
+        found = self._found(request, digest)
+        if found is not None:
+            return found
+        arrays = run(request)
+        if arrays is not None and digest is not None:
+            self._metrics.missed()
+            self._cache.put(self, digest, arrays)
+        return arrays
+
+    def _found(self, request: InferRequest, digest: bytes | None) -> list[Array] | None:
+        found = None if digest is None else self._cache.get(self, digest)
+        if found is not None:
+            self._metrics.hit()
+        return found
+
+    def _remember(self, digest: bytes, future: Future[Any]) -> None:
+        if not (future.cancelled() or future.exception() or self._closes.is_set()):
+            self._cache.put(self, digest, future.result())
+
+
+def digest_of(request: InferRequest) -> bytes | None:
+    """Equal for requests whose answers are; None if the inputs are too large to be looked at."""
+    inputs = sorted(request.inputs.items())
+    if sum(_size(array) for _, array in inputs) > MOST_INPUT_BYTES:
+        return None
+    described = [(name, array.dtype.str, array.shape) for name, array in inputs]
+    digest = hashlib.blake2b(repr((request.outputs, described)).encode(), digest_size=32)
+    for _, array in inputs:
+        digest.update(_content(array))
+    return digest.digest()
+
+
+def _content(array: Array) -> bytes:
+    """All elements, in order and with their borders."""
+    return repr(array.ravel().tolist()).encode() if array.dtype.hasobject else array.tobytes()
+
+
+def _size(array: Array) -> int:
+    if array.dtype.hasobject:
+        return array.nbytes + sum(sys.getsizeof(each) for each in array.ravel())
+    return array.nbytes
