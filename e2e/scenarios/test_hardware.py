@@ -61,7 +61,9 @@ def offer(scene: Scene, name: str, count: str | None) -> None:
 def counted(scene: Scene, name: str) -> bool | Unmet:
     """The status of the class says what it has and who uses it."""
     found = scene.api.need("HardwareClass", name).get("status")
-    return found == {"nodes": 1, "devices": 1, "free": 0, "services": 1, "waiting": 0} or Unmet(str(found))
+    return found == {"nodes": 1, "devices": 1, "free": 0, "room": 0, "services": 1, "waiting": 0} or Unmet(
+        str(found)
+    )
 
 
 def serves_from(scene: Scene, name: str, hardware: str) -> bool | Unmet:

@@ -372,6 +372,19 @@ SERVICE_REFUSALS = (
         "fallbackAfter",
     ),
     _service(
+        "nothing to return from",
+        "spec.hardware",
+        {"class": ["gpu"], "return": "whenRoom"},
+        "return is whenRoom, and there is no other class to return from: list several in class, or remove "
+        "return",
+    ),
+    _service(
+        "time of no return",
+        "spec.hardware",
+        {"class": ["gpu", "cpu"], "returnAfter": "1m"},
+        "returnAfter is 1m, and return is not whenRoom: write return: whenRoom, or remove returnAfter",
+    ),
+    _service(
         "fallback at once",
         "spec.hardware",
         {"class": ["gpu", "cpu"], "fallbackAfter": "1s"},

@@ -146,6 +146,9 @@ class HardwareClassStatus(Model):
     free: _Count | None = None
     """Devices that no pod of Tailbound has been given. Pods of others are not counted."""
 
+    room: _Count | None = None
+    """Pods of the class for which nodes have devices that no pod of Tailbound has been given."""
+
     services: _Count | None = None
     """InferenceServices with pods of the class."""
 

@@ -38,6 +38,8 @@ MOST_CONDITIONS: Final = 32
 """The most conditions of a status, those of other managers included."""
 DEFAULT_FALLBACK_AFTER: Final = Duration.parse("5m")
 """For how long pods wait for a node of one hardware class if there are others."""
+DEFAULT_RETURN_AFTER: Final = Duration.parse("10m")
+"""For how long a preferred class must have had room before a service returns to it."""
 _TIMEOUT_PER_P99: Final = 20
 _LOWEST_DEFAULT_TIMEOUT_MS: Final = 1_000
 _HIGHEST_DEFAULT_TIMEOUT_MS: Final = 300_000
@@ -83,6 +85,13 @@ class RuntimeReference(Model):
     """Name of a ServingRuntime in the namespace, or else of a ClusterServingRuntime."""
 
 
+class ReturnPolicy(StrEnum):
+    """Who returns a service that fell back to a later hardware class."""
+
+    MANUAL = "manual"
+    WHEN_ROOM = "whenRoom"
+
+
 class Hardware(Model):
     """The hardware that serves the model."""
 
@@ -94,6 +103,24 @@ class Hardware(Model):
             "class, or remove fallbackAfter",
             value_cel="self.fallbackAfter",
             value=lambda hardware: hardware.fallback_after,
+        ),
+        Rule(
+            cel="!has(self.return) || self.return != 'whenRoom' || has(self.class) && self.class.size() > 1",
+            holds=lambda hardware: (
+                hardware.return_policy is not ReturnPolicy.WHEN_ROOM or len(hardware.classes) > 1
+            ),
+            message="return is whenRoom, and there is no other class to return from: list several in "
+            "class, or remove return",
+        ),
+        Rule(
+            cel="!has(self.returnAfter) || has(self.return) && self.return == 'whenRoom'",
+            holds=lambda hardware: (
+                hardware.return_after is None or hardware.return_policy is ReturnPolicy.WHEN_ROOM
+            ),
+            message="returnAfter is {value}, and return is not whenRoom: write return: whenRoom, or remove "
+            "returnAfter",
+            value_cel="self.returnAfter",
+            value=lambda hardware: hardware.return_after,
         ),
     )
 
@@ -113,6 +140,23 @@ class Hardware(Model):
         | None
     ) = None
     """Time for which all pods of a revision wait for a node before the next class is tried. Default: 5m."""
+
+    return_policy: Annotated[ReturnPolicy | None, Field(alias="return")] = None
+    """manual: only kubectl tailbound refresh returns to a preferred class. whenRoom: a rollout returns once a
+    preferred class has had room for all pods of the service for returnAfter; where it is not known whether it
+    has, a rollout tries. After a return that did not last, the next one waits twice as long, up to a day.
+    Default: manual."""
+
+    return_after: (
+        Annotated[Duration, duration_between("5s", "24h", "for which a preferred class must have had room")]
+        | None
+    ) = None
+    """Time for which a preferred class must have had room, and which the service stays where it is at least.
+    Default: 10m."""
+
+    def effective_return_after(self) -> Duration:
+        """The field, or its default."""
+        return self.return_after or DEFAULT_RETURN_AFTER
 
     def effective_fallback_after(self) -> Duration:
         """The field, or its default."""
@@ -289,6 +333,15 @@ class HardwareStatus(Model):
 
     message: Annotated[str | None, StringConstraints(max_length=1024)] = None
     """Why it is not the first one; absent if it is."""
+
+    return_message: Annotated[str | None, StringConstraints(max_length=1024), Field(alias="return")] = None
+    """Whether the service returns to a preferred class, with return: whenRoom."""
+
+    room_since: AwareDatetime | None = None
+    """Since when a preferred class has had room."""
+
+    attempt: Annotated[str | None, StringConstraints(max_length=64)] = None
+    """The return that begins."""
 
     memory: Annotated[str | None, StringConstraints(max_length=1024)] = None
     """Whether the model fits the devices of a pod, with the arithmetic, or why that is not known."""

@@ -12,6 +12,7 @@ from tailbound.api.findings import (
 from tailbound.api.inferenceservice import InferenceService, RevisionStatus
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.downloads import FetchLog, downloads
+from tailbound.cli.hardware import hardware_lines
 from tailbound.cli.subject import Subject, gave_up_return, judged_now, returns
 from tailbound.cli.table import indented, table
 from tailbound.judge.verdict import Outcome
@@ -57,6 +58,9 @@ def status(subject: Subject, now: datetime, logs: Sequence[FetchLog] = ()) -> st
     service = subject.service
     parts = [f"{subject.title}  {service.status.url}".rstrip(), indented(_conditions(subject))]
     parts += ["", indented(_revisions(subject))]
+    hardware = hardware_lines(service)
+    if hardware:
+        parts += ["", indented("\n".join(hardware))]
     if logs:
         parts += ["", indented(downloads(logs))]
     if subject.rollout is not None:

@@ -6,6 +6,7 @@ from typing import Final
 from tailbound.api.conditions import ConditionType, Reason
 from tailbound.api.findings import EvidenceStatus, FindingStatus, MetricFindingStatus
 from tailbound.api.rollout import RolloutState, RolloutStatus
+from tailbound.cli.hardware import hardware_lines
 from tailbound.cli.scaling import scaling_lines
 from tailbound.cli.subject import Subject, gave_up_return, judged_now
 from tailbound.judge.verdict import Outcome
@@ -33,7 +34,8 @@ _UNMATCHED: Final = (
 
 def why(subject: Subject) -> str:
     """What serves, where the last rollout stands, what speaks for and against it, and why so many pods."""
-    return "\n".join([*_now(subject), *_rollout(subject), *scaling_lines(subject.service)])
+    hardware = hardware_lines(subject.service)
+    return "\n".join([*_now(subject), *hardware, *_rollout(subject), *scaling_lines(subject.service)])
 
 
 def _now(subject: Subject) -> list[str]:

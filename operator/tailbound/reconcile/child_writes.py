@@ -8,7 +8,7 @@ from tailbound.api.names import HANDLED_ANNOTATIONS, preview_name
 from tailbound.api.rollout import previews
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.reconcile import children, dead_pods, model_caches
+from tailbound.reconcile import children, class_returns, dead_pods, model_caches
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.desired import fetcher
 from tailbound.reconcile.marks import record_of_desired
@@ -133,8 +133,10 @@ def old_history(decided: Decided) -> Iterator[WriteRequest]:
     annotations = owned.service.metadata.annotations
     in_use |= {named(annotations[each]) for each in HANDLED_ANNOTATIONS if each in annotations}
     limit = owned.service.spec.rollout.history_limit
-    doomed = tuple(owned.stored_revisions[name] for name in to_prune(numbers, in_use, limit))
-    yield Remove("apps/v1", "ControllerRevision", doomed)
+    outdated = class_returns.outdated_attempts(owned) - in_use
+    kept = {name: number for name, number in numbers.items() if name not in outdated}
+    doomed = (*sorted(outdated), *to_prune(kept, in_use, limit))
+    yield Remove("apps/v1", "ControllerRevision", tuple(owned.stored_revisions[name] for name in doomed))
 
 
 def _children(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tailbound.api.devices import DEVICE_CLASS_PREFIX
+from tailbound.api.devices import DEVICE_CLASS_PREFIX, DeviceResource
 from tailbound.api.hardwareclass import (
     HardwareClass,
     HardwareClassSpec,
@@ -67,6 +67,8 @@ def _status(
     spec: HardwareClassSpec, nodes: Iterable[Object], held: Mapping[tuple[str, str], int], tally: _Tally
 ) -> HardwareClassStatus:
     names = (each.name for each in spec.resources if each.devices)
+    needed = {each.name: each for each in spec.resources}
+    countable = bool(needed) and not spec.device_classes
     device = next((name for name in names if not name.startswith(DEVICE_CLASS_PREFIX)), None)
     fitting = [node for node in nodes if _fits(spec, node) and (device is None or _amount(node, device))]
     devices = free = None
@@ -77,9 +79,18 @@ def _status(
         nodes=len(fitting),
         devices=devices,
         free=None if free is None else max(free, 0),
+        room=sum(_room(node, needed, held) for node in fitting) if countable else None,
         services=len(tally.services),
         waiting=tally.waiting,
     )
+
+
+def _room(node: Object, needed: Mapping[str, DeviceResource], held: Mapping[tuple[str, str], int]) -> int:
+    """The number of further pods for which the node has devices. Other amounts count if it has them."""
+    name, reported = KubernetesObject(node).name, child(node, "status", "allocatable")
+    counted = [each for each in needed.values() if each.devices or each.name in reported]
+    left = ((_amount(node, each.name) - held.get((name, each.name), 0)) // each.count for each in counted)
+    return max(min(left, default=0), 0)
 
 
 def _fits(spec: HardwareClassSpec, node: Object) -> bool:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from tailbound.reconcile import placements
+from tailbound.reconcile import class_returns, placements
 from tailbound.reconcile.desired import Desired, Intended
 from tailbound.reconcile.owned_state import OwnedState
+from tailbound.reconcile.selection import Problem
 from tailbound.reconcile.snapshot import Snapshot
-from tailbound.rollout.fallback import FallbackDecision
+from tailbound.rollout.class_return import ReturnDecision
+from tailbound.rollout.fallback import FallbackDecision, Stay
 from tailbound.rollout.model import RolloutStep
 
 
@@ -36,6 +38,20 @@ class Decided:
     def fallbacks(self) -> Mapping[str, FallbackDecision]:
         """What follows for each revision that has pods and a choice of hardware classes."""
         return placements.decisions(self.owned, self.now)
+
+    @cached_property
+    def class_return(self) -> ReturnDecision | None:
+        """Whether the service returns to a preferred hardware class; None where nothing is to be decided."""
+        rollout, choice = self.step.rollout, self.intended.choice
+        return class_returns.decision(
+            self.owned,
+            settled=self.name is not None
+            and self.name == self.owned.stable
+            and (rollout is None or rollout.is_over),
+            problem=choice.message if isinstance(choice, Problem) else "",
+            fallback=self.fallbacks.get(self.name or "", Stay()),
+            now=self.now,
+        )
 
     @property
     def name(self) -> str | None:

@@ -23,6 +23,7 @@ from tailbound.api.conditions import ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceServiceStatus
 from tailbound.reconcile import (
     child_writes,
+    class_returns,
     conditions,
     dead_pods,
     ending,
@@ -155,6 +156,7 @@ def _requeue_after(decided: Decided) -> timedelta | None:
     dead = dead_pods.next_left_behind(decided.owned.pods, decided.now)
     fallback = placements.next_wake(decided.fallbacks.values())
     wakes = (
+        class_returns.next_look(decided.class_return, decided.now),
         fallback - decided.now if fallback is not None else None,
         dead - decided.now if dead is not None else None,
         late - decided.now if late is not None else None,

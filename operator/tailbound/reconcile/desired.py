@@ -20,6 +20,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import RuntimeTemplate
+from tailbound.reconcile.class_returns import Attempt, begun
 from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderRequest, Settings
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.selection import Choice, Problem, choose
@@ -61,6 +62,8 @@ class Intended:
     stored: bool
     choice: Choice | Problem
     pin: ModelPin = None
+    refresh: str = ""
+    """What asks for a revision of its own, beside the spec; empty if nothing does."""
 
     def version(self, owned: OwnedState) -> DraftVersion | None:
         """What a draft would be made from, or None if there is nothing to render from."""
@@ -121,14 +124,27 @@ def intend(owned: OwnedState) -> Intended:
     """What the spec asks for."""
     plain = digest(owned.service.spec, "")
     spec_hash = digest(owned.service.spec, owned.refresh) if owned.refresh else plain
-    stored = owned.made_from(plain, owned.refresh)
+    stored, chosen = owned.made_from(plain, owned.refresh), choose(owned)
+    attempt = begun(owned, stored) if isinstance(chosen, Choice) else None
+    if attempt is not None:
+        return _returning(owned, attempt, chosen)
     if stored is not None:
         known = owned.revision(stored)
         pin = known.model if known is not None else None
-        return Intended(spec_hash, stored, owned.numbers[stored], stored=True, choice=choose(owned), pin=pin)
+        return Intended(spec_hash, stored, owned.numbers[stored], stored=True, choice=chosen, pin=pin)
     number = owned.next_number
     name = revision_name(owned.service.metadata.name, number, spec_hash)
-    return Intended(spec_hash, name, number, stored=False, choice=choose(owned), pin=model_pin(owned, name))
+    pinned = model_pin(owned, name)
+    return Intended(spec_hash, name, number, False, chosen, pinned, owned.refresh)
+
+
+def _returning(owned: OwnedState, attempt: Attempt, choice: Choice | Problem) -> Intended:
+    """The revision that returns to a preferred class: the same spec and the same model."""
+    stable = owned.revision(owned.stable)
+    spec_hash = digest(owned.service.spec, str(attempt))
+    name = revision_name(owned.service.metadata.name, attempt.number, spec_hash)
+    pin = stable.model if stable is not None else None
+    return Intended(spec_hash, name, attempt.number, False, choice, pin, str(attempt))
 
 
 def find_or_make(owned: OwnedState, intent: Intended, draft: Draft) -> Desired:
@@ -195,7 +211,7 @@ def _rendered(
         name=intent.name,
         number=intent.number,
         spec_hash=intent.spec_hash,
-        spec_json=canonical_json(relevant(owned.service.spec, owned.refresh)),
+        spec_json=canonical_json(relevant(owned.service.spec, intent.refresh)),
         runtime=choice.runtime_title,
         hardware_class=name,
         template_json=template,

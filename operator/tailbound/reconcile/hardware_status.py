@@ -1,17 +1,37 @@
 """status.hardware: which hardware serves, and whether the model fits it."""
 
 from datetime import datetime
+from typing import Any
 
 from tailbound.api.inferenceservice import HardwareStatus
+from tailbound.reconcile import class_returns
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.device_memory import Fits, Unchecked, memory_verdict
 from tailbound.reconcile.selection import Problem
+from tailbound.rollout.class_return import ReturnStart
 
 
 def status(decided: Decided) -> HardwareStatus | None:
     """The status; None where nothing is to be said."""
-    found = _class(decided).model_copy(update={"memory": _memory(decided)})
+    found = _class(decided).model_copy(update={"memory": _memory(decided), **_return(decided)})
     return found if found != HardwareStatus() else None
+
+
+def _return(decided: Decided) -> dict[str, Any]:
+    """What is to be said of a return to a preferred class, and remembered of it."""
+    decision, owned = decided.class_return, decided.owned
+    if decision is None:
+        revision = decided.desired.revision
+        if revision is None or revision.name == owned.stable or not class_returns.is_return(revision):
+            return {}
+        to = f"HardwareClass {revision.hardware_class}"
+        return {"return_message": f"revision {revision.name} returns the service to {to}"}
+    begins = isinstance(decision, ReturnStart)
+    return {
+        "return_message": class_returns.told(decision),
+        "room_since": None if isinstance(decision, ReturnStart) else decision.room_since,
+        "attempt": str(class_returns.next_attempt(owned)) if begins else None,
+    }
 
 
 def _class(decided: Decided) -> HardwareStatus:

@@ -6,6 +6,7 @@ from typing import Final
 
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.parsing import InvalidObject, parse
+from tailbound.reconcile.class_returns import is_return
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pod_classes import class_of
 from tailbound.reconcile.pods import WITHOUT_NODE
@@ -40,6 +41,7 @@ def _placement(owned: OwnedState, revision: Revision) -> ClassPlacement:
         waiting=waiting,
         after=owned.service.spec.hardware.effective_fallback_after().timedelta,
         running=_running(owned, revision),
+        returns=is_return(revision),
         serving=stable.hardware_class if stable is not None and serves else None,
     )
 

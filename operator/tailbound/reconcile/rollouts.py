@@ -14,6 +14,7 @@ from tailbound.judge.metrics import Metric, metric_of
 from tailbound.judge.record import EvidenceState, unpacked
 from tailbound.judge.verdict import Policy, error_objective, latency_objective, unstated_errors
 from tailbound.reconcile import ending, signatures
+from tailbound.reconcile.class_returns import gives_up_after
 from tailbound.reconcile.needs import needs
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pods import PodFinding, most_restarts, unready_since
@@ -62,7 +63,8 @@ def roll(owned: OwnedState, known: TrafficFacts, now: datetime) -> RolloutStep:
     )
     asked = _demands(owned.service.spec, terms)
     signature = signatures.comparison(owned, rollout.from_revision, rollout.revision)
-    given, memory = replace(given, demands=asked, signature=signature), _memory(rollout)
+    given = replace(given, demands=asked, signature=signature, elsewhere=not comparable)
+    memory = _memory(rollout)
     pair = Pair(
         candidate=rollout.revision,
         stable=rollout.from_revision,
@@ -163,6 +165,7 @@ def _state(owned: OwnedState, name: str, desired: str | None, late: str, holding
         rejection=_rejection(owned, name),
         tries=len(marks.former) if marks is not None else 0,
         refused=_refused(owned, name) if live is not None else None,
+        gives_up_after=gives_up_after(owned, name),
     )
 
 

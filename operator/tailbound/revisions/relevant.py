@@ -23,7 +23,7 @@ _FIELDS: Final = {
     "affinity",
     "topology_spread_constraints",
 }
-_PARTS: Final = {"model": {"size"}, "hardware": {"fallback_after"}}
+_PARTS: Final = {"model": {"size"}, "hardware": {"fallback_after", "return_policy", "return_after"}}
 
 REFRESH_FIELD: Final = "refresh"
 """Among the stored fields of a spec, what the annotation was; no field of a spec has this name."""

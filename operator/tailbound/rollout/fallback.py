@@ -43,12 +43,15 @@ class ClassPlacement:
     serving: str | None = None
     """The class of another revision that serves; None if there is none."""
 
+    returns: bool = False
+    """It was made to return to a preferred class: the class that serves is no class to try."""
+
     @property
     def next(self) -> str | None:
         """The class to try next; None if there is none."""
         allowed = self.classes
         if self.serving in self.classes:
-            allowed = self.classes[: self.classes.index(self.serving) + 1]
+            allowed = self.classes[: self.classes.index(self.serving) + (not self.returns)]
         behind = self.classes[self.classes.index(self.present) + 1 :]
         order = [*(each for each in behind if each in allowed), *allowed]
         return next((each for each in order if each != self.present), None)

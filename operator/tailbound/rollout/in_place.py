@@ -5,6 +5,7 @@
 | any | one pod, and it is not dead | any | beside it: the only copy is not given up |
 | inPlace | more, or its only one is dead | any | in place of the base's |
 | surge, auto | the same | not in this rollout | beside those of the base |
+| surge, auto | the same, for another hardware class | any | beside those of the base |
 | auto | the same | now, or earlier in this rollout | in place of the base's |
 | surge | the same, and some are dead or given up | the same | in place of those alone |
 
@@ -45,6 +46,7 @@ def settled_on(given: RolloutInput, rollout: RolloutProgress) -> RolloutProgress
     decided = capacity is Capacity.IN_PLACE or (
         (rollout.in_place or _full(given, rollout))
         and (capacity is Capacity.AUTO or _gives_up_dead(given, rollout))
+        and not given.elsewhere
     )
     return replace(rollout, in_place=decided and may_be_replaced_in_place(given, base))
 

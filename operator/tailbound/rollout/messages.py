@@ -392,3 +392,8 @@ def _proof(bound: str, numbers: EValues, limits: Thresholds) -> str:
 
 def _because(trouble: PodProblem | None) -> str:
     return f": {trouble.message}" if trouble is not None else ""
+
+
+def without_room(longest: Duration, why: str) -> str:
+    """A return to a preferred hardware class found no nodes."""
+    return f"the preferred hardware class had no room for {longest}: {why}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from tailbound.api.quantities import Duration
 from tailbound.api.rejection import Rejection, Superseded
 from tailbound.api.rollout import RolloutSpec
 from tailbound.api.traffic import TrafficStatus
@@ -51,6 +52,8 @@ class RevisionState:
     rejection: Rejection | None = None
     tries: int = 0
     """How often it was rejected and tried again before."""
+    gives_up_after: Duration | None = None
+    """The time for which its pods wait for nodes, if it returns to a preferred class; None: for ever."""
     refused: PodProblem | None = None
     """Why the API server does not take a change of its Deployment."""
 
@@ -107,6 +110,8 @@ class RolloutInput:
     gateway knows."""
     signature: CompareResult = NO_ROLLOUT
     """The inputs and outputs of the candidate's model beside those of stable's."""
+    elsewhere: bool = False
+    """Candidate and base are for different hardware classes: a place of one is none for the other."""
     marks_refused: bool = False
     """The API server refuses to write what is to be remembered of a revision."""
 

@@ -6,6 +6,7 @@
 | `evicted` | so many of its pods were evicted for what they used themselves | Evicted |
 | `lost` | it had all requests, observed, or part of them since then, and no endpoint is ready | Lost |
 | `other_signature` | its model has other inputs or outputs, and `signature` rejects that | SignatureChanged |
+| `without_room` | it returns to a preferred hardware class, and pods found no node for long | Unschedulable |
 | `late` | no further pod got ready for `progressDeadline` | that of its pods, or DeadlineExceeded |
 | `breaches_objective` | the evidence about an objective says so | Slow or Failing |
 | `breaches_metric` | the evidence about a metric says so | MetricBreached |
@@ -110,6 +111,15 @@ def other_signature(suspect: Suspect) -> Rejection | None:
     return Rejection(suspect.name, Reason.SIGNATURE_CHANGED, message)
 
 
+def without_room(suspect: Suspect) -> Rejection | None:
+    """Pods of a return to a preferred hardware class have lacked capacity for as long as they may."""
+    longest, since = suspect.state.gives_up_after, suspect.rollout.no_capacity_since
+    if longest is None or since is None or suspect.given.time < since + longest.timedelta:
+        return None
+    why = suspect.trouble.message if suspect.trouble is not None else "its pods lack capacity"
+    return Rejection(suspect.name, Reason.UNSCHEDULABLE, messages.without_room(longest, why))
+
+
 def late(suspect: Suspect) -> Rejection | None:
     """No further pod got ready for `progressDeadline`."""
     deadline, state, trouble = suspect.given.spec.progress_deadline, suspect.state, suspect.trouble
@@ -164,6 +174,7 @@ RULES: Final[tuple[Callable[[Suspect], Rejection | None], ...]] = (
     evicted,
     lost,
     other_signature,
+    without_room,
     late,
     breaches_objective,
     breaches_metric,

@@ -228,6 +228,9 @@ def wake(given: RolloutInput, step: RolloutStep, verdict: Verdict) -> timedelta 
     frees_place = dead_at(given, rollout.from_revision)
     if rollout.no_capacity_since is not None and frees_place is not None:
         limits.append(frees_place)
+    gives_up = given.of(rollout.revision).gives_up_after
+    if rollout.no_capacity_since is not None and gives_up is not None:
+        limits.append(rollout.no_capacity_since + gives_up.timedelta)
     began = rollout.step_started_at
     if began is None and rollout.step_asked_at is not None:
         limits.append(rollout.step_asked_at + spec.max_step_time.timedelta)

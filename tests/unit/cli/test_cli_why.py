@@ -291,3 +291,21 @@ def test_a_stopped_service_has_no_rollout_and_no_pods() -> None:
         "There is no rollout while the service is stopped.",
         "pods: none, because spec.stopped is true.",
     ]
+
+
+def test_a_service_on_another_class_says_why_and_when_it_returns() -> None:
+    raw = service()
+    raw["spec"]["hardware"] = {"class": ["fast", "slow"], "return": "whenRoom"}
+    raw["status"]["hardware"] = {
+        "class": "slow",
+        "since": "2026-01-02T03:00:00Z",
+        "message": "no pod found a node of HardwareClass fast",
+        "return": "a return begins at noon",
+    }
+    found = subject(raw)
+    for text in (why(found), status(found, NOW)):
+        assert (
+            "HardwareClass slow serves instead of fast since 2026-01-02T03:00:00+00:00: no pod found a node "
+            "of HardwareClass fast."
+        ) in text
+        assert "A return begins at noon." in text

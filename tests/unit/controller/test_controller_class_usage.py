@@ -54,8 +54,8 @@ def test_a_status_is_written_when_it_differs_and_looks_at_no_service() -> None:
     asyncio.run(rounds())
     counted = {"services": 0, "waiting": 0}
     assert cluster.written == [
-        {"nodes": 1, "devices": 2, "free": 2, **counted},
-        {"nodes": 2, "devices": 4, "free": 4, **counted},
+        {"nodes": 1, "devices": 2, "free": 2, "room": 2, **counted},
+        {"nodes": 2, "devices": 4, "free": 4, "room": 4, **counted},
     ]
     assert seen == [], "no service is looked at"
     changed = {**gpu, "metadata": {**gpu["metadata"], "resourceVersion": "99"}, "spec": {}}

@@ -60,6 +60,17 @@ def test_nodes_and_devices_by_table(fields: dict[str, Any], wanted: tuple[int, i
     found = usage([made], NODES, [])["a"]
     assert (found.nodes, found.devices) == wanted
     assert found.free == found.devices
+    assert found.room == (None if found.devices is None else found.devices)
+
+
+def test_room_is_what_single_nodes_have() -> None:
+    made = HardwareClass.model_validate(hardware_class("a", resources=[{"name": GPU, "count": 2}]))
+    assert usage([made], (*NODES[:2], node("three", 3), node("one", 1)), [])["a"].room == 2
+    claiming: dict[str, Any] = {
+        "resourceClaim": {"requests": [{"name": "gpu", "deviceClass": "gpu.example.com"}]}
+    }
+    claimed = HardwareClass.model_validate(hardware_class("b", **claiming))
+    assert usage([claimed], NODES, [])["b"].room is None
 
 
 def pod(service: str, where: str | None, gpus: int, phase: str = "Running") -> PodOfClass:
@@ -84,5 +95,5 @@ def test_pods_hold_devices_on_their_nodes_and_wait_without_one() -> None:
         pod("old", "soft", 1, "Failed"),
     ]
     found = usage([made, other], NODES, pods)
-    assert found["a"] == HardwareClassStatus(nodes=2, devices=3, free=2, services=2, waiting=1)
-    assert found["b"] == HardwareClassStatus(nodes=2, devices=3, free=2, services=0, waiting=0)
+    assert found["a"] == HardwareClassStatus(nodes=2, devices=3, free=2, room=2, services=2, waiting=1)
+    assert found["b"] == HardwareClassStatus(nodes=2, devices=3, free=2, room=2, services=0, waiting=0)

@@ -1,0 +1,140 @@
+"""A service that fell back returns to a preferred class when there is room, and does not flap."""
+
+import copy
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.effort import effort
+from tests.unit.reconcile.objects import hardware_class, service
+from tests.unit.reconcile.simulator import Simulator
+
+GPU = {"resources": [{"name": "nvidia.com/gpu", "count": 1}]}
+HARDWARE = {"class": ["fast", "slow"], "fallbackAfter": "30s", "return": "whenRoom", "returnAfter": "10m"}
+MINUTE = timedelta(minutes=1)
+
+
+def offer(simulator: Simulator, room: int | None, *, full: bool = False) -> None:
+    """The status of the preferred class, and whether its pods find nodes."""
+    fast = hardware_class("fast", default=False, **GPU)
+    fast["status"] = {} if room is None else {"room": room}
+    slow = hardware_class("slow", default=False, nodeSelector={"kind": "cpu"})
+    simulator.hardware_classes = {"fast": fast, "slow": slow}
+    simulator.full_classes = {"fast"} if full else set()
+
+
+def fallen_back(**fields: Any) -> Simulator:
+    simulator = Simulator(service=service(**{"hardware": HARDWARE, **fields}))
+    offer(simulator, 0, full=True)
+    live(simulator, 3 * MINUTE)
+    assert hardware(simulator)["class"] == "slow"
+    return simulator
+
+
+def live(simulator: Simulator, time: timedelta) -> None:
+    """Time passes, with a look whenever the operator asks for one."""
+    end = simulator.now + time
+    while simulator.now < end:
+        simulator.work()
+        plan = simulator.reconcile()
+        if not plan.writes and plan.status is None and plan.requeue_after is not None:
+            simulator.now += min(plan.requeue_after, end - simulator.now)
+        elif not plan.writes and plan.status is None:
+            return
+
+
+def hardware(simulator: Simulator) -> dict[str, Any]:
+    found: dict[str, Any] = simulator.service["status"]["hardware"]
+    return found
+
+
+def revisions(simulator: Simulator) -> list[str]:
+    return [name.split("-")[1] for name in simulator.names("ControllerRevision")]
+
+
+@pytest.mark.parametrize("room", [1, None], ids=["counted", "unknown"])
+def test_the_service_returns_once_there_has_been_room_for_the_time(room: int | None) -> None:
+    simulator = fallen_back()
+    assert "HardwareClass fast has devices for 0 more" in hardware(simulator)["return"]
+    offer(simulator, room)
+    live(simulator, 8 * MINUTE)
+    assert hardware(simulator)["class"] == "slow"
+    assert "begins at" in hardware(simulator)["return"]
+    assert revisions(simulator) == ["r1"]
+    live(simulator, 5 * MINUTE)
+    assert hardware(simulator) == {"class": "fast"}
+    assert simulator.condition("Ready") == ("True", "Serving")
+    assert simulator.condition("Promoted") == ("True", "Promoted")
+    assert revisions(simulator) == ["r1", "r2"]
+
+
+def test_a_return_without_room_after_all_is_given_up_and_tried_again_after_a_longer_time() -> None:
+    simulator = fallen_back()
+    offer(simulator, 1, full=True)
+    began = simulator.now
+    live(simulator, 14 * MINUTE)
+    assert revisions(simulator) == ["r1", "r2"]
+    assert hardware(simulator)["class"] == "slow"
+    assert simulator.serving() == [simulator.names("ControllerRevision")[0]]
+    assert simulator.condition("Ready") == ("True", "Serving")
+    assert "returns that did not last: 1" in hardware(simulator)["return"]
+    assert "(the last one, churn-r2-" in hardware(simulator)["return"]
+    assert "had no room for 30s: " in hardware(simulator)["return"]
+    live(simulator, 300 * MINUTE)
+    assert [name for name in revisions(simulator) if name != "r1"] == ["r6"], "10, 20, 40, 80 and 160 minutes"
+    again = datetime.fromisoformat(hardware(simulator)["return"].split("begins at ")[1].split(": ")[0])
+    assert again - began > timedelta(hours=5)
+    simulator.service["status"] = {}
+    live(simulator, 2 * MINUTE)
+    assert "did not last: 5" in hardware(simulator)["return"], "a lost status forgets no failure"
+    offer(simulator, 1)
+    live(simulator, timedelta(days=1))
+    assert hardware(simulator) == {"class": "fast"}
+
+
+def test_pods_are_not_stopped_for_a_return_and_an_edit_takes_its_place() -> None:
+    simulator = fallen_back(rollout={"strategy": "recreate"})
+    offer(simulator, 1)
+    live(simulator, 60 * MINUTE)
+    assert "strategy recreate ends all pods first" in hardware(simulator)["return"]
+    simulator.edit(hardware={**HARDWARE, "return": "manual", "returnAfter": None}, rollout={})
+    live(simulator, 60 * MINUTE)
+    assert "return" not in hardware(simulator)
+    assert revisions(simulator) == ["r1"]
+
+
+EVENTS = ("room", "full", "unknown", "liar", "lost", "edit", "stop", "go", "crash", "gone", "wait")
+
+
+@settings(max_examples=effort(12, 300))
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 30)), max_size=14))
+def test_whatever_comes_the_service_serves_and_a_return_never_takes_a_pod_from_it(
+    script: list[tuple[str, int]],
+) -> None:
+    simulator = fallen_back()
+    for event, minutes in script:
+        if event in ("room", "full", "unknown", "liar"):
+            room = {"room": 1, "full": 0, "unknown": None, "liar": 1}[event]
+            offer(simulator, room, full=event in ("full", "liar"))
+        elif event == "lost":
+            simulator.service["status"] = {}
+        elif event == "edit":
+            policy = {"manual": "whenRoom", "whenRoom": "manual"}[
+                simulator.service["spec"]["hardware"].get("return", "manual")
+            ]
+            simulator.edit(hardware={"class": ["fast", "slow"], "fallbackAfter": "30s", "return": policy})
+        elif event in ("stop", "go"):
+            simulator.edit(stopped=event == "stop")
+        elif event == "crash":
+            simulator.reconcile(crash_after=minutes % 3)
+        elif event == "gone":
+            simulator.hardware_classes = {"slow": simulator.hardware_classes["slow"]}
+        live(simulator, minutes * MINUTE)
+    simulator.edit(stopped=False, hardware=copy.deepcopy(HARDWARE))
+    offer(simulator, 1)
+    live(simulator, timedelta(days=2))
+    assert simulator.condition("Ready") == ("True", "Serving")
+    assert hardware(simulator)["class"] == "fast", hardware(simulator)
