@@ -36,6 +36,9 @@ CA_KEY: Final = "ca.crt"
 SCRATCH_VOLUME: Final = "scratch"
 SCRATCH_MOUNT: Final = "/tmp"  # noqa: S108 - a mount point of its own in the pod, not a shared folder
 
+# Where the fetch container answers GET with its progress while it downloads.
+PROGRESS_PORT: Final = 8079
+
 HTTP_PORT_NAME: Final = "http"  # required: Open Inference Protocol v2 over HTTP/1.1
 GRPC_PORT_NAME: Final = "grpc"  # optional: Open Inference Protocol v2 over h2c
 METRICS_PORT_NAME: Final = (

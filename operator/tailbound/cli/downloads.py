@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.cli.table import table
+from tailbound.objects.download import amount, duration
 from tailbound.objects.fields import Object, number, text
 from tailbound.objects.pod import Pod
 
 _BAR: Final = 20
-_UNITS: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def _cells(line: Object | None) -> list[str]:
     rate, left = number(line, "bytes_per_second"), number(line, "seconds_left")
     return [
         _bar(done, total) if total else "-",
-        _bytes(done) + (f" of {_bytes(total)}" if total else ""),
-        f"{_bytes(rate)}/s" if rate is not None else "-",
-        _time(left) if left is not None else "-",
+        amount(done) + (f" of {amount(total)}" if total else ""),
+        f"{amount(rate)}/s" if rate is not None else "-",
+        duration(left) if left is not None else "-",
     ]
 
 
@@ -69,14 +69,3 @@ def _bar(done: int, total: int) -> str:
     share = min(1.0, done / total)
     full = int(share * _BAR)
     return f"{'#' * full}{'.' * (_BAR - full)} {share:.0%}"
-
-
-def _bytes(amount: int) -> str:
-    unit, factor = next((each for each in _UNITS if amount >= each[1]), ("B", 1))
-    return f"{amount / factor:.3g} {unit}"
-
-
-def _time(seconds: int) -> str:
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes}m" if hours else f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -20,6 +20,7 @@ from tailbound.controller.class_usage import ClassUsage
 from tailbound.controller.condition_counts import ConditionCounts
 from tailbound.controller.counters import CounterPoller
 from tailbound.controller.defaults import ensure_defaults
+from tailbound.controller.download_reader import DownloadClient, DownloadReader
 from tailbound.controller.execute import Executor
 from tailbound.controller.gateways import GatewayReports
 from tailbound.controller.health import serve_health, serve_metrics
@@ -159,6 +160,9 @@ class Operator:
         metadata = MetadataClient()
         stack.push_async_callback(metadata.close)
         self._signatures = SignatureReader(metadata, self._workers.add)
+        download_client = DownloadClient()
+        stack.push_async_callback(download_client.close)
+        self._downloads = DownloadReader(download_client, self._workers.add)
         renderer = Renderer()
         stack.push_async_callback(renderer.close)
         await renderer.start()
@@ -166,7 +170,9 @@ class Operator:
         self._reconciler = Reconciler(
             self.stores,
             executor,
-            Subscriptions(self._gateways, self._counters, self._autoscaler, self._signatures),
+            Subscriptions(
+                self._gateways, self._counters, self._autoscaler, self._signatures, self._downloads
+            ),
             renderer,
             self._events,
             self._decider,
@@ -271,6 +277,7 @@ class Operator:
                 group.create_task(self._autoscaler.run(), name="autoscaler"),
                 group.create_task(self._class_usage.run(), name="class usage"),
                 group.create_task(self._signatures.run(), name="signatures"),
+                group.create_task(self._downloads.run(), name="downloads"),
                 group.create_task(self._replace_laggards(), name="laggards"),
             ]
             await self._workers.run()

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from tailbound.api.traffic import Observed
 from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.counters import CounterPoller
+from tailbound.controller.download_reader import DownloadReader
 from tailbound.controller.gateways import GatewayReports
 from tailbound.controller.signature_reader import SignatureReader
 from tailbound.judge.polls import PollResults
 from tailbound.kube.objects import Key
+from tailbound.objects.download import DownloadProgress
 from tailbound.objects.signature import ModelSignature
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.model import Plan, ScalingDecisions
@@ -24,6 +26,7 @@ class Followed:
     readings: PollResults | None
     signatures: Mapping[str, ModelSignature | Unknown]
     sizes: ScalingDecisions | None
+    download: DownloadProgress | None = None
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Subscriptions:
     counters: CounterPoller
     autoscaler: Autoscaler
     signatures: SignatureReader
+    downloads: DownloadReader
 
     def view(self, key: Key) -> Followed:
         """What there is now, for a decision that ends in `follow` or `release`."""
@@ -42,6 +46,7 @@ class Subscriptions:
             readings=self.counters.view(key),
             signatures=self.signatures.view(key),
             sizes=self.autoscaler.view(key),
+            download=self.downloads.view(key),
         )
 
     def follow(self, key: Key, plan: Plan) -> None:
@@ -55,6 +60,7 @@ class Subscriptions:
         else:
             self.counters.release(key)
         self.signatures.expect(key, plan.unread)
+        self.downloads.expect(key, plan.download)
         if plan.scalable is not None:
             self.autoscaler.expect(key, plan.scalable)
         else:
@@ -66,3 +72,4 @@ class Subscriptions:
         self.counters.release(key)
         self.autoscaler.release(key)
         self.signatures.expect(key, ())
+        self.downloads.expect(key, None)

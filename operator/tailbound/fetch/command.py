@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tailbound.api.runtime_contract import FetchEnv, Resolution, Termination, TerminationReason
+from tailbound.api.runtime_contract import PROGRESS_PORT, FetchEnv, Resolution, Termination, TerminationReason
 from tailbound.environment import Environment, SettingError, process_variables, whole_number
 from tailbound.fetch.addresses import AddressPolicy
 from tailbound.fetch.buckets import DEFAULT_REGION, S3Options
@@ -19,6 +19,7 @@ from tailbound.fetch.download import DownloadLimits, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.fetching import Access, FetchRequest, fetch
 from tailbound.fetch.progress import emit
+from tailbound.fetch.reporting import ProgressReport
 from tailbound.fetch.source import shown
 
 TERMINATION_LIMIT_BYTES: Final = 4096
@@ -30,8 +31,11 @@ def main(argv: Sequence[str]) -> int:
     arguments = _arguments(argv)
     try:
         order = _order(arguments)
-        world = FetchDependencies(limits=limits_from_env(process_variables()))
+        report = ProgressReport(emit)
+        world = FetchDependencies(limits=limits_from_env(process_variables()), emit=report.emit)
         _end_at_deadline(arguments.termination_log, world.limits.total_seconds)
+        if arguments.report:
+            report.serve(PROGRESS_PORT)
         emit("starting", uri=shown(order.uri), path=str(order.output))
         found = fetch(order, _access(arguments), world)
     except FetchFailedError as error:
@@ -114,6 +118,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--uri", required=True, help="http, https, s3, gs, az, hf, pvc or oci")
     parser.add_argument("--sha256", type=_digest, help="64 lower-case hex digits")
+    parser.add_argument("--report", action="store_true", help=f"answer GET at {PROGRESS_PORT} with progress")
     parser.add_argument("--resolved", action="store_true", help="the source had --sha256 before")
     parser.add_argument("--resolve", action="store_true", help="without --sha256: report the digest")
     parser.add_argument("--output", required=True, type=Path, help="where the server looks for the file")

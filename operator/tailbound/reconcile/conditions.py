@@ -5,7 +5,7 @@
 Reconciling is False if Stalled is True, if Ready is True with every replica ready, or if the service is
 stopped and has no pods. A message begins with the revision that serves now wherever it could be misread
 otherwise. Messages hold no counts or times that change by themselves, so that nothing is written for an idle
-service.
+service; those of a download change at each tenth of it.
 """
 
 from collections.abc import Sequence
@@ -207,7 +207,7 @@ def _not_fetched(reason: Reason, message: str) -> ConditionVerdict:
 
 def _not_fetched_yet(facts: Facts) -> ConditionVerdict:
     if facts.pods.fetching:
-        return ConditionVerdict(UNKNOWN, Reason.FETCHING, "the model is being downloaded")
+        return ConditionVerdict(UNKNOWN, Reason.FETCHING, f"the model is being downloaded{facts.download}")
     return _idle(facts) or ConditionVerdict(
         UNKNOWN, Reason.PENDING, "no pod has started to download the model"
     )

@@ -26,6 +26,7 @@ from tailbound.reconcile import (
     class_returns,
     conditions,
     dead_pods,
+    downloads,
     ending,
     marks,
     placements,
@@ -134,6 +135,7 @@ def _plan(decided: Decided, resolved: Resolved, facts: Facts) -> Plan:
         poll_counters=step.poll,
         queries=step.queries,
         unread=tuple(signatures.unread(owned, step.rollout)),
+        download=downloads.wanted(owned, decided.name),
         scalable=scaling.scalable(owned, step),
     )
 

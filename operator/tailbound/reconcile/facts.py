@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Strategy
-from tailbound.reconcile import ending, signatures
+from tailbound.reconcile import downloads, ending, signatures
 from tailbound.reconcile.condition import ConditionVerdict
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.desired import Desired
@@ -53,6 +53,8 @@ class Facts:
     """What no target of the spec judges, in words; empty if there is nothing, or no rollout yet."""
     signature: ConditionVerdict | None
     """Whether the models of a rollout have the same inputs and outputs; None where that stays as it was."""
+    download: str
+    """The progress of the desired revision's download, as the end of a message; empty if it is not known."""
     late: str
     """What to do about pods that should have ended, as the end of a message."""
 
@@ -149,6 +151,7 @@ def facts_of(decided: Decided, resolved: Resolved) -> Facts:
         pods_left=bool(owned.pods),
         unjudged=unjudged(owned.service.spec.sla) if _is_rollout(step) else "",
         signature=signatures.verdict(owned, step.rollout),
+        download=downloads.words(owned),
         late=ending.remedies(owned.pods, decided.now),
     )
 

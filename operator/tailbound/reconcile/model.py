@@ -17,6 +17,7 @@ from tailbound.api.traffic import Observed
 from tailbound.autoscale.decision import ReplicaDecision
 from tailbound.autoscale.model import LatencyTarget
 from tailbound.judge.polls import PollResults
+from tailbound.objects.download import DownloadProgress
 from tailbound.objects.fields import Object
 from tailbound.objects.signature import ModelSignature
 from tailbound.objects.unknown import Unknown
@@ -27,6 +28,7 @@ __all__ = [
     "Apply",
     "Create",
     "Delete",
+    "DownloadRequest",
     "DryRun",
     "Event",
     "Observation",
@@ -142,6 +144,14 @@ class SignatureRequest:
     urls: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class DownloadRequest:
+    """A revision whose pods download its model, and where some of them say how far they are."""
+
+    revision: str
+    urls: tuple[str, ...]
+
+
 NO_DEVICE_CLASSES: Final = Unknown("the API server does not serve resource.k8s.io/v1")
 NO_READER: Final = Unknown("pods are not asked for the metadata of their model")
 
@@ -177,6 +187,8 @@ class Observation:
     jobs: tuple[Object, ...] = ()
     claim_templates: tuple[Object, ...] = ()
     device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES
+    download: DownloadProgress | None = None
+    """How far the download of the desired revision's model was when another tenth of it was there."""
     claims: tuple[Object, ...] = ()
     """The PersistentVolumeClaims of the namespace that cache models, of all its services."""
 
@@ -252,5 +264,7 @@ class Plan:
     unread: tuple[SignatureRequest, ...] = ()
     """Ask pods of these revisions for the inputs and outputs of their model, and reconcile with each answer.
     Answers about others may be forgotten."""
+    download: DownloadRequest | None = None
+    """Ask these pods how far their download is, and reconcile with each tenth."""
     scalable: ScalingRequest | None = None
     """Follow the traffic, and reconcile with each changed decision; None: the pods are as the spec says."""

@@ -162,7 +162,8 @@ def downloads(facts: Facts) -> ConditionVerdict | None:
     """Its pods fetch the model."""
     if not facts.pods.fetching:
         return None
-    return ConditionVerdict(UNKNOWN, Reason.FETCHING, f"the pods of {facts.name} are downloading the model")
+    message = f"the pods of {facts.name} are downloading the model{facts.download}"
+    return ConditionVerdict(UNKNOWN, Reason.FETCHING, message)
 
 
 def starts(facts: Facts) -> ConditionVerdict:

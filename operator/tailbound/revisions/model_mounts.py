@@ -54,7 +54,8 @@ def fetch_arguments(model: ModelSource, resolved: ResolvedModel | None) -> list[
     resolved: what the source had when the revision was made, where the spec has no digest.
     """
     pin = [] if model.sha256 is None else ["--sha256", model.sha256]
-    return _arguments(model, pin if resolved is None else ["--sha256", resolved.sha256, "--resolved"])
+    found = _arguments(model, pin if resolved is None else ["--sha256", resolved.sha256, "--resolved"])
+    return [*found, "--report"]
 
 
 def resolve_arguments(model: ModelSource) -> list[str]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from tailbound.judge.polls import PollResults
+from tailbound.objects.download import DownloadProgress
 from tailbound.objects.fields import Object
 from tailbound.objects.signature import ModelSignature
 from tailbound.objects.unknown import Unknown
@@ -73,6 +74,8 @@ class Simulator(Cluster):
     prometheus: Callable[[str], tuple[Series, ...] | Unknown] = field(default=no_series)
     """Answers a query."""
     device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES
+    download: DownloadProgress | None = None
+    """What the pods that download have reported."""
     job_pods: tuple[Object, ...] = ()
     """The pods of Jobs."""
     unscraped: str = ""
@@ -94,6 +97,7 @@ class Simulator(Cluster):
             jobs=self.of("Job"),
             claim_templates=self.of("ResourceClaimTemplate"),
             device_classes=self.device_classes,
+            download=self.download,
             claims=self.of("PersistentVolumeClaim"),
             endpoint_slices=self.endpoint_slices(),
             gateways={name: gateway.report(key) for name, gateway in self.gateways.items()},

@@ -1,0 +1,114 @@
+"""Asks pods that download a model how far they are, for the condition of their service.
+
+One pod of a service is asked each 10 s, and only while no pod of its revision has the model. What it says
+reaches the decision when another tenth is there, so that a download costs at most ten writes of a status,
+however long it takes and however many pods a revision has. What a pod answers is bounded in time and bytes.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiohttp
+
+from tailbound.kube.objects import Key
+from tailbound.objects.download import DownloadProgress, download_in
+from tailbound.reconcile.model import DownloadRequest
+
+PERIOD_SECONDS: Final = 10.0
+TIMEOUT_SECONDS: Final = 2.0
+LONGEST_ANSWER: Final = 4096
+_AT_ONCE: Final = 50
+
+
+class DownloadClient:
+    """GETs the progress of one pod."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __call__(self, url: str) -> DownloadProgress | None:
+        """What this pod reports; None where it reports nothing, or is not reached."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=_AT_ONCE, force_close=True),
+                timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
+            )
+        try:
+            async with self._session.get(url, allow_redirects=False) as response:
+                return download_in(json.loads(await response.content.read(LONGEST_ANSWER)))
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError):
+            return None
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._session is not None:
+            await self._session.close()
+
+
+@dataclass
+class _Download:
+    """One service whose download is followed."""
+
+    request: DownloadRequest
+    published: DownloadProgress | None = None
+    rounds: int = 0
+
+    @property
+    def next_url(self) -> str:
+        """Another pod each time: one may wait for another to fill a volume, and report nothing."""
+        return self.request.urls[self.rounds % len(self.request.urls)]
+
+
+@dataclass
+class DownloadReader:
+    """The downloads that services want to be followed. `changed(key)` is called with each news."""
+
+    read: Callable[[str], Awaitable[DownloadProgress | None]]
+    changed: Callable[[Key], None]
+    period_seconds: float = PERIOD_SECONDS
+    _followed: dict[Key, _Download] = field(default_factory=dict)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def view(self, key: Key) -> DownloadProgress | None:
+        """The newest progress that was published of the service's download; None if nothing is known."""
+        followed = self._followed.get(key)
+        return followed.published if followed is not None else None
+
+    def expect(self, key: Key, request: DownloadRequest | None) -> None:
+        """Follow this download of the service, or none."""
+        if request is None:
+            self._followed.pop(key, None)
+            return
+        before = self._followed.get(key)
+        if before is not None and before.request.revision == request.revision:
+            before.request = request
+            return
+        self._followed[key] = _Download(request)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            self._wake.clear()
+            if not self._followed:
+                await self._wake.wait()
+            await asyncio.sleep(self.period_seconds)
+            await self.round()
+
+    async def round(self) -> None:
+        """Ask once about every download."""
+        await asyncio.gather(*(self._ask(key, each) for key, each in list(self._followed.items())))
+
+    async def _ask(self, key: Key, download: _Download) -> None:
+        found = await self.read(download.next_url)
+        download.rounds += 1
+        if (
+            found is not None
+            and found.is_news_after(download.published)
+            and self._followed.get(key) is download
+        ):
+            download.published = found
+            self.changed(key)

@@ -1,0 +1,36 @@
+"""The download of the desired revision's model: whom to ask how far it is, and what to say of it. Pure."""
+
+from typing import Final
+
+from tailbound.api.runtime_contract import FETCH_CONTAINER, PROGRESS_PORT
+from tailbound.objects.pod import Pod
+from tailbound.reconcile.model import DownloadRequest
+from tailbound.reconcile.owned_state import OwnedState
+
+_ASKED: Final = 3
+"""Pods, so that one that only waits for the others is not the only one."""
+
+
+def wanted(owned: OwnedState, name: str | None) -> DownloadRequest | None:
+    """What to ask; None once a pod of the revision has the model, and while none downloads it."""
+    report = owned.reports.get(name) if name is not None else None
+    if name is None or report is None or report.fetched or not report.fetching:
+        return None
+    addresses = [pod.pod_ip for pod in owned.live_pods.get(name, ()) if pod.pod_ip and _downloads(pod)]
+    urls = tuple(_url(address) for address in addresses[:_ASKED])
+    return DownloadRequest(name, urls) if urls else None
+
+
+def words(owned: OwnedState) -> str:
+    """How far it is, as the end of a message; empty where that is not known."""
+    progress = owned.observation.download
+    return f": {progress.text}" if progress is not None else ""
+
+
+def _downloads(pod: Pod) -> bool:
+    return any(each.name == FETCH_CONTAINER and each.running for each in pod.init_container_statuses)
+
+
+def _url(address: str) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"http://{host}:{PROGRESS_PORT}/"
