@@ -10,6 +10,7 @@ What an attempt's end means:
 | does not fit on the disk, or is larger than the pod may store | InsufficientStorage |
 """
 
+import contextlib
 import errno
 import random
 import shutil
@@ -21,10 +22,11 @@ from typing import Final, TypeVar
 
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.dial import TimeOuts
-from tailbound.fetch.failures import FetchFailedError, RangeRefusedError, TransientError
+from tailbound.fetch.failures import FetchFailedError, NoRangesError, RangeRefusedError, TransientError
 from tailbound.fetch.partial import Partial
 from tailbound.fetch.progress import Emit, Progress, emit, human_bytes
-from tailbound.fetch.remote import Body, Remote
+from tailbound.fetch.ranges import LEAST_BYTES, RangeDownload, Rest
+from tailbound.fetch.remote import Body, RangedRemote, Remote
 
 Answer = TypeVar("Answer")
 
@@ -91,6 +93,7 @@ class Download:
         self._total = total_bytes
         self._overall: Progress | None = None
         self._stored = 0
+        self._in_ranges = True
 
     def run(self, remote: Remote, partial: Partial) -> Downloaded:
         """Download to the end. Raises FetchFailedError."""
@@ -100,7 +103,9 @@ class Download:
             try:
                 done = self._attempt(remote, partial)
             except TransientError as error:
-                if isinstance(error, RangeRefusedError):
+                if isinstance(error, NoRangesError):
+                    self._in_ranges = False
+                elif isinstance(error, RangeRefusedError):
                     partial.discard()
                 failed = failed + 1 if partial.size_bytes <= before else 1
                 self._world.sleep(self._pause_seconds(failed, error))
@@ -146,14 +151,39 @@ class Download:
         if body.start == 0 or body.start != partial.size_bytes:
             partial.restart(body.validator)
         resumed = partial.size_bytes > 0
-        self._copy(remote, body, partial)
+        rest = self._rest(body, partial)
+        if rest is not None and isinstance(remote, RangedRemote):
+            remote.close()
+            self._copy_ranges(remote, rest, partial)
+        else:
+            self._copy(remote, body, partial)
         return Downloaded(resumed, body.content_type)
 
+    def _rest(self, body: Body, partial: Partial) -> Rest | None:
+        """What several connections can download; None if one is enough, or the source has no ranges."""
+        start = partial.size_bytes
+        if not self._in_ranges or body.total is None or partial.validator is None:
+            return None
+        return Rest(start, body.total, partial.validator) if body.total - start >= LEAST_BYTES else None
+
+    def _copy_ranges(self, remote: RangedRemote, rest: Rest, partial: Partial) -> None:
+        def pause(failed: int, error: TransientError) -> None:
+            if isinstance(error, RangeRefusedError):
+                raise NoRangesError(str(error)) from error
+            self._world.sleep(self._pause_seconds(failed, error))
+
+        blocks = RangeDownload(remote, rest, pause).blocks()
+        with contextlib.closing(blocks):
+            self._store(remote, rest.total, partial, lambda: next(blocks, b""))
+
     def _copy(self, remote: Remote, body: Body, partial: Partial) -> None:
-        total, world = body.total, self._world
+        self._store(remote, body.total, partial, body.read)
+
+    def _store(self, remote: Remote, total: int | None, partial: Partial, read: Callable[[], bytes]) -> None:
+        world = self._world
         self._check_space(remote, partial, total)
         progress, before = self._progress(partial, total)
-        while chunk := body.read():
+        while chunk := read():
             try:
                 partial.append(chunk)
             except OSError as error:

@@ -19,5 +19,9 @@ class TransientError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class NoRangesError(TransientError):
+    """The source gives no ranges to several connections: what is here is right, and one goes on with it."""
+
+
 class RangeRefusedError(TransientError):
     """The source has no such range: what is here already is not the start of what it has."""

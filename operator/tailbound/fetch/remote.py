@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -36,3 +36,17 @@ class Remote(Protocol):
 
     def close(self) -> None:
         """Close what is open. `open` can be called again."""
+
+
+@runtime_checkable
+class RangedRemote(Remote, Protocol):
+    """One file of a source, of which parts can be read at once."""
+
+    def another(self) -> "RangedRemote":
+        """The same file over a connection of its own, for another thread."""
+
+    def part(self, start: int, end: int, validator: str) -> Callable[[], bytes]:
+        """What reads the bytes from `start` to before `end` of the version `validator`, empty at their end.
+
+        Raises FetchFailedError, TransientError, and RangeRefusedError if the source gives something else.
+        """

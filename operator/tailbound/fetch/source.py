@@ -60,6 +60,12 @@ class Source:
         self._tls = tls
         self._authorization = authorization
         self._open: list[socket.socket | http.client.HTTPResponse] = []
+        self.landed = ""
+        """The URL that gave the last response, behind all redirects."""
+
+    def another(self) -> "Source":
+        """A source of its own with the same rights."""
+        return Source(self._dialer, self._tls, self._authorization)
 
     def open(self, url: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         """A response of status 200 or 206. Raises FetchFailedError or TransientError."""
@@ -72,6 +78,7 @@ class Source:
                     raise _redirected_to_denied(url) from error
                 raise
             if response.status not in REDIRECTS:
+                self.landed = current
                 return _checked(response, current)
             current = _redirected(current, response)
         raise FetchFailedError(
@@ -131,9 +138,11 @@ class Source:
 class HttpFile:
     """A file at a URL."""
 
-    def __init__(self, source: Source, url: str) -> None:
+    def __init__(self, source: Source, url: str, landed: str = "") -> None:
+        """landed: where the redirects of the URL have led to; empty if that is not known."""
         self._source = source
         self._url = url
+        self._landed = landed
 
     @property
     def shown(self) -> str:
@@ -144,6 +153,7 @@ class HttpFile:
         if start and validator is not None:
             headers |= {"Range": f"bytes={start}-", "If-Range": validator}
         response = self._source.open(self._url, headers)
+        self._landed = self._source.landed
         begins = start if _continues(response, start) else 0
         return Body(
             start=begins,
@@ -152,6 +162,21 @@ class HttpFile:
             read=lambda: self._read(response),
             content_type=response.getheader("Content-Type", "").partition(";")[0].strip().lower(),
         )
+
+    def another(self) -> "HttpFile":
+        return HttpFile(self._source.another(), self._url, self._landed)
+
+    def part(self, start: int, end: int, validator: str) -> Callable[[], bytes]:
+        """Redirects are followed again after a failure only: hubs count them, and what they sign expires."""
+        url, self._landed = self._landed or self._url, ""
+        headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
+        response = self._source.open(
+            url, headers | {"Range": f"bytes={start}-{end - 1}", "If-Range": validator}
+        )
+        if not _continues(response, start):
+            raise RangeRefusedError(f"{self.shown} gives no range of the version that was begun")
+        self._landed = url
+        return lambda: self._read(response)
 
     def close(self) -> None:
         self._source.close()

@@ -144,6 +144,21 @@ class ObjectFile:
             read=read,
         )
 
+    def another(self) -> "ObjectFile":
+        return self
+
+    def part(self, start: int, end: int, validator: str) -> Callable[[], bytes]:
+        result = self._source.get(self._key, {"range": (start, end), "if_match": validator})
+        if result.range[0] != start:
+            raise RangeRefusedError(f"{self.shown} gives no ranges")
+        chunks = iter(result.stream(min_chunk_size=CHUNK_BYTES))
+
+        def read() -> bytes:
+            chunk = self._source.ask(lambda: next(chunks, None))
+            return b"" if chunk is None else bytes(chunk)
+
+        return read
+
     def close(self) -> None:
         """The stream closes with its last reference."""
 

@@ -1,0 +1,185 @@
+"""Large files over several connections: faster than one, complete, in constant memory, and polite."""
+
+import random
+import threading
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch import ranges
+from tailbound.fetch.download import Retries
+from tailbound.fetch.failures import FetchFailedError
+from tailbound.fetch.fetching import FetchRequest, fetch
+
+from tests.unit.fetch.faulty_store import FaultyStore, cut_after, running, status
+from tests.unit.fetch.fetcher import LOCALHOST
+from tests.unit.fetch.test_fetch_mounted import WORLD
+
+BLOCK = 64 * 1024
+CONTENT = random.Random(3).randbytes(40 * BLOCK + 17)
+DIGEST = sha256(CONTENT).hexdigest()
+FAST = replace(WORLD, sleep=lambda _: None, retries=Retries(attempts=3))
+
+
+@dataclass
+class Ranged:
+    """A reply of a store with ranges, which may be slow and may fail."""
+
+    bytes_per_second: float = 0
+    """Of each connection; 0: without a limit."""
+    ignores: bool = False
+    fails: Callable[[int], int] = field(default=lambda _: 0)
+    """The status instead of the n-th range; 0: it is given."""
+    together: Counter[str] = field(default_factory=Counter)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
+        store.replies.append(self)
+        first, last = self._asked(handler, store)
+        with self._lock:
+            self.ranges.append((first, last))
+            failure = self.fails(len(self.ranges))
+            self.together["now"] += 1
+            self.together["most"] = max(self.together["most"], self.together["now"])
+        try:
+            if failure:
+                status(failure, Retry_After="1")(handler, store)
+            else:
+                self._send(handler, store, first, last)
+        finally:
+            with self._lock:
+                self.together["now"] -= 1
+
+    def _asked(self, handler: BaseHTTPRequestHandler, store: FaultyStore) -> tuple[int, int]:
+        asked = handler.headers.get("Range", "")
+        if not asked or self.ignores or handler.headers["If-Range"] != store.etag:
+            return 0, len(store.content) - 1
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        return int(first), int(last) if last else len(store.content) - 1
+
+    def _send(self, handler: BaseHTTPRequestHandler, store: FaultyStore, first: int, last: int) -> None:
+        whole = len(store.content)
+        handler.send_response(200 if last - first + 1 == whole else 206)
+        handler.send_header("Content-Length", str(last - first + 1))
+        handler.send_header("ETag", str(store.etag))
+        handler.send_header("Content-Range", f"bytes {first}-{last}/{whole}")
+        handler.end_headers()
+        for at in range(first, last + 1, BLOCK // 4):
+            piece = store.content[at : min(at + BLOCK // 4, last + 1)]
+            if self.bytes_per_second:
+                time.sleep(len(piece) / self.bytes_per_second)
+            handler.wfile.write(piece)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyStore]:
+    monkeypatch.setattr(ranges, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr("tailbound.fetch.download.LEAST_BYTES", 8 * BLOCK)
+    with running(CONTENT) as store:
+        yield store
+
+
+def run(store: FaultyStore, folder: Path, name: str = "model.onnx") -> bytes:
+    order = FetchRequest(store.url(), DIGEST, folder / name)
+    fetch(order, LOCALHOST, FAST)
+    return order.output.read_bytes()
+
+
+def test_several_connections_are_faster_than_one_where_each_is_limited(
+    store: FaultyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {}
+    for name, least in (("several", 8 * BLOCK), ("one", 1 << 40)):
+        monkeypatch.setattr("tailbound.fetch.download.LEAST_BYTES", least)
+        reply = Ranged(bytes_per_second=len(CONTENT) / 1.2)
+        store.replies.clear()
+        store.replies.append(reply)
+        begin = time.monotonic()
+        assert run(store, tmp_path, name) == CONTENT
+        seconds[name] = time.monotonic() - begin
+        assert reply.together["most"] <= ranges.CONNECTIONS + 1  # the first response ends meanwhile
+    assert seconds["one"] / seconds["several"] > 1.5, seconds
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Ranged(fails=lambda n: 429 if n in (3, 4, 9) else 0),
+        Ranged(fails=lambda n: 503 if n % 2 else 0),
+        Ranged(ignores=True),
+    ],
+    ids=["too many requests", "half of them fail", "no ranges"],
+)
+def test_a_source_that_refuses_ranges_for_now_or_for_ever_gives_the_file_all_the_same(
+    store: FaultyStore, tmp_path: Path, reply: Ranged
+) -> None:
+    store.replies.append(reply)
+    assert run(store, tmp_path) == CONTENT
+
+
+def test_a_source_that_fails_for_good_is_given_up_and_what_came_is_kept(
+    store: FaultyStore, tmp_path: Path
+) -> None:
+    store.replies.append(Ranged(fails=lambda n: 500 if n > 12 else 0))
+    with pytest.raises(FetchFailedError, match="500") as caught:
+        run(store, tmp_path)
+    assert caught.value.reason is TerminationReason.SOURCE_UNREACHABLE
+    kept = (tmp_path / "model.onnx.part").read_bytes()
+    assert kept and CONTENT.startswith(kept)
+    again = Ranged()
+    store.replies.clear()
+    store.replies.append(again)
+    assert run(store, tmp_path) == CONTENT
+    assert min(first for first, _ in again.ranges) == len(kept)
+
+
+def test_a_file_that_changes_meanwhile_is_begun_again(store: FaultyStore, tmp_path: Path) -> None:
+    old = random.Random(4).randbytes(len(CONTENT))
+    store.content, store.etag = old, '"old"'
+
+    def changes(n: int) -> int:
+        if n == 12:
+            store.content, store.etag = CONTENT, '"new"'
+        return 0
+
+    store.replies.append(Ranged(fails=changes))
+    assert run(store, tmp_path) == CONTENT
+
+
+def test_a_connection_that_breaks_within_a_range_goes_on_within_it(
+    store: FaultyStore, tmp_path: Path
+) -> None:
+    good, seen = Ranged(), []
+
+    def breaks(handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
+        store.replies.append(breaks)
+        seen.append(handler.headers.get("Range"))
+        if len(seen) == 3:
+            cut_after(0)(handler, store)
+            return
+        store.replies.pop()
+        good(handler, store)
+        store.replies.pop()
+        store.replies.append(breaks)
+
+    store.replies.append(breaks)
+    assert run(store, tmp_path) == CONTENT
+
+
+def test_memory_does_not_grow_with_the_file(store: FaultyStore, tmp_path: Path) -> None:
+    store.replies.append(Ranged())
+    tracemalloc.start()
+    try:
+        assert run(store, tmp_path) == CONTENT
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < len(CONTENT) + 24 * BLOCK  # the comparison reads the file once
