@@ -10,7 +10,7 @@ from tailbound.fetch.progress import Emit
 
 _FETCHING: Final = "fetching"
 _SECONDS: Final = 5.0
-"""For a client to send its request."""
+"""Time that a client has to send its request."""
 
 
 class ProgressReport:

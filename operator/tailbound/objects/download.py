@@ -19,7 +19,7 @@ class DownloadProgress:
 
     @property
     def text(self) -> str:
-        """For a message: bytes, share, rate and time left, as far as they are known."""
+        """Bytes, share, rate and time left for a message, as far as they are known."""
         parts = [amount(self.done)]
         if self.total:
             parts = [f"{amount(self.done)} of {amount(self.total)} ({self._percent} %)"]
