@@ -33,7 +33,7 @@ class Ranged:
     """A reply of a store with ranges, which may be slow and may fail."""
 
     bytes_per_second: float = 0
-    """Of each connection; 0: without a limit."""
+    """Rate of each connection; 0: without a limit."""
     ignores: bool = False
     fails: Callable[[int], int] = field(default=lambda _: 0)
     """The status instead of the n-th range; 0: it is given."""
