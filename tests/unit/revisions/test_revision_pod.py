@@ -75,6 +75,7 @@ def test_fetch_container_gets_the_source_literally() -> None:
         "a" * 64,
         "--output",
         "/mnt/models/model.onnx",
+        "--report",
     ]
     assert fetch["env"] == [
         {"name": "TAILBOUND_FETCH_ALLOWED_HOSTS", "value": "models.internal,b"},
