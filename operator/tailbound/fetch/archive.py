@@ -7,6 +7,7 @@
 | a link, a device, a pipe | the archive is refused |
 | at an absolute path, or with .. in it | the archive is refused |
 | more of them, or more bytes, than a pod may store | the archive is refused |
+| a size below 0, or a header of more than 1 MiB, which would be read into memory | the archive is refused |
 
 The sizes that members declare are added up before anything is written, and no more than them is written.
 """
@@ -22,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
-from typing import IO, Final
+from typing import IO, Final, Self
 
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.download import NO_SPACE, DownloadLimits
@@ -34,6 +35,16 @@ from tailbound.fetch.progress import human_bytes
 
 ARCHIVE: Final = ".archive"
 """The archive's own name in the folder while it is unpacked."""
+_MOST_HEADER_BYTES: Final = 1 << 20
+_HEADERS: Final = frozenset(
+    {
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.SOLARIS_XHDTYPE,
+    }
+)
 _DAMAGED: Final = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -89,6 +100,11 @@ def _checked(members: Iterator[Member], files: Sequence[str], limits: DownloadLi
                 TerminationReason.SOURCE_FORBIDDEN,
                 f"{shown} holds {member.path[:200]!r}, which is neither a file nor a folder",
             )
+        if member.size_bytes < 0:  # it would make room for others
+            raise _refused(
+                TerminationReason.SOURCE_FORBIDDEN,
+                f"{shown} holds {member.path[:200]!r} with the size {member.size_bytes}",
+            )
         total += member.size_bytes
         if total > limits.total_bytes:
             raise FetchFailedError(
@@ -112,9 +128,21 @@ def _refused(reason: TerminationReason, what: str) -> FetchFailedError:
     return FetchFailedError(reason, f"{what}: make the archive of plain files only, and of fewer")
 
 
+class _BoundedHeader(tarfile.TarInfo):
+    """A header of a tar archive that memory is enough for: long names and extended headers are read whole."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """The header in a block. Raises ValueError."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _HEADERS and not 0 <= found.size <= _MOST_HEADER_BYTES:
+            raise ValueError(f"a header of {found.size} bytes")
+        return found
+
+
 @contextmanager
 def _tar(archive: Path) -> Iterator[Contents]:
-    with tarfile.open(archive, "r:*") as opened:
+    with tarfile.open(archive, "r:*", tarinfo=_BoundedHeader) as opened:
         yield (
             (Member(each.name, each.size, each.isdir(), each.isreg()), partial(_content, opened, each))
             for each in opened

@@ -51,6 +51,23 @@ def special(kind: bytes) -> tarfile.TarInfo:
     return info
 
 
+def declared(name: str, size: str) -> bytes:
+    """An archive whose extended header gives a file another size, and a file after it."""
+    info = tarfile.TarInfo(name)
+    info.size, info.pax_headers = 5, {"size": size}
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info, io.BytesIO(b"bytes"))
+    return made.getvalue()
+
+
+def long_header(kind: bytes) -> bytes:
+    """An archive that begins with a header of 64 MiB, of which nothing follows."""
+    info = tarfile.TarInfo("header")
+    info.type, info.size = kind, 1 << 26
+    return info.tobuf() + bytes(tarfile.RECORDSIZE)
+
+
 @pytest.fixture
 def store() -> Iterator[FaultyStore]:
     with running(b"") as store:
@@ -91,6 +108,9 @@ def test_an_archive_becomes_the_folder_at_each_start(
         ("zip", zipped({"x": b"/etc"}, stat.S_IFLNK), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
         ("tar", tar({"x": bytes(10**7)}), TerminationReason.INSUFFICIENT_STORAGE, "unpacks to at least"),
         ("zip", zipped({"x": bytes(10**7)}), TerminationReason.INSUFFICIENT_STORAGE, "unpacks to at least"),
+        ("tar", declared("x", "-1000000000000"), TerminationReason.SOURCE_FORBIDDEN, "with the size -1000"),
+        ("tar", long_header(tarfile.XHDTYPE), TerminationReason.NOT_A_MODEL, "a header of 67108864 bytes"),
+        ("tar", long_header(tarfile.GNUTYPE_LONGNAME), TerminationReason.NOT_A_MODEL, "a header of 67108864"),
         ("tar", tar({".archive": b""}), TerminationReason.SOURCE_FORBIDDEN, "which is in use"),
         ("tar", tar(FILES)[:-40], TerminationReason.NOT_A_MODEL, "not a tar archive that can be read"),
         ("zip", tar(FILES), TerminationReason.NOT_A_MODEL, "not a zip archive that can be read"),
@@ -106,6 +126,9 @@ def test_an_archive_becomes_the_folder_at_each_start(
         "link-in-zip",
         "bomb",
         "bomb-in-zip",
+        "negative-size",
+        "long-header",
+        "long-name",
         "own-name",
         "cut-off",
         "other-kind",
