@@ -54,8 +54,9 @@ def fetch_arguments(model: ModelSource, resolved: ResolvedModel | None) -> list[
     resolved: what the source had when the revision was made, where the spec has no digest.
     """
     pin = [] if model.sha256 is None else ["--sha256", model.sha256]
-    found = _arguments(model, pin if resolved is None else ["--sha256", resolved.sha256, "--resolved"])
-    return [*found, "--report"]
+    if resolved is not None:
+        pin = ["--sha256", resolved.sha256, "--resolved"]
+    return _arguments(model, ["--report", *pin])
 
 
 def resolve_arguments(model: ModelSource) -> list[str]:

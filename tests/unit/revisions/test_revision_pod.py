@@ -71,11 +71,11 @@ def test_fetch_container_gets_the_source_literally() -> None:
         "fetch",
         "--uri",
         "https://m.example.com/a.onnx?v=$$(HOME)",
+        "--report",
         "--sha256",
         "a" * 64,
         "--output",
         "/mnt/models/model.onnx",
-        "--report",
     ]
     assert fetch["env"] == [
         {"name": "TAILBOUND_FETCH_ALLOWED_HOSTS", "value": "models.internal,b"},
