@@ -5,9 +5,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from e2e.scenarios.library import gateways, host
+from e2e.scenarios.library import gateways, host, installation
 from e2e.scenarios.library.rollouts import Rollout, canary
-from e2e.scenarios.library.scene import GATEWAY, OPERATOR, Scene, leader, workload
+from e2e.scenarios.library.scene import GATEWAY, OPERATOR, Scene, leader, restarts, workload
 from e2e.scenarios.library.waiting import Unmet, stays
 
 # With dataTimeout less than the half minute after which a gateway that lags behind is replaced.
@@ -29,9 +29,19 @@ def test_observed_is_for_the_operator_only(scene: Scene) -> None:
 
 @pytest.mark.disturbs
 @pytest.mark.needs_own_cluster
-def test_gateway_restarted_without_the_api_server_serves_its_snapshot(scene: Scene) -> None:
+def test_what_serves_goes_on_without_the_kubelet_and_through_a_gateway_without_the_api_server(
+    scene: Scene,
+) -> None:
+    """A restarted kubelet restarts no pod and starts new ones; a restarted gateway serves its snapshot."""
     model = scene.model(slope=6.0)
     scene.serve("remembered", model)
+    pods = restarts(scene.pods("remembered"))
+    installation.own_cluster().restart_kubelet()
+    scene.serve("after", model, hardware={"class": ["gpu"]})  # the devices are back too
+    scene.ready("remembered")
+    for name in ("remembered", "after"):
+        scene.predicts(name, model)
+    assert restarts(scene.pods("remembered")) == pods
     pod = workload(scene.api, GATEWAY)[0]
     base = f"http://{pod['status']['podIP']}:{gateways.PORT}"
     host_name = f"remembered.{scene.namespace}.svc"

@@ -1,10 +1,12 @@
 """Rollouts whose stable revision asks for more pods than there is room: they wait, and say for what."""
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 from tests.support.copies import remembered
+from tests.support.effort import covering
 from tests.unit.reconcile.objects import model
 from tests.unit.reconcile.rollouts import around, replicas, state, until
 from tests.unit.reconcile.simulator import Simulator
@@ -21,10 +23,9 @@ SHORT: dict[str, tuple[str, dict[str, Any], bool]] = {
         {"capacity": capacity, "strategy": strategy},
         meanwhile,
     )
-    for capacity in ("inPlace", "auto")
-    for strategy in ("blueGreen", "canary")
-    for place in SAYS
-    for meanwhile in (False, True)
+    for capacity, (place, meanwhile), strategy in covering(
+        ("inPlace", "auto"), tuple(product(SAYS, (False, True))), ("blueGreen", "canary")
+    )
 }
 
 

@@ -7,10 +7,19 @@ import pytest
 from tailbound.api.rollout import RolloutSpec
 from tailbound.judge.analysis import Terms
 from tailbound.judge.verdict import Outcome, Policy, error_objective, latency_objective
+from tailbound.rollout import forecast as module
 from tailbound.rollout.forecast import Forecast, Traffic, forecast
+
+from tests.support.effort import effort
 
 TERMS = Terms((latency_objective(0.99), error_objective(0.01)), Policy.BOTH, 10)
 CANARY = {"strategy": "canary", "steps": [{"weight": 10}, {"weight": 50}]}
+
+
+@pytest.fixture(autouse=True)
+def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer drawn rollouts than a person gets; the draws are the same each day."""
+    monkeypatch.setattr(module, "RUNS", effort(20, module.RUNS))
 
 
 def of(spec: dict[str, Any], slow: float, *, per_second: float = 100, terms: Terms = TERMS) -> Forecast:
