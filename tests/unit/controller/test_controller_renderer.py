@@ -40,7 +40,7 @@ async def test_bad_templates_fail_with_their_reasons_and_the_next_ones_are_expan
     renderer: Renderer,
 ) -> None:
     for number, (text, words) in enumerate(BAD.items()):
-        failed = await renderer.render(request(text))
+        failed = await renderer.render(request(text, namespace=f"costly-{number}"))
         assert isinstance(failed, RenderFailed), text
         assert words in failed.message, text
         good = request("--name={{ service.name }}", number)
