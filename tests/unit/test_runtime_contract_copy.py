@@ -3,12 +3,29 @@
 import json
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from tailbound.api import runtime_contract as original
+from tailbound.api.meta import EnvName
 from tailbound_runtime import contract as copy
+from tailbound_runtime.config import Option
 
 
 def test_environment_is_the_same() -> None:
     assert {e.name: e.value for e in copy.Env} == {e.name: e.value for e in original.Env}
+
+
+NOT_FOR_PODS = {"MODELS", "MODEL_REPOSITORY", "MODEL_CONTROL", "MODEL_MEMORY_BYTES", "TERMINATION_LOG"}
+"""Options that would change what the operator sets: the models of a pod, and where it says why it ends."""
+
+
+def test_every_other_option_of_the_server_may_be_set_in_a_pod() -> None:
+    options = {option.name: option.value for option in Option if option.name not in NOT_FOR_PODS}
+    assert {option.name: option.value for option in original.ServerOption} == options
+    names = TypeAdapter(EnvName)
+    assert [names.validate_python(name) for name in options.values()] == list(options.values())
+    for name in ("TAILBOUND_MODEL_PATH", *(Option[each] for each in NOT_FOR_PODS)):
+        with pytest.raises(ValidationError, match="is reserved"):
+            names.validate_python(str(name))
 
 
 def test_headers_are_the_same() -> None:

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field, StrictInt, StringConstraints
 
 from tailbound.api.conditions import ConditionStatus
 from tailbound.api.names import GROUP, MANAGED_BY_LABEL, PROFILE_ANNOTATIONS
+from tailbound.api.runtime_contract import ServerOption
 from tailbound.api.schema import InOrder, Model, Rule, cel_string, matches
 
 DNS_LABEL: Final = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -15,6 +16,7 @@ DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(?:\.{DNS_LABEL})*"
 NAME_PART: Final = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 """The part of a label key behind the slash, and a label value that is not empty."""
 _RESERVED_ENV: Final = "TAILBOUND_"
+_SERVER_OPTIONS: Final = [str(option) for option in ServerOption]
 
 NamespaceName = Annotated[
     str,
@@ -41,8 +43,8 @@ EnvName = Annotated[
         "beginning with no digit",
     ),
     Rule(
-        cel=f"!self.startsWith('{_RESERVED_ENV}')",
-        holds=lambda name: not name.startswith(_RESERVED_ENV),
+        cel=f"!self.startsWith('{_RESERVED_ENV}') || self in {_SERVER_OPTIONS}",
+        holds=lambda name: not name.startswith(_RESERVED_ENV) or name in _SERVER_OPTIONS,
         message="'{value}' is reserved: variables that begin with TAILBOUND_ are set by Tailbound, choose "
         "another name",
     ),
@@ -105,7 +107,8 @@ class EnvVar(Model):
     )
 
     name: EnvName
-    """Name of the variable. Names that begin with TAILBOUND_ are set by Tailbound."""
+    """Name of the variable. Names that begin with TAILBOUND_ are set by Tailbound, but for options of its
+    model server, such as TAILBOUND_ENGINE."""
 
     value: Annotated[str, StringConstraints(max_length=4096)] = ""
     """Its value. Kubernetes expands $(NAME) in it."""

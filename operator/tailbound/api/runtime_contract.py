@@ -72,6 +72,23 @@ class Env(StrEnum):
     BATCHING_MAX_DELAY_SECONDS = "TAILBOUND_BATCHING_MAX_DELAY_SECONDS"  # decimal seconds
 
 
+class ServerOption(StrEnum):
+    """Environment of the included model server that a runtime or a service may set."""
+
+    HTTP_PORT = "TAILBOUND_HTTP_PORT"
+    GRPC_PORT = "TAILBOUND_GRPC_PORT"
+    MAX_REQUEST_BYTES = "TAILBOUND_MAX_REQUEST_BYTES"
+    MAX_BUFFERED_BYTES = "TAILBOUND_MAX_BUFFERED_BYTES"
+    QUEUE_LIMIT = "TAILBOUND_QUEUE_LIMIT"
+    REQUEST_LOG_EVERY = "TAILBOUND_REQUEST_LOG_EVERY"
+    ENGINE = "TAILBOUND_ENGINE"
+    CACHE_BYTES = "TAILBOUND_CACHE_BYTES"
+    PRIORITY_LEVELS = "TAILBOUND_PRIORITY_LEVELS"
+    PROVIDERS = "TAILBOUND_PROVIDERS"
+    DEVICE_OPTIONS = "TAILBOUND_DEVICE_OPTIONS"
+    DEVICE_MEMORY_LIMIT = "TAILBOUND_DEVICE_MEMORY_LIMIT"
+
+
 class FetchEnv(StrEnum):
     """Environment of the fetch container, set by the operator. Lists have commas between their entries."""
 

@@ -10,6 +10,7 @@ from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.names import DEFAULT_CLASS_ANNOTATION
 from tailbound.api.servingruntime import ClusterServingRuntime
 from tailbound.controller.defaults import load_defaults
+from tailbound_runtime.engines import KINDS
 
 from tests.integration.chart.helm import (
     CHART,
@@ -210,6 +211,14 @@ def test_the_gateway_knows_the_memory_of_the_container_of_its_envoy() -> None:
         (("defaults.runtimes=false",), {"HardwareClass cpu", "HardwareClass gpu"}),
         (("defaults.hardwareClasses=false",), {"ClusterServingRuntime onnxruntime"}),
         (("defaults.hardwareClasses=false", "defaults.runtimes=false"), set()),
+        (
+            (
+                "defaults.hardwareClasses=false",
+                "defaults.runtimes=false",
+                *(f"engines.{kind.name}.enabled=true" for kind in KINDS[1:]),
+            ),
+            {f"ClusterServingRuntime tailbound-{kind.name}" for kind in KINDS[1:]},
+        ),
     ],
 )
 def test_defaults_are_valid_objects(settings: tuple[str, ...], expected: set[str]) -> None:
