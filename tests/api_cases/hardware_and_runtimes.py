@@ -114,6 +114,24 @@ def _metrics(name: str, fields: dict[str, Any], message: str, field: str = "") -
     return _runtime(name, "spec.metrics", written, message, f"spec.metrics{field}")
 
 
+def _mount(path: str) -> dict[str, str]:
+    return {"name": "a", "mountPath": path}
+
+
+def _mounted(
+    name: str, mounts: list[dict[str, str]], message: str, field: str = "", **fields: Any
+) -> Refusal:
+    """Refused mounts of a volume in the server."""
+    volume = {"name": "a", "emptyDir": {"sizeLimit": "1Mi"}}
+    server = {**RUNTIME["spec"]["server"], "volumeMounts": mounts}
+    spec = {**RUNTIME["spec"], "volumes": [volume], "server": server, **fields}
+    return _runtime(name, "spec", spec, message, f"spec{field}")
+
+
+_IN_THE_WAY = (
+    "whose folder is that of another mount, or around or in it, so that no pod would start: give these "
+    "files a folder of their own"
+)
 _METRIC = (
     "is not a metric: write its name, and up to four labels that it must have, for example requests_total or "
     'requests_total{model="churn",code="200"}'
@@ -185,6 +203,27 @@ RUNTIME_REFUSALS = (
                          "volumeMounts": [{"name": "a", "mountPath": "/mnt/models/a"}]}},
              "'/mnt/models/a' is Tailbound's: /mnt/models holds the model and /tmp is the writable scratch "
              "space; choose another path", "spec.server.volumeMounts[0].mountPath"),
+    _runtime("file in a folder of the image", "spec.files", [{"path": "/etc/a.yaml", "content": ""}],
+             f"'/etc/a.yaml' {_HIDES}", "spec.files[0].path"),
+    _runtime("file in the way to the model", "spec.files", [{"path": "/mnt/a.yaml", "content": ""}],
+             f"'/mnt/a.yaml' {_HIDES}", "spec.files[0].path"),
+    _mounted("mount over the image", [_mount("/usr")],
+             "'/usr' would hide what every container needs: choose another path, for example /opt/cache",
+             ".server.volumeMounts[0].mountPath"),
+    _mounted("mount around the model", [_mount("/mnt")],
+             "'/mnt' would hide what every container needs: choose another path, for example /opt/cache",
+             ".server.volumeMounts[0].mountPath"),
+    _mounted("mount in proc", [_mount("/proc/sys")],
+             "'/proc/sys' would hide what every container needs: choose another path, for example /opt/cache",
+             ".server.volumeMounts[0].mountPath"),
+    _mounted("two mounts at a path", [_mount("/a"), _mount("/a")],
+             "volumeMounts has two volumes at /a: give each a path of its own", ".server"),
+    *(_mounted(f"mount {where} a file", [_mount(path)],
+               f"files has /a/b/c, {_IN_THE_WAY}", files=[{"path": "/a/b/c", "content": ""}])
+      for where, path in (("at the folder of", "/a/b"), ("under the folder of", "/a/b/c"), ("around", "/a"))),
+    _runtime("file in a file", "spec.files",
+             [{"path": "/a/b", "content": ""}, {"path": "/a/b/c", "content": ""}],
+             f"files has /a/b, {_IN_THE_WAY}", "spec"),
     _runtime("file with a way up", "spec.files", [{"path": "/etc/../a", "content": ""}],
              "'/etc/../a' is not a path: write an absolute path of letters, digits, '-', '_' and '.', "
              "without '..' and without a slash at the end", "spec.files[0].path"),

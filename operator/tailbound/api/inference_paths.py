@@ -23,6 +23,7 @@ class ServerProtocol(StrEnum):
     OIP_GRPC = "oip-grpc"
     OPENAI = "openai"
     TENSORFLOW_REST = "tensorflow-rest"
+    TENSORFLOW_GRPC = "tensorflow-grpc"
 
 
 # One star in each part: what matches a path must not go back and forth in it.
@@ -51,6 +52,8 @@ _PATHS: Final[dict[ServerProtocol, tuple[str, ...]]] = {
         "/v1/completions",
         "/v1/embeddings",
         "/v1/responses",
+        "/v1/audio/transcriptions",
+        "/v1/audio/translations",
     ),
     ServerProtocol.TENSORFLOW_REST: (
         "/v1/models/*:predict",
@@ -62,6 +65,12 @@ _PATHS: Final[dict[ServerProtocol, tuple[str, ...]]] = {
         "/v1/models/*/labels/*:predict",
         "/v1/models/*/labels/*:classify",
         "/v1/models/*/labels/*:regress",
+    ),
+    ServerProtocol.TENSORFLOW_GRPC: (
+        "/tensorflow.serving.PredictionService/Classify",
+        "/tensorflow.serving.PredictionService/MultiInference",
+        "/tensorflow.serving.PredictionService/Predict",
+        "/tensorflow.serving.PredictionService/Regress",
     ),
 }
 

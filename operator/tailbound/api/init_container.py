@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import Field, StringConstraints
 
 from tailbound.api.meta import DNS_LABEL, EnvVar
-from tailbound.api.pod_parts import VolumeMount
+from tailbound.api.pod_parts import MOUNTED_ONCE, VolumeMount
 from tailbound.api.probe import Argument, Probe, numbered_port, only_one_success
 from tailbound.api.quantities import Quantity, quantity_between
 from tailbound.api.runtime_contract import FETCH_CONTAINER, HOLD_CONTAINER, SERVER_CONTAINER
@@ -92,6 +92,7 @@ class InitContainer(Model):
             value_cel="self.name",
             value=lambda each: each.name,
         ),
+        MOUNTED_ONCE,
         only_one_success("startupProbe", "startup_probe"),
         only_one_success("livenessProbe", "liveness_probe"),
         numbered_port("startupProbe", "startup_probe"),

@@ -1,5 +1,6 @@
 """Parts of a serving pod beside its server: configuration files, volumes, and where they are mounted."""
 
+import re
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -37,7 +38,20 @@ _NOT_OURS = Rule(
     message=f"'{{value}}' is Tailbound's: {MODELS_MOUNT} holds the model and {SCRATCH_MOUNT} is the writable "
     "scratch space; choose another path",
 )
-MountPath = Annotated[str, StringConstraints(max_length=512), InOrder(_WELL_FORMED, _NOT_OURS)]
+# What a container cannot do without, the folder of the model included. A runtime's own folders may be below.
+_NEEDED: Final = r"/(?:bin|dev|etc|lib|lib64|mnt|sbin|usr)|/(?:proc|sys)(?:/.*)?|/dev/termination-log"
+_FOLDERS_OF_IMAGES: Final = (
+    r"/(?:bin|boot|dev|etc|home|lib|lib64|media|mnt|opt|root|run|sbin|srv|tmp|var)|/(?:proc|sys)(?:/.*)?|"
+    r"/usr(?:/local)?(?:/(?:bin|lib|lib64|sbin))?"
+)
+_IS_NEEDED: Final = re.compile(f"(?:{_NEEDED})")
+_HIDES: Final = Rule(
+    cel=f"!self.matches('^(?:{_NEEDED})$')",
+    holds=lambda path: _IS_NEEDED.fullmatch(path) is None,
+    message="'{value}' would hide what every container needs: choose another path, for example /opt/cache",
+)
+_IN_A_NEEDED_FOLDER: Final = re.compile(f"(?:{_FOLDERS_OF_IMAGES})/[^/]*")
+MountPath = Annotated[str, StringConstraints(max_length=512), InOrder(_WELL_FORMED, _NOT_OURS, _HIDES)]
 
 FilePath = Annotated[
     str,
@@ -45,8 +59,10 @@ FilePath = Annotated[
     InOrder(
         _WELL_FORMED,
         Rule(
-            cel=f"self.matches('^/.+/') && !self.matches('^{SCRATCH_MOUNT}/[^/]*$') && {_IN_CEL}",
-            holds=lambda path: path.rpartition("/")[0] not in ("", SCRATCH_MOUNT) and not _is_ours(path),
+            cel=f"self.matches('^/.+/') && !self.matches('^(?:{_FOLDERS_OF_IMAGES})/[^/]*$') && {_IN_CEL}",
+            holds=lambda path: (
+                path.count("/") > 1 and _IN_A_NEEDED_FOLDER.fullmatch(path) is None and not _is_ours(path)
+            ),
             message="'{value}' would hide a folder that the pod needs, because the folder of a file is "
             "mounted as a whole: choose a folder of its own, for example /etc/server/config.yaml",
         ),
@@ -153,3 +169,24 @@ class VolumeMount(Model):
 
     mount_path: MountPath
     """Absolute path in the container."""
+
+
+_AT_ONE_PATH: Final = (
+    "has(self.volumeMounts) ? self.volumeMounts.filter(m, self.volumeMounts.filter(o, o.mountPath == "
+    "m.mountPath).size() > 1).map(m, m.mountPath) : []"
+)
+
+
+def _doubled(mounts: tuple[VolumeMount, ...]) -> list[str]:
+    paths = [mount.mount_path for mount in mounts]
+    return [path for path in paths if paths.count(path) > 1]
+
+
+MOUNTED_ONCE: Final = Rule(
+    cel=f"size({_AT_ONE_PATH}) == 0",
+    holds=lambda container: not _doubled(container.volume_mounts),
+    message="volumeMounts has two volumes at {value}: give each a path of its own",
+    value_cel=f"({_AT_ONE_PATH})[0]",
+    value=lambda container: _doubled(container.volume_mounts)[0],
+)
+"""A rule for a container: its volumes are at different paths."""

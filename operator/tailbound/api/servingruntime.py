@@ -13,7 +13,7 @@ from tailbound.api.inference_paths import (
 )
 from tailbound.api.init_container import Image, ImagePullPolicy, InitContainer
 from tailbound.api.meta import EnvVar, ObjectMeta
-from tailbound.api.pod_parts import ConfigFile, Volume, VolumeMount
+from tailbound.api.pod_parts import MOUNTED_ONCE, ConfigFile, Volume, VolumeMount
 from tailbound.api.pod_security import PodSecurity
 from tailbound.api.probe import PORT_NAME, Argument, PreStop, Probe, only_one_success
 from tailbound.api.runtime_contract import HTTP_PORT_NAME
@@ -71,6 +71,7 @@ class ServerContainer(Model):
             message=f"none of the ports is named {HTTP_PORT_NAME}: give this name to the one that serves the "
             "Open Inference Protocol over HTTP",
         ),
+        MOUNTED_ONCE,
         only_one_success("startupProbe", "startup_probe"),
         only_one_success("livenessProbe", "liveness_probe"),
     )
@@ -130,6 +131,22 @@ _INIT_MOUNTED_IN_CEL: Final = (
     "c.volumeMounts.exists(m, !has(self.volumes) || !self.volumes.exists(v, v.name == m.name)))"
     ".map(c, c.name) : []"
 )
+_FOLDER_IN_CEL: Final = "f.path.substring(0, f.path.lastIndexOf('/') + 1)"
+_CROSSING_IN_CEL: Final = (
+    f"({_FOLDER_IN_CEL}.startsWith(m.mountPath + '/') || (m.mountPath + '/').startsWith({_FOLDER_IN_CEL}))"
+)
+_IN_THE_WAY: Final = (
+    "has(self.files) ? self.files.filter(f, (has(self.server.volumeMounts) && "
+    f"self.server.volumeMounts.exists(m, {_CROSSING_IN_CEL})) || (has(self.initContainers) && "
+    "self.initContainers.exists(c, has(c.volumeMounts) && "
+    f"c.volumeMounts.exists(m, {_CROSSING_IN_CEL}))) || "
+    "self.files.exists(o, o.path.startsWith(f.path + '/'))).map(f, f.path) : []"
+)
+
+
+def _crossing(one: str, other: str) -> bool:
+    """Whether one folder is the other, or in it; both end with a slash."""
+    return one.startswith(other) or other.startswith(one)
 
 
 class ServingRuntimeSpec(Model):
@@ -151,6 +168,14 @@ class ServingRuntimeSpec(Model):
             "volume, or remove the mount",
             value_cel=f"({_INIT_MOUNTED_IN_CEL})[0]",
             value=lambda spec: spec.with_unknown_mounts[0],
+        ),
+        Rule(
+            cel=f"size({_IN_THE_WAY}) == 0",
+            holds=lambda spec: not spec.files_in_the_way,
+            message="files has {value}, whose folder is that of another mount, or around or in it, so that "
+            "no pod would start: give these files a folder of their own",
+            value_cel=f"({_IN_THE_WAY})[0]",
+            value=lambda spec: spec.files_in_the_way[0],
         ),
         Rule(
             cel="!has(self.server.preStop) || !has(self.drain) || self.drain.mode != 'hold'",
@@ -224,6 +249,18 @@ class ServingRuntimeSpec(Model):
             each.name
             for each in self.init_containers
             if any(mount.name not in known for mount in each.volume_mounts)
+        )
+
+    @property
+    def files_in_the_way(self) -> tuple[str, ...]:
+        """The paths of files whose folder cannot be mounted beside the volumes and the other files."""
+        lists = (self.server.volume_mounts, *(each.volume_mounts for each in self.init_containers))
+        mounts = [f"{mount.mount_path}/" for each in lists for mount in each]
+        return tuple(
+            file.path
+            for file in self.files
+            if any(_crossing(f"{file.path.rpartition('/')[0]}/", mount) for mount in mounts)
+            or any(other.path.startswith(f"{file.path}/") for other in self.files)
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tailbound.api.conditions import Reason
 from tailbound.api.hardwareclass import HardwareClass
@@ -38,6 +38,14 @@ class Choice:
     def runtime_title(self) -> str:
         """Kind and name, for people."""
         return f"{type(self.runtime).__name__} {self.runtime.metadata.name}"
+
+
+_APPLE: Final = (
+    "Core ML computes on Apple's systems only, and pods run Linux: export the model that it was converted "
+    "from to ONNX, and write the format onnx"
+)
+_ONLY_ELSEWHERE: Final = dict.fromkeys(("coreml", "mlmodel", "mlpackage"), _APPLE)
+"""Formats that no server in a cluster computes, and what to do instead."""
 
 
 def choose(owned: OwnedState) -> Choice | Problem:
@@ -99,10 +107,11 @@ def _runtime_by_format(owned: OwnedState) -> Runtime | Problem:
         found = next(_valid(kind, _that_name(model_format, stored)), None)
         if found is not None:
             return found
+    why = _ONLY_ELSEWHERE.get(model_format)
     return Problem(
         Reason.RUNTIME_NOT_FOUND,
         f"spec.model.format is {model_format!r}, and no valid ServingRuntime or ClusterServingRuntime "
-        f"serves it; there are: {_names(seen.runtimes, seen.cluster_runtimes)}",
+        f"serves it; {why or f'there are: {_names(seen.runtimes, seen.cluster_runtimes)}'}",
     )
 
 

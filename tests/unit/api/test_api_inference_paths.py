@@ -19,6 +19,7 @@ CALLS = {
     "oip-rest": ["/v2/models/churn/infer", "/v2/models/churn/versions/1/infer"],
     "oip-grpc": ["/inference.GRPCInferenceService/ModelInfer"],
     "openai": ["/v1/chat/completions", "/v1/embeddings"],
+    "tensorflow-grpc": ["/tensorflow.serving.PredictionService/Predict"],
     "tensorflow-rest": ["/v1/models/churn:predict", "/v1/models/churn/versions/3:classify"],
 }
 NO_CALLS = [
@@ -36,6 +37,8 @@ NO_CALLS = [
     "/v2/models/churn/infer/",
     "/x/v2/models/churn/infer",
     "/inference.GRPCInferenceService/ModelReady",
+    "/tensorflow.serving.PredictionService/GetModelMetadata",
+    "/tensorflow.serving.ModelService/GetModelStatus",
     "/inferenceXGRPCInferenceService/ModelInfer",
 ]
 

@@ -63,6 +63,12 @@ PROBLEMS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "RuntimeNotFound",
         "spec.model.format is 'gguf'",
     ),
+    "format that only Apple's systems compute": (
+        {"model": spec()["model"] | {"format": "coreml"}},
+        {},
+        "RuntimeNotFound",
+        "export the model that it was converted from to ONNX",
+    ),
     "runtime of another format": (
         {"model": spec()["model"] | {"format": "gguf"}, "runtime": {"name": "onnxruntime"}},
         {},
