@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from tailbound_runtime import __version__, engines
+from tailbound_runtime import __version__, engines, warming
 from tailbound_runtime.batch import UNBATCHED, Batching, Mode
 from tailbound_runtime.batchable import check_rows, check_shapes
 from tailbound_runtime.cache import Cache, CachingThread
@@ -82,6 +82,7 @@ def load(settings: Settings, file: ModelFile, metrics: Metrics) -> tuple[Engine,
     batching = _checked(session, _warmed(session, settings.batching))
     if len(batching.fills) == 1:  # the check has run others
         _warm_up(session, batching)
+    metrics.run_seconds = warming.warm_up(session, file.path, batching)
     seconds = time.monotonic() - started
     metrics.loaded(
         seconds,

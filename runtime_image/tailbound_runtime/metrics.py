@@ -19,6 +19,7 @@
 | tailbound_runtime_batch_seconds_total | counter | sum of s, s being the seconds of one run |
 | tailbound_runtime_batch_row_seconds_total | counter | sum of n·s |
 | tailbound_runtime_batches_split_total | counter | shared runs that failed and were done again in halves |
+| tailbound_runtime_warm_run_seconds{rows} | gauge | time of one run as measured at the load, by its rows |
 | tailbound_runtime_model_load_seconds | gauge | loading and warm-up; absent until done |
 | tailbound_runtime_device_memory_used_bytes, …_total_bytes | gauge | of the device, by all that use it |
 | tailbound_runtime_info{version,model,revision,provider} | gauge | 1, once the model is loaded |
@@ -138,6 +139,7 @@ class Metrics:
 
     labels: of all its series
     queue_depth: asks for the requests that wait for it
+    run_seconds: of one run by its rows, as measured at the load
     cached_bytes: asks for what remembered answers take; None where none are
     device_memory: asks the device; None where there is none, or it does not tell
     received, decoded, queued, batched, executed, encoded, sent: take in the seconds of one request in a stage
@@ -149,6 +151,7 @@ class Metrics:
         self.queue_depth: Callable[[], int] = nothing_waits
         self.device_memory: Callable[[], Memory | None] = _no_device
         self.cached_bytes: Callable[[], int] | None = None
+        self.run_seconds: Mapping[int, float] = {}
         self.request_log = RequestLog()
         self._lock = Lock()
         self._codes: dict[int, int] = {}
@@ -261,6 +264,12 @@ class Metrics:
             f"{PREFIX}_queue_depth", "Infer requests waiting for the model.", self.queue_depth()
         )
         yield from self.batches.collect()
+        runs = GaugeMetricFamily(
+            f"{PREFIX}_warm_run_seconds", "Time of one run as measured at the load.", labels=["rows"]
+        )
+        for rows, seconds in self.run_seconds.items():
+            runs.add_metric([str(rows)], seconds)
+        yield runs
         if self.cached_bytes is not None:
             for name, count in (("hits", self._hits), ("misses", self._misses)):
                 text = "Infer requests by whether their answers were remembered."

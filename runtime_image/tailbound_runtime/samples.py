@@ -1,5 +1,7 @@
 """Samples for `tailbound-runtime optimize`: .npz files with one array for each input, a sample to a row."""
 
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ HELD_OUT: Final = 5
 """Each fifth sample is kept from calibration."""
 LEAST_HELD_OUT: Final = 100
 """With fewer, a loss of one in a hundred could not be seen."""
+UNREADABLE: Final = (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
+"""What numpy raises for files that are no .npz, or damaged ones."""
 _AT_ONCE: Final = 32
 
 
@@ -86,10 +90,10 @@ def fixed_rows(inputs: Mapping[str, TensorSpec]) -> int | None:
 
 def _read(path: Path, wanted: Sequence[str]) -> Mapping[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = {name: file[name] for name in wanted if name in file.files}
             there = ", ".join(file.files)
-    except (OSError, ValueError, AttributeError) as error:
+    except UNREADABLE as error:
         raise SamplesError(f"{path} is no .npz file of arrays: {error}") from error
     missing = [name for name in wanted if name not in found]
     if missing:
