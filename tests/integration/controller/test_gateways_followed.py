@@ -1,7 +1,6 @@
 """Gateways are read while something awaits them, and one that stays behind is replaced."""
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 from tailbound.controller import stale_gateways
@@ -10,26 +9,6 @@ from tailbound.kube.resources import EVENTS, PODS
 from tests.integration.controller.environment import Environment
 from tests.integration.controller.nodes import kubelet
 from tests.integration.controller.services import condition, is_ready
-
-
-@dataclass
-class Reads:
-    environment: Environment
-
-    @property
-    def total(self) -> int:
-        return sum(gateway.reads for gateway in self.environment.gateways)
-
-
-async def test_gateways_of_an_idle_fleet_are_not_read(environment: Environment) -> None:
-    reads = Reads(environment)
-    async with environment.running(), kubelet(environment):
-        await environment.create("churn")
-        await environment.until_service("churn", is_ready, "Ready")
-        await asyncio.sleep(0.5)
-        before = reads.total
-        await asyncio.sleep(2)
-        assert reads.total == before
 
 
 async def test_traffic_is_not_applied_while_a_ready_gateway_has_not_acknowledged(

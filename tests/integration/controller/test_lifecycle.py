@@ -296,8 +296,12 @@ async def test_nothing_is_written_while_nothing_changes_nor_by_a_restart(environ
             for index in range(5):
                 await environment.until_service(f"churn-{index}", is_ready, "Ready")
             idle_from = await settled(environment)
+            reads = [gateway.reads for gateway in environment.gateways]
             await asyncio.sleep(3)
             assert writes_since(environment.control_plane.audit_log, idle_from) == []
+            assert [gateway.reads for gateway in environment.gateways] == reads, (
+                "gateways are not read either"
+            )
         restart_from = environment.control_plane.audit_log.stat().st_size
         async with environment.running() as operator:
 

@@ -4,11 +4,13 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.api.inferenceservice import InferenceServiceSpec
 from tailbound.revisions.identity import canonical_json, number_in, revision_name
 from tailbound.revisions.relevant import digest, pod_timeout
+
+from tests.support.effort import effort
 
 SERVICE_NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 BASE: dict[str, Any] = {
@@ -16,6 +18,7 @@ BASE: dict[str, Any] = {
 }
 
 
+@settings(max_examples=effort(30, 100), deadline=None)
 @given(SERVICE_NAMES, st.integers(1, 10**9), st.text())
 def test_every_name_is_a_dns_label_that_tells_its_number(service: str, number: int, text: str) -> None:
     name = revision_name(service, number, text)
