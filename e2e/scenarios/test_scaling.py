@@ -31,7 +31,7 @@ MEASURED_SECONDS = 30.0
 HELD_SECONDS = 15
 
 
-@pytest.mark.lasts(320)
+@pytest.mark.lasts(290)
 def test_pods_follow_a_ramp_up_and_down_within_the_sla(scene: Scene) -> None:
     scaled = Scaled(scene, "ramp")
     with scaled.load(CALM) as calm:

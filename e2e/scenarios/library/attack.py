@@ -11,7 +11,7 @@ from e2e.scenarios.library.scene import World
 from e2e.scenarios.library.traffic import POD
 
 SCRIPT: Final = Path(__file__).with_name("hostile.py")
-SECONDS: Final = 20
+SECONDS: Final = 12
 
 
 @contextmanager
