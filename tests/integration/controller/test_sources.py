@@ -1,7 +1,7 @@
 """A model without a digest, against a real API server: the Job, its result, and its end."""
 
 from tailbound.api.runtime_contract import Resolution
-from tailbound.kube.resources import CONTROLLER_REVISIONS, JOBS, PODS
+from tailbound.kube.resources import CLAIMS, CONTROLLER_REVISIONS, JOBS, PODS
 from tailbound.objects.fields import Object
 
 from tests.integration.controller.environment import Environment
@@ -35,6 +35,43 @@ async def test_a_job_finds_the_digest_of_a_model_and_goes(environment: Environme
             return not await environment.children(JOBS, "churn")
 
         await environment.until("the end of the Job", none_left)
+
+
+async def test_services_with_the_same_model_share_a_claim_that_no_race_takes_from_either(
+    environment: Environment,
+) -> None:
+    model = {**MODEL, "cache": {"storageClassName": "shared", "size": "1Gi"}}
+    names = ("churn", "fraud", "risk")
+    async with environment.running(), kubelet(environment):
+        for name in names:
+            await environment.create(name, model=model)
+        for name in names:
+            await environment.until_service(name, is_ready, "Ready")
+        (claim,) = (await environment.cluster.list(CLAIMS, environment.namespace)).items
+        revisions = [
+            revision for name in names for revision in await environment.children(CONTROLLER_REVISIONS, name)
+        ]
+        assert {owner["uid"] for owner in claim["metadata"]["ownerReferences"]} == {
+            revision["metadata"]["uid"] for revision in revisions
+        }
+        assert claim["spec"]["resources"]["requests"] == {"storage": "1Gi"}
+
+        async def made_again() -> Object | None:
+            found = (await environment.cluster.list(CLAIMS, environment.namespace)).items
+            owners = found[0]["metadata"]["ownerReferences"] if found else ()
+            return found[0] if len(owners) == len(names) else None
+
+        await environment.remove(CLAIMS, claim["metadata"]["name"])
+        for name in names:
+            assert is_ready(await environment.service(name))
+        await environment.replace(CLAIMS, claim["metadata"]["name"], _without_finalizers)
+        again = await environment.until("the claim of all services", made_again)
+        assert again["metadata"]["uid"] != claim["metadata"]["uid"]
+
+
+def _without_finalizers(claim: Object) -> Object:
+    """What the control plane makes of a claim that is deleted, once no pod mounts it."""
+    return {**claim, "metadata": {**claim["metadata"], "finalizers": []}}
 
 
 async def _pod_finds(environment: Environment, job: Object) -> None:

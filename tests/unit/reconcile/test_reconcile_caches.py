@@ -89,6 +89,15 @@ def test_a_claim_that_was_deleted_is_made_again() -> None:
     assert claim(simulator)["metadata"]["name"] == name
 
 
+def test_a_claim_on_its_way_out_is_no_news_while_its_pods_serve() -> None:
+    simulator = cached()
+    simulator.settle()
+    claim(simulator)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    plan = simulator.reconcile()
+    assert (plan.writes, plan.status) == ((), None)
+    assert simulator.condition("Ready") == ("True", "Serving")
+
+
 def test_a_claim_of_somebody_else_or_on_its_way_out_keeps_pods_from_being_made() -> None:
     simulator = cached()
     simulator.reconcile(crash_after=1)
