@@ -28,17 +28,19 @@ class DownloadClient:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def __call__(self, url: str) -> DownloadProgress | None:
         """What this pod reports; None where it reports nothing, or is not reached."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=_AT_ONCE, force_close=True),
+                connector=aiohttp.TCPConnector(limit=0, force_close=True),
                 timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
             )
         try:
-            async with self._session.get(url, allow_redirects=False) as response:
-                return download_in(json.loads(await response.content.read(LONGEST_ANSWER)))
+            # The time runs for one pod: to wait for those before it costs none of it.
+            async with self._slots, self._session.get(url, allow_redirects=False) as response:
+                return download_in(json.loads(await _body(response)))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError):
             return None
 
@@ -46,6 +48,16 @@ class DownloadClient:
         """Close connections."""
         if self._session is not None:
             await self._session.close()
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """The body. Raises ValueError if it is too long."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > LONGEST_ANSWER:
+            raise ValueError("the answer is no report")
+    return bytes(body)
 
 
 @dataclass

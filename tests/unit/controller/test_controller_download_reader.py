@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tailbound.controller import download_reader
 from tailbound.controller.download_reader import LONGEST_ANSWER, DownloadClient, DownloadReader
 from tailbound.fetch.reporting import ProgressReport
 from tailbound.kube.objects import Key
@@ -97,6 +98,33 @@ async def test_only_what_has_the_form_of_progress_is_kept(
         url = str(server.make_url("/"))
         assert await client(url) == expected
     assert await client(url) is None
+    await client.close()
+
+
+async def test_pods_that_do_not_answer_cost_the_others_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download_reader, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(download_reader, "_AT_ONCE", 2)
+
+    async def never(_: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        raise AssertionError
+
+    async def split(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in (b'{"by', b'tes": 5}'):
+            await response.write(part)
+            await asyncio.sleep(0.01)
+        return response
+
+    app = web.Application()
+    app.router.add_get("/never", never)
+    app.router.add_get("/split", split)
+    client = DownloadClient()
+    async with TestServer(app) as server:
+        asked = [client(str(server.make_url(path))) for path in ["/never"] * 8 + ["/split"]]
+        *silent, found = await asyncio.gather(*asked)
+    assert (set(silent), found) == ({None}, DownloadProgress(5, None, None))
     await client.close()
 
 
