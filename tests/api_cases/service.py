@@ -361,7 +361,8 @@ SERVICE_REFUSALS = (
         "weights beside parameters",
         "spec.model.size",
         {"parameters": "70B", "dtype": "int8", "weights": "70G"},
-        "write exactly one of weights and parameters",
+        "write exactly one of weights and parameters, or activations alone: then the weights are read from "
+        "the model's files",
     ),
     _quoted("runtime name", "spec.runtime.name", "Onnx_Runtime", OBJECT_NAME),
     _service(

@@ -56,9 +56,14 @@ class ModelSize(Model):
 
     rules = (
         Rule(
-            cel="has(self.weights) != has(self.parameters)",
-            holds=lambda size: (size.weights is None) != (size.parameters is None),
-            message="write exactly one of weights and parameters",
+            cel="has(self.weights) != has(self.parameters) "
+            "|| !has(self.weights) && !has(self.parameters) && has(self.activations)",
+            holds=lambda size: (
+                (size.weights is None) != (size.parameters is None)
+                or (size.weights is None and size.activations is not None)
+            ),
+            message="write exactly one of weights and parameters, or activations alone: then the weights are "
+            "read from the model's files",
         ),
         Rule(
             cel="has(self.parameters) == has(self.dtype)",
@@ -80,13 +85,13 @@ class ModelSize(Model):
     """Memory beside the weights: activations, key-value cache, workspace."""
 
     @property
+    def declares_weights(self) -> bool:
+        """Whether it says what the weights take; otherwise they are read from the model's files."""
+        return self.weights is not None or self.parameters is not None
+
+    @property
     def weight_bytes(self) -> Decimal:
         """Memory of the weights."""
         if self.parameters is None or self.dtype is None:
             return self.weights.amount if self.weights is not None else Decimal(0)
         return Decimal(self.parameters[:-1]).scaleb(_POWERS[self.parameters[-1]]) * self.dtype.bytes
-
-    @property
-    def total_bytes(self) -> Decimal:
-        """Memory of weights and activations."""
-        return self.weight_bytes + (self.activations.amount if self.activations is not None else 0)

@@ -99,6 +99,7 @@ class FetchEnv(StrEnum):
     LIMIT_BYTES = "TAILBOUND_FETCH_LIMIT_BYTES"  # of everything that is stored
     PROXY = "TAILBOUND_FETCH_PROXY"  # http://HOST:PORT, if there is one
     CA_CERTIFICATES = "TAILBOUND_FETCH_CA_CERTIFICATES"  # further ones, PEM
+    DEVICE_MEMORY = "TAILBOUND_FETCH_DEVICE_MEMORY"  # what the weights must fit, as device_memory writes it
 
 
 class TerminationReason(StrEnum):
@@ -114,6 +115,7 @@ class TerminationReason(StrEnum):
     NOT_A_MODEL = "NotAModel"
     INSUFFICIENT_STORAGE = "InsufficientStorage"
     CACHE_UNUSABLE = "CacheUnusable"
+    MODEL_TOO_LARGE = "ModelTooLarge"
     MODEL_LOAD_FAILED = "ModelLoadFailed"
     MODEL_BROKEN = "ModelBroken"
     FETCHED = "Fetched"  # success: the message says how many bytes
@@ -135,6 +137,7 @@ class Resolution(Termination):
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     size_bytes: int = Field(ge=0)
+    weight_bytes: int | None = Field(default=None, ge=0)
 
 
 def model_path(model_format: str, path: str | None = None) -> str:

@@ -6,9 +6,11 @@ import re
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
+from tailbound.api.device_memory import ModelMemory, PodMemory, weights_read
 from tailbound.api.runtime_contract import PROGRESS_PORT, FetchEnv, Resolution, Termination, TerminationReason
 from tailbound.environment import Environment, SettingError, process_variables, whole_number
 from tailbound.fetch.addresses import AddressPolicy
@@ -21,6 +23,7 @@ from tailbound.fetch.fetching import Access, FetchRequest, fetch
 from tailbound.fetch.progress import emit
 from tailbound.fetch.reporting import ProgressReport
 from tailbound.fetch.source import shown
+from tailbound.fetch.weights import weight_bytes
 
 TERMINATION_LIMIT_BYTES: Final = 4096
 
@@ -38,12 +41,14 @@ def main(argv: Sequence[str]) -> int:
             report.serve(PROGRESS_PORT)
         emit("starting", uri=shown(order.uri), path=str(order.output))
         found = fetch(order, _access(arguments), world)
+        weights = weight_bytes(order.output, order.root)
+        _check_devices(weights, process_variables())
     except FetchFailedError as error:
         return _end(arguments.termination_log, error.reason, str(error), 1)
     except SettingError as error:
         return _end(arguments.termination_log, TerminationReason.ADDRESS_DENIED, str(error), 1)
     if order.resolve and found.sha256 is not None:
-        return _resolved(arguments.termination_log, found.message, found.sha256, found.size_bytes)
+        return _resolved(arguments.termination_log, found.message, found.sha256, found.size_bytes, weights)
     return _end(arguments.termination_log, TerminationReason.FETCHED, found.message, 0)
 
 
@@ -153,12 +158,27 @@ def _end(log: Path, reason: TerminationReason, message: str, status: int) -> int
     return status
 
 
-def _resolved(log: Path, message: str, sha256: str, size_bytes: int) -> int:
+def _check_devices(weights: int | None, env: Mapping[str, str]) -> None:
+    """Raises FetchFailedError if the devices of the pod do not hold the weights: no server loads them."""
+    text = env.get(FetchEnv.DEVICE_MEMORY, "")
+    if not text or weights is None:
+        return
+    pod = PodMemory.read(text)
+    lack = pod.lack(ModelMemory(Decimal(weights), weights_read(weights), pod.activations))
+    if lack is not None:
+        raise FetchFailedError(TerminationReason.MODEL_TOO_LARGE, f"the model has {lack}")
+
+
+def _resolved(log: Path, message: str, sha256: str, size_bytes: int, weights: int | None) -> int:
     emit("ended", reason=TerminationReason.FETCHED, message=message, sha256=sha256, bytes=size_bytes)
     if log.exists():
         # The whole digest must arrive: only the message may be cut.
         said = Resolution(
-            reason=TerminationReason.FETCHED, message=message[:1000], sha256=sha256, size_bytes=size_bytes
+            reason=TerminationReason.FETCHED,
+            message=message[:1000],
+            sha256=sha256,
+            size_bytes=size_bytes,
+            weight_bytes=weights,
         )
         log.write_bytes(said.model_dump_json().encode())
     return 0

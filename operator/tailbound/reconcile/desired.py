@@ -21,6 +21,7 @@ from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import RuntimeTemplate
 from tailbound.reconcile.class_returns import Attempt, begun
+from tailbound.reconcile.device_memory import TooLarge, memory_verdict
 from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderRequest, Settings
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.selection import Choice, Problem, choose
@@ -187,13 +188,22 @@ def draft_of(owned: OwnedState, intent: Intended, rendering: Rendering) -> Draft
         return Problem(Reason.RUNTIME_INVALID, rendering.message)
     if isinstance(intent.pin, Unresolved):
         return intent.pin
-    if rendering is None:
-        return None
+    too_large = _too_large(owned, choice, intent.pin)
+    if too_large is not None or rendering is None:
+        return too_large
     made = _rendered(owned, intent, choice, rendering, intent.pin)
     stored = owned.revision(intent.name) if intent.stored else None
     same = isinstance(made, Revision) and stored is not None and _templates(made) == _templates(stored)
     # The stored one, so that drafts that are remembered take no memory of their own.
     return stored if same else made
+
+
+def _too_large(owned: OwnedState, choice: Choice, model: ResolvedModel | None) -> Problem | None:
+    """The first class whose devices do not hold the weights that the Job has read."""
+    size, read = owned.service.spec.model.size, model.weight_bytes if model is not None else None
+    verdicts = (memory_verdict(size, each, read) for each in choice.hardware_classes)
+    lack = next((each for each in verdicts if isinstance(each, TooLarge)), None)
+    return Problem(Reason.MODEL_TOO_LARGE, lack.message) if lack is not None else None
 
 
 def _rendered(

@@ -1,25 +1,23 @@
 """Whether a model fits the memory of the devices that a pod gets.
 
-A model is spread over all devices of its pod, so that twice the devices hold twice as much.
+What its owner declares counts; else what was read from its files, once a Job or a pod has.
 
-| model.size | devices and deviceMemory of the class | verdict |
+| weights | devices and deviceMemory of the class | verdict |
 |---|---|---|
-| absent | any | none: nothing is asked |
+| not known | any | none: nothing is compared |
 | declared | not both known | Unchecked |
-| at most their product | known | Fits |
+| read from files | not both known | none: nobody asked |
+| with the activations at most their product | known | Fits |
 | more | known | TooLarge |
 """
 
-import math
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
+from tailbound.api.device_memory import ModelMemory, PodMemory, shown, weights_read
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.model_size import ModelSize
-
-_GIGA: Final = Decimal(10**9)
-_MEGA: Final = Decimal(10**6)
 
 
 @dataclass(frozen=True)
@@ -46,47 +44,36 @@ class Unchecked:
 MemoryVerdict: TypeAlias = Fits | TooLarge | Unchecked
 
 
-def memory_verdict(size: ModelSize | None, hardware_class: HardwareClass) -> MemoryVerdict | None:
-    """The verdict on a model of this size in the pods of this class; None without a size."""
-    if size is None:
+def memory_verdict(
+    size: ModelSize | None, hardware_class: HardwareClass, read: int | None = None
+) -> MemoryVerdict | None:
+    """The verdict on a model of this size in the pods of this class; None where its weights are not known.
+
+    `read`: bytes of the weights in its files; None while nobody has read them.
+    """
+    model = _model(size, read)
+    if model is None:
         return None
     spec, name = hardware_class.spec, hardware_class.metadata.name
+    declared = size is not None and size.declares_weights
+    if not declared and (not spec.devices or spec.device_memory is None):
+        return None
     if not spec.devices:
         return Unchecked(f"not checked: HardwareClass {name} has no devices")
     if spec.device_memory is None:
         return Unchecked(f"not checked: HardwareClass {name} does not state deviceMemory")
-    each, needed = spec.device_memory.amount, size.total_bytes
-    holds = "holds" if spec.devices == 1 else "hold"
-    there = f"{_devices(spec.devices)} of {spec.device_memory} {holds} {_shown(spec.devices * each)}"
-    if needed <= spec.devices * each:
-        return Fits(f"{_sum(size)}; in HardwareClass {name}, {there}")
-    return TooLarge(
-        f"spec.model.size is {_sum(size)}, and in HardwareClass {name}, {there} per pod: choose a class with "
-        f"at least {_devices(math.ceil(needed / each))} of this memory per pod, or with larger ones, or "
-        "smaller weights"
-    )
+    pod = PodMemory(name, spec.devices, spec.device_memory)
+    lack = pod.lack(model)
+    if lack is None:
+        return Fits(f"{model.in_words()}; {pod.in_words()}")
+    return TooLarge(f"spec.model.size is {lack}" if declared else f"the model has {lack}")
 
 
-def _sum(size: ModelSize) -> str:
-    parts = [_weights(size)]
-    if size.activations is not None:
-        parts.append(f"{_shown(size.activations.amount)} of activations")
-    total = f" = {_shown(size.total_bytes)}" if size.parameters is not None or len(parts) > 1 else ""
-    return " + ".join(parts) + total
-
-
-def _weights(size: ModelSize) -> str:
+def _model(size: ModelSize | None, read: int | None) -> ModelMemory | None:
+    activations = size.activations if size is not None else None
+    if size is None or not size.declares_weights:
+        return None if read is None else ModelMemory(Decimal(read), weights_read(read), activations)
     if size.parameters is None or size.dtype is None:
-        return f"{_shown(size.weight_bytes)} of weights"
-    return f"{size.parameters} parameters of {size.dtype.bytes.normalize()} bytes ({size.dtype})"
-
-
-def _devices(count: int) -> str:
-    return f"{count} device" if count == 1 else f"{count} devices"
-
-
-def _shown(amount: Decimal) -> str:
-    """Bytes in GB or MB, with at most one decimal."""
-    unit, name = (_GIGA, "GB") if amount >= _GIGA else (_MEGA, "MB")
-    text = f"{amount / unit:.1f}"
-    return f"{text.removesuffix('.0')} {name}"
+        return ModelMemory(size.weight_bytes, f"{shown(size.weight_bytes)} of weights", activations)
+    words = f"{size.parameters} parameters of {size.dtype.bytes.normalize()} bytes ({size.dtype})"
+    return ModelMemory(size.weight_bytes, words, activations, calculated=True)

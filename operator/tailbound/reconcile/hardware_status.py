@@ -62,5 +62,7 @@ def _memory(decided: Decided) -> str | None:
     choice = decided.intended.choice
     if isinstance(choice, Problem):
         return None
-    verdict = memory_verdict(decided.owned.service.spec.model.size, choice.hardware_classes[0])
+    revision = decided.desired.revision
+    read = revision.model.weight_bytes if revision is not None and revision.model is not None else None
+    verdict = memory_verdict(decided.owned.service.spec.model.size, choice.hardware_classes[0], read)
     return verdict.text if isinstance(verdict, Fits | Unchecked) else None

@@ -94,5 +94,5 @@ def _reported(pod: Pod) -> ResolvedModel | None:
             said = Resolution.model_validate_json(ended.message)
         except ValidationError:
             continue
-        return ResolvedModel(said.sha256, said.size_bytes)
+        return ResolvedModel(said.sha256, said.size_bytes, said.weight_bytes)
     return None

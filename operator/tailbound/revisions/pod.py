@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from tailbound.api.batching import Batching
+from tailbound.api.device_memory import PodMemory
 from tailbound.api.drain import Drain, DrainMode
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS, written
@@ -29,6 +30,7 @@ from tailbound.api.runtime_contract import (
     SCRATCH_MOUNT,
     SERVER_CONTAINER,
     Env,
+    FetchEnv,
     model_path,
 )
 from tailbound.api.server_metrics import ServerMetrics, metrics_text
@@ -203,11 +205,24 @@ def _fetch_container(made_of: Ingredients) -> dict[str, Any]:
         **own_container(fetcher),
         "name": FETCH_CONTAINER,
         "args": fetch_arguments(spec.model, made_of.resolved),
-        "env": environment(fetch_environment(fetcher, spec.resources, spec.model)),
+        "env": environment(
+            {**fetch_environment(fetcher, spec.resources, spec.model), **_device_memory(made_of)}
+        ),
         # The same as the server's: a pod asks for the larger of the two, so that this costs nothing.
         "resources": _resources(made_of, devices=False),
         "volumeMounts": fetch_mounts(spec.model),
     }
+
+
+def _device_memory(made_of: Ingredients) -> dict[str, str]:
+    """What the fetch container compares the weights with, unless their size is declared."""
+    hardware, size = made_of.hardware_class, made_of.service.spec.model.size
+    each, devices = hardware.spec.device_memory, hardware.spec.devices
+    if each is None or not devices or (size is not None and size.declares_weights):
+        return {}
+    activations = size.activations if size is not None else None
+    memory = PodMemory(hardware.metadata.name, devices, each, activations)
+    return {FetchEnv.DEVICE_MEMORY: memory.written()}
 
 
 def _runtime_container(made_of: Ingredients, of: ServerContainer | InitContainer) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tailbound.objects.fields import Object
 
 from tests.support.copies import remembered
 from tests.unit.reconcile.lives import verbs
-from tests.unit.reconcile.objects import NAME, service, spec
+from tests.unit.reconcile.objects import NAME, hardware_class, service, spec
 from tests.unit.reconcile.simulator import Simulator
 
 FIRST, SECOND = "a" * 64, "b" * 64
@@ -199,3 +199,30 @@ def test_a_source_that_has_changed_is_told() -> None:
     }
     simulator.reconcile()
     assert simulator.condition("ModelVerified") == ("False", "SourceChanged")
+
+
+def test_a_model_that_the_job_finds_too_large_makes_no_pod_until_it_fits() -> None:
+    simulator = unpinned()
+    simulator.service["spec"]["model"]["size"] = {"activations": "12G"}
+    devices: dict[str, Any] = {
+        "resources": [{"name": "nvidia.com/gpu", "count": 1}],
+        "deviceMemory": "40G",
+    }
+    simulator.hardware_classes = {"cpu": hardware_class(**devices)}
+    simulator.reconcile()
+    said = Resolution(
+        reason="Fetched", message="fetched", sha256=FIRST, size_bytes=7, weight_bytes=140 * 10**9
+    )
+    ends(simulator, 0, said)
+    simulator.settle()
+    assert simulator.condition("Stalled") == ("True", "ModelTooLarge")
+    assert "the model has 140 GB of weights in its files + 12 GB of activations = 152 GB" in (
+        simulator.message("Ready")
+    )
+    assert not simulator.pods
+    assert jobs(simulator), "its result is not looked for again"
+    simulator.hardware_classes = {"cpu": hardware_class(**{**devices, "deviceMemory": "160G"})}
+    simulator.settle()
+    assert simulator.condition("Ready") == ("True", "Serving")
+    memory = simulator.service["status"]["hardware"]["memory"]
+    assert memory.endswith("= 152 GB; in HardwareClass cpu, 1 device of 160G holds 160 GB")
