@@ -24,6 +24,11 @@ autoscaled_restart_cpu         the same of an autoscaled fleet, with a look back
 autoscaled_peak_mb             the largest resident memory with it
 tick_cpu                       CPU seconds of one decision on all of them, and of rest until the next
 tick_stale                     of them, those whose newest sizing lacked a signal
+gateway_ready_seconds          from the start of a gateway pod before the shown services, until it is ready
+gateway_cpu, gateway_peak_mb   of its sidecar until then
+gateway_envoy_cpu, gateway_envoy_peak_mb  of its Envoy until then
+gateway_observed_envoy_ms      CPU time of Envoy for one question about 30 services with their counters
+gateway_observed_ms            the median time until such a question is answered
 goals                          the figures that are wanted of 1,000 services and rollouts and of 5,000 shown
 yardstick_ms                   CPU time of a fixed calculation before and after: 80 on a quiet 3 GHz core;
                                with others on the core it is more, as are all other CPU times
@@ -38,7 +43,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +52,7 @@ from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
 
 from e2e import yardstick
+from e2e.bench.fleet.gateway import measured
 from e2e.bench.fleet.operator import MeasuredOperator, Usage, running
 from e2e.bench.fleet.prometheus import StubPrometheus
 from e2e.bench.fleet.replica import Replica
@@ -70,6 +76,8 @@ GOALS: Final = {
     "restart_writes": 0,
     "tick_cpu": 1,
     "tick_stale": 0,
+    "gateway_ready_seconds": 5,
+    "gateway_observed_envoy_ms": 5,
 }
 """The goals: the most that each of these figures may be."""
 
@@ -148,10 +156,18 @@ class Bench:
             "tick_stale": int(last.stale),
         }
 
+    async def routed(self, services: int) -> dict[str, Any]:
+        """Start a gateway pod before a fleet that is there."""
+        configuration = await load_configuration({"KUBECONFIG": str(self.plane.kubeconfig)})
+        folder, names = self.plane.directory, _names(_PLAIN, services)
+        async with Replica.serving(configuration, names[0], services, folder) as (_, kubeconfig):
+            figures = await measured(kubeconfig, [f"{NAMESPACE}/{name}" for name in names])
+        return {f"gateway_{name}": value for name, value in asdict(figures).items()}
+
     @asynccontextmanager
     async def _showing(self, kind: str, services: int) -> AsyncIterator[tuple[MeasuredOperator, Replica]]:
         """An operator that finds so many copies of one service."""
-        names = [f"{kind}{number}" for number in range(services)] or [f"{kind}0"]
+        names = _names(kind, services)
         revision = self.revisions[names[0]]
         self.prometheus.know({name: revision.replace(names[0], name, 1) for name in names})
         self.world.show(names)
@@ -182,6 +198,10 @@ class Bench:
         self.prometheus.know(self.revisions)
 
 
+def _names(kind: str, services: int) -> list[str]:
+    return [f"{kind}{number}" for number in range(services)] or [f"{kind}0"]
+
+
 @asynccontextmanager
 async def bench_on(plane: ControlPlane) -> AsyncIterator[Bench]:
     """A bench on a control plane that has nothing else to do."""
@@ -199,7 +219,8 @@ async def measure(plane: ControlPlane, services: int, rollouts: int, shown: int)
     """All figures."""
     async with bench_on(plane) as bench:
         created = await bench.created(services, rollouts)
-        return {**created, **await bench.restarted(shown), **await bench.sized(shown)}
+        restarted, sized = await bench.restarted(shown), await bench.sized(shown)
+        return {**created, **restarted, **sized, **await bench.routed(shown)}
 
 
 def main(arguments: list[str]) -> int:

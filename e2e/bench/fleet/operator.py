@@ -92,7 +92,7 @@ class MeasuredOperator:
     async def usage(self) -> Usage:
         """The cost until now."""
         text, pid = await self._metrics(), self.process.pid
-        cpu, peak_mb = _of_process(pid)
+        cpu, peak_mb = cpu_and_peak_of(pid)
         return Usage(
             seconds=time.monotonic() - self.started,
             cpu=cpu,
@@ -118,7 +118,7 @@ class MeasuredOperator:
             return ""
 
 
-def _of_process(pid: int) -> tuple[float, float]:
+def cpu_and_peak_of(pid: int) -> tuple[float, float]:
     """CPU seconds and the largest resident memory in MB."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())

@@ -40,7 +40,9 @@ NAMESPACE = "fleet"
 ADDRESS = "127.0.0.1"
 _AT_ONCE = 16
 _LONGEST_SECONDS = 1800.0
-_CRDS = Path(__file__).parents[3] / "crds"
+_REPOSITORY = Path(__file__).parents[3]
+_CRDS = _REPOSITORY / "crds"
+_RUNTIMES = _REPOSITORY / "charts" / "tailbound" / "files" / "runtimes"
 _CLUSTER_OBJECTS = f"""
 apiVersion: {API_VERSION}
 kind: HardwareClass
@@ -84,6 +86,10 @@ class World:
         plane.kubectl("apply", "--server-side", "-f", str(_CRDS))
         plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
         plane.kubectl("apply", "-f", "-", input=_CLUSTER_OBJECTS)
+        # Those of the chart, all of them: each decision chooses among the runtimes.
+        for path in sorted(_RUNTIMES.glob("*.yaml")):
+            text = path.read_text("utf-8").replace("image: IMAGE", "image: runtime:bench")
+            plane.kubectl("apply", "--server-side", "-f", "-", input=text)
         world = cls(cluster, ObjectStore(), ObjectStore())
         world.services.subscribe(lambda _old, _new: world._changed.set())
         world.deployments.subscribe(
