@@ -80,7 +80,7 @@ def load(settings: Settings, file: ModelFile, metrics: Metrics) -> tuple[Engine,
     )
     check_shapes(session.inputs, session.outputs, settings.batching)
     batching = _checked(session, _warmed(session, settings.batching))
-    if len(batching.fills) == 1:  # the check has run others
+    if session.on_device and batching.fills:  # the check has run others
         _warm_up(session, batching)
     metrics.run_seconds = warming.warm_up(session, file.path, batching)
     seconds = time.monotonic() - started
@@ -114,6 +114,10 @@ def _warmed(session: Engine, asked: Batching) -> Batching:
         _warm_up(session, replace(batching, fills=(rows,)))
     if session.first_seconds < SLOW_CHANGE * session.warm_seconds:
         return batching
+    apart = asked.of_sizes_apart()
+    if session.separate(apart.fills):
+        log.info("the model is loaded once for each size of its runs", rows=apart.fills)
+        return apart
     log.info(
         "all runs are filled up to maxBatchSize: each change of their size takes long on this device",
         rows=asked.max_size,
