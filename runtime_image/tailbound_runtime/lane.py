@@ -2,6 +2,7 @@
 
 import concurrent.futures
 from collections.abc import Callable, Sequence
+from math import inf
 
 from tailbound_runtime.batch import Staging
 from tailbound_runtime.engine import Run
@@ -14,17 +15,19 @@ class Lane:
 
     jobs: of the run that goes on; empty between runs
     begun: when it began, in the time of `perf_counter`
+    ends: when it is expected to end, in the same time; infinite if that is not known
     run: what stops it
     warm: done when its thread is
     """
 
-    __slots__ = ("begun", "jobs", "number", "run", "staging", "warm")
+    __slots__ = ("begun", "ends", "jobs", "number", "run", "staging", "warm")
 
     def __init__(self, number: int, staging: Staging) -> None:
         self.number = number
         self.staging = staging
         self.jobs: Sequence[Job] = ()
         self.begun = 0.0
+        self.ends = inf
         self.run = Run()
         self.warm: concurrent.futures.Future[None] = concurrent.futures.Future()
 

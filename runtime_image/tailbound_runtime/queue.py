@@ -7,6 +7,7 @@ from typing import Any
 
 from tailbound_runtime.batch import Batching, Mode, to_take
 from tailbound_runtime.patience import Patience
+from tailbound_runtime.run_sizes import RunSizes
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.speed import Line
 
@@ -128,16 +129,21 @@ class Queue:
             earliest = min(earliest, job.late_at)
         return earliest if total + request.rows <= self._batching.max_size else inf
 
-    def take(self, now: float, line: Line | None = None, full_only: bool = False) -> list[Job]:
+    def take(
+        self, now: float, line: Line | None = None, full_only: bool = False, sizes: RunSizes | None = None
+    ) -> list[Job]:
         """The jobs of the next run, of the first level and the oldest group; empty while it waits for more.
 
         line: how long runs take; None if that is not known
         full_only: however long they have waited
+        sizes: those of a device; None: any
         """
         for key, group in sorted(self._groups.items(), key=lambda item: self._turn(item[1])):
             over = not full_only and now >= self._begins(group, line, now)
             waited = inf if over else -inf
             count = to_take((job.request.rows for job in group), waited, self._batching)
+            if count and sizes is not None:
+                count = sizes.count([job.request.rows for job, _ in zip(group, range(count), strict=False)])
             if count:
                 jobs = [job for job, _ in zip(group, range(count), strict=False)]
                 self._drop(key, jobs)

@@ -6,7 +6,8 @@ that make it fail are alone. What such a request brought is remembered for a whi
 
 A model on a CPU has one lane. On a device it has more: one joins the tensors of its requests, or takes the
 outputs apart, while another one's run computes. While a run goes on, others begin with full batches only: two
-half-full ones would take as long as one after the other, and longer than one that is full.
+half-full ones would take as long as one after the other, and longer than one that is full. Shortly before the
+run is expected to end the next one begins with what waits, so that the device has its tensors by then.
 
 What becomes of a request:
 
@@ -36,6 +37,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Final
 
 from tailbound_runtime.batch import Batching, Staging, join, split
@@ -52,12 +54,16 @@ from tailbound_runtime.lane import Lane, answer_all, call_all, fail
 from tailbound_runtime.metrics import Metrics, nothing_waits
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.refused import Refused
+from tailbound_runtime.run_sizes import RunSizes
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.wishes import level_of
 
 CHECK_SECONDS: Final = 1.0
+SMOOTHING: Final = 0.1
+EARLY_SECONDS: Final = 0.0005
+"""A lane begins this long before it has to: it may have to wait for the interpreter."""
 SWEEP_SECONDS: Final = 0.01
 """Between two looks for requests that are due: a timer for each of them would cost more than its queue."""
 
@@ -95,9 +101,12 @@ class InferenceThread:
         self._queue = Queue(batching)
         self._shedding = Shedding(self._queue, batching, engine.lanes)
         self._lanes = [Lane(number, Staging(batching, engine.buffer)) for number in range(engine.lanes)]
+        self._sizes = RunSizes(batching)
+        self._joining = 0.0  # seconds that it takes, smoothed
         self._running: set[Lane] = set()
         self._full = batching.max_size if batching.shares else 1  # requests that fill a run, at most
         self._refused = Refused()
+        self._warming = threading.Lock()  # one lane after the other, for their times
         # The loop's own: what is asked for and not known to be answered, with its deadline.
         self._asked: dict[Job, float] = {}
         self._sweeper: asyncio.TimerHandle | None = None
@@ -264,9 +273,11 @@ class InferenceThread:
 
     def _work(self, lane: Lane) -> None:
         # On a device: what its libraries prepare for a size, they prepare for each thread.
-        for rows in self._batching.sizes() if len(self._lanes) > 1 else ():
-            with suppress(ModelInputError, ModelFailedError):  # as real requests will tell
-                self._engine.warm_up(rows)
+        with self._warming:
+            for rows in self._batching.sizes() if len(self._lanes) > 1 else ():
+                with suppress(ModelInputError, ModelFailedError):  # as real requests will tell
+                    self._engine.warm_up(rows)
+                    self._sizes.measured(rows, self._engine.warm_seconds)
         lane.warm.set_result(None)
         while self._next(lane):
             self._infer(lane)
@@ -280,18 +291,41 @@ class InferenceThread:
             while not (jobs := self._take(time.perf_counter())):
                 if self._closed:
                     return False
-                # A lane that ends its run looks here by itself.
-                now = time.perf_counter()
-                due = None if self._running else self._queue.due(now, self._shedding.line())
-                self._changed.wait(None if due is None else max(0.0, due - now))
+                self._changed.wait(self._patience(time.perf_counter()))
             self._begin(lane, jobs)
+            if len(self._lanes) > 1:
+                self._changed.notify()  # another lane is to begin before this run ends
         return True
+
+    def _patience(self, now: float) -> float | None:
+        """Seconds until a lane without a run is to look again, if nothing changes; None: it need not.
+
+        A lane that ends its run looks by itself.
+        """
+        due = self._soon() if self._running else self._queue.due(now, self._shedding.line())
+        if due is None or (self._running and due <= now):
+            return None
+        return max(0.0, due - now)
 
     def _take(self, now: float) -> list[Job]:
         late = self._shedding.give_up(now)
         if late:
             self._settle([partial(fail, job, WouldBeLateError()) for job in late])
-        return self._queue.take(now, self._shedding.line(), full_only=bool(self._running))
+        soon = self._soon()
+        early = soon is not None and now >= soon
+        return self._queue.take(
+            now, self._shedding.line(), full_only=bool(self._running) and not early, sizes=self._sizes
+        )
+
+    def _soon(self) -> float | None:
+        """When the next run is to be begun, before the one that goes on ends; None if that is not known.
+
+        While several go on, the device has enough to do.
+        """
+        if len(self._running) != 1:
+            return None
+        (lane,) = self._running
+        return None if lane.ends == inf else lane.ends - self._joining - EARLY_SECONDS
 
     def _begin(self, lane: Lane, jobs: Sequence[Job]) -> None:
         """What is stopped from now on is the run of these jobs."""
@@ -299,7 +333,9 @@ class InferenceThread:
         lane.jobs = jobs
         lane.run = Run()
         self._running.add(lane)
-        self._shedding.begins(sum(job.request.rows for job in jobs), lane.begun, lane.number)
+        rows = sum(job.request.rows for job in jobs)
+        lane.ends = lane.begun + self._joining + self._sizes.seconds(rows)
+        self._shedding.begins(rows, lane.begun, lane.number)
 
     def _infer(self, lane: Lane) -> None:
         """One run for the jobs of this lane; if it fails, one for each half, and so on."""
@@ -367,6 +403,7 @@ class InferenceThread:
         inputs = join([request.inputs for request in requests], padding, lane.staging)
         started, begun = time.perf_counter(), self._inline.time()
         arrays = self._engine.run(requests[0].outputs, inputs, lane.run)
+        self._joining += SMOOTHING * (started - taken - self._joining)
         ended, computed = time.perf_counter(), self._inline.time() - begun
         answers = split(arrays, rows, padding)
         seconds = ended - started

@@ -11,6 +11,7 @@ from tailbound_runtime.batch import Batching, Mode, Staging, join, rows_of, spli
 from tailbound_runtime.batchable import check_shapes
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError, ModelFailedError, ModelLoadError
+from tailbound_runtime.gather import LEAST_BYTES, gathered
 from tailbound_runtime.tensors import BY_ONNX_TYPE, Array
 
 FP32 = BY_ONNX_TYPE["tensor(float)"]
@@ -226,3 +227,12 @@ def test_staged_inputs_are_the_joined_ones_in_memory_that_is_used_again(
         assert np.array_equal(staged, join(requests, padding)["x"])
         assert np.shares_memory(staged, made[0])
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 1000], ids=["small", "large"])
+def test_pieces_are_gathered_as_they_are_or_not_at_all(rows: int) -> None:
+    pieces = [np.full((rows, 4), number, np.int32) for number in range(30)]
+    place = np.empty((30 * rows, 4), np.int32)
+    done = gathered(place, pieces)
+    assert done == (place.nbytes >= LEAST_BYTES)
+    assert not done or (place == np.concatenate(pieces)).all()

@@ -1,6 +1,7 @@
 """The inference thread under concurrency, on a model of our own: every caller gets exactly its own result."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -330,6 +331,21 @@ async def test_a_second_lane_begins_with_full_batches_only_while_the_first_one_r
     model.free.set()
     answers = await asyncio.gather(first, *early)
     assert [array.tolist() for (array,) in answers] == [[[2.0 * number]] for number in range(6)]
+
+
+async def test_a_second_lane_begins_with_what_waits_when_the_first_run_is_about_to_end() -> None:
+    model = Doubling(lanes=2)
+    model.warm_seconds = 0.05  # of a run of each size
+    thread = thread_of(model, Batching(Mode.DYNAMIC, 4, (), 0, fills=(2, 4)))
+    await thread.warm()
+    first = await blocked(model, thread)
+    begun = time.perf_counter()
+    others = await waiting(thread, *(request([number]) for number in (1, 2, 3)))
+    await begins(model)
+    assert time.perf_counter() - begun > 0.02
+    assert (model.sizes, model.most_at_once) == ([2, 4], 2)
+    model.free.set()
+    await asyncio.gather(first, *others)
 
 
 async def test_only_the_run_whose_callers_have_gone_is_stopped() -> None:
