@@ -30,6 +30,7 @@ from tailbound_runtime.signature import Signature
 from tailbound_runtime.worker import InferenceThread
 
 SLOW_CHANGE: Final = 2.0  # times the run itself
+SLOW_SECONDS: Final = 0.005  # beside that: any run may be held up for a moment
 
 T = TypeVar("T")
 
@@ -110,21 +111,26 @@ def _warmed(session: Engine, asked: Batching) -> Batching:
         return asked
     batching = asked.on_device()
     _warm_up(session, batching)
-    for rows in (batching.fills[0], asked.max_size):  # from one size that it has met to another
-        _warm_up(session, replace(batching, fills=(rows,)))
-    if session.first_seconds < SLOW_CHANGE * session.warm_seconds:
+    if not _changes_slowly(session, batching):
         return batching
     apart = asked.of_sizes_apart()
     if session.separate(apart.fills):
-        log.info("the model is loaded once for each size of its runs", rows=apart.fills)
+        log.info("a change of the size of runs is dear: each size has the model of its own", rows=apart.fills)
         return apart
     log.info(
         "all runs are filled up to maxBatchSize: each change of their size takes long on this device",
         rows=asked.max_size,
-        change_seconds=round(session.first_seconds, 3),
-        run_seconds=round(session.warm_seconds, 4),
     )
     return batching.of_one_size()
+
+
+def _changes_slowly(session: Engine, batching: Batching) -> bool:
+    """Whether a run takes much longer if the one before had another size, though both are warm."""
+    for rows in (*reversed(batching.fills), *batching.fills):
+        _warm_up(session, replace(batching, fills=(rows,)))
+        if session.first_seconds > SLOW_CHANGE * session.warm_seconds + SLOW_SECONDS:
+            return True
+    return False
 
 
 def _warm_up(session: Engine, batching: Batching) -> None:
