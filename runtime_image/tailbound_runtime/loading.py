@@ -15,7 +15,7 @@ from tailbound_runtime.batch import UNBATCHED, Batching, Mode
 from tailbound_runtime.batchable import check_rows, check_shapes
 from tailbound_runtime.cache import Cache, CachingThread
 from tailbound_runtime.config import Settings
-from tailbound_runtime.engine import Engine, Order, Run
+from tailbound_runtime.engine import WARM_UP_RUNS, Engine, Order, Run
 from tailbound_runtime.errors import (
     MemoryShortError,
     ModelBrokenError,
@@ -125,12 +125,24 @@ def _warmed(session: Engine, asked: Batching) -> Batching:
 
 
 def _changes_slowly(session: Engine, batching: Batching) -> bool:
-    """Whether a run takes much longer if the one before had another size, though both are warm."""
-    for rows in (*reversed(batching.fills), *batching.fills):
-        _warm_up(session, replace(batching, fills=(rows,)))
-        if session.first_seconds > SLOW_CHANGE * session.warm_seconds + SLOW_SECONDS:
-            return True
-    return False
+    """Whether runs of two sizes in turn, or at once, take much longer than each of them alone.
+
+    Convolutions on a GPU are prepared for the shape that came last, whichever lane it came from.
+    """
+    sizes = batching.fills[-2:]
+    seconds = 0.0
+    try:
+        for rows in sizes:
+            session.warm_up(rows)
+            if session.first_seconds > SLOW_CHANGE * session.warm_seconds + SLOW_SECONDS:
+                return True
+            seconds += WARM_UP_RUNS * session.warm_seconds
+        started = time.perf_counter()
+        with concurrent.futures.ThreadPoolExecutor(len(sizes)) as pool:
+            list(pool.map(session.warm_up, sizes))
+        return time.perf_counter() - started > SLOW_CHANGE * seconds + SLOW_SECONDS
+    except (ModelInputError, ModelFailedError):  # it may need more than one row or step
+        return False
 
 
 def _warm_up(session: Engine, batching: Batching) -> None:

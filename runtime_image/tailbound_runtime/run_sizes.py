@@ -7,8 +7,12 @@ the most rows for its time. What is left over goes into the next run, which come
 from collections.abc import Sequence
 from itertools import accumulate
 from math import inf
+from typing import Final
 
 from tailbound_runtime.batch import Batching
+
+NEAR: Final = 0.9
+"""The largest size with this share of the best rate is taken: measured times have errors of this order."""
 
 
 class RunSizes:
@@ -33,5 +37,7 @@ class RunSizes:
         waiting: rows of each, in their order
         """
         total = sum(waiting)
-        size = max(self._seconds, key=lambda size: min(size, total) / self._seconds[size], default=total)
+        rates = {size: min(size, total) / seconds for size, seconds in self._seconds.items()}
+        best = max(rates.values(), default=0.0)
+        size = max((size for size, rate in rates.items() if rate >= NEAR * best), default=total)
         return max(1, sum(rows <= size for rows in accumulate(waiting)))
