@@ -28,15 +28,15 @@ def test_a_real_server_batches_reports_its_speed_and_loses_no_call_in_a_drain(
     assert isinstance(reading.batches, Known), reading.batches
     sums = reading.batches.value
     assert isinstance(sums, BatchSums)
-    assert sums.requests == pytest.approx(answered, rel=0.2)
+    assert sums.requests == pytest.approx(answered, rel=0.25)
     assert 1 < sums.rows / sums.batches <= CLIENTS
     assert sums.seconds / sums.batches >= RUN_SECONDS
     # All clients together get what one pod can do: that is what is learned.
     assert sums.rows / sums.seconds == pytest.approx(answered / sums.window, rel=0.4)
     if name == "triton":
         assert isinstance(reading.waiting, Known)
+        assert reading.waiting.value < CLIENTS, "the queue that another tenant's pod claims to be this one's"
 
 
-@pytest.mark.parametrize("name", ["triton", "mlserver"])
-def test_the_same_drain_without_its_hold_loses_calls(name: str, tmp_path: Path) -> None:
-    assert dropped(SERVERS[name], tmp_path / "cut").lost.total() > 0
+def test_the_same_drain_without_its_hold_loses_calls(tmp_path: Path) -> None:
+    assert dropped(SERVERS["triton"], tmp_path / "cut").lost.total() > 0
