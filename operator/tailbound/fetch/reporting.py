@@ -2,15 +2,36 @@
 
 import contextlib
 import json
+import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import TCPServer
 from typing import Final
 
 from tailbound.fetch.progress import Emit
 
 _FETCHING: Final = "fetching"
-_SECONDS: Final = 5.0
+_SECONDS: Final = 1.0
 """Time that a client has to send its request."""
+
+
+class _Server(HTTPServer):
+    """A server of one request at a time, so that nobody can take much memory."""
+
+    def server_bind(self) -> None:
+        """Binds, and does not look up the name of the host: that can take seconds, and nothing uses it."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "", self.server_address[1]
+
+
+class _DualServer(_Server):
+    """The same for both address families."""
+
+    address_family = socket.AF_INET6
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
 
 class ProgressReport:
@@ -45,7 +66,9 @@ class ProgressReport:
             def log_message(self, *_: object) -> None:
                 """The log is for lines of progress."""
 
-        with contextlib.suppress(OSError):
-            server = ThreadingHTTPServer(("", port), Handler)
-            self.port = server.server_port
-            threading.Thread(target=server.serve_forever, name="progress", daemon=True).start()
+        for kind in (_DualServer, _Server):
+            with contextlib.suppress(OSError):
+                server = kind(("", port), Handler)
+                self.port = server.server_port
+                threading.Thread(target=server.serve_forever, name="progress", daemon=True).start()
+                return
