@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from e2e.scenarios.library.installation import own_cluster
 from e2e.scenarios.library.manifests import hardware_class
 from e2e.scenarios.library.scene import Scene
 from e2e.scenarios.library.waiting import Unmet
@@ -92,3 +93,53 @@ def test_the_next_class_serves_where_the_first_has_no_room_and_a_refresh_returns
         scene.ready("either")
     load.assert_flawless(at_least=20)
     scene.wait("the count of its devices", lambda: counted(scene, absent), 150)
+
+
+def test_the_service_returns_by_itself_once_there_is_room(scene: Scene, absent: str) -> None:
+    model = scene.model(slope=11.0)
+    back = {"return": "whenRoom", "returnAfter": "5s"}
+    scene.apply("homing", model, hardware={"class": [absent, "cpu"], "fallbackAfter": "5s", **back})
+    scene.ready("homing")
+    scene.wait("the next class", lambda: serves_from(scene, "homing", "cpu"), 60)
+    with scene.world.client.load(scene.namespace, "homing") as load:
+        offer(scene, absent, "1")
+        scene.wait("the preferred class", lambda: serves_from(scene, "homing", absent), 300)
+        scene.ready("homing")
+    load.assert_flawless(at_least=20)
+
+
+@pytest.fixture
+def driver(scene: Scene) -> Iterator[str]:
+    """A driver of dynamic resource allocation with one device, and a class whose pods claim it."""
+    name = f"{scene.namespace}.example.com"
+    own_cluster().start_device_driver(name, 1)
+    selectors = [{"cel": {"expression": f'device.driver == "{name}"'}}]
+    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}}
+    scene.api.apply({**device_class, "spec": {"selectors": selectors}})
+    request = {"name": "gpu", "deviceClass": name, "selectors": ['device.driver.endsWith("example.com")']}
+    scene.api.apply(hardware_class(name, resourceClaim={"requests": [request]}))
+    yield name
+    own_cluster().stop_device_driver()
+    for each in scene.api.list("ResourceSlice"):
+        if each["spec"]["driver"] == name:
+            scene.api.delete("ResourceSlice", each["metadata"]["name"])
+    scene.api.delete("HardwareClass", name)
+    scene.api.delete("DeviceClass", name)
+
+
+def test_a_driver_allocates_its_device_to_the_pod_and_the_next_pod_waits_for_it(
+    scene: Scene, driver: str
+) -> None:
+    model = scene.model(slope=12.0)
+    scene.apply("claiming", model, hardware={"class": [driver]})
+    scene.ready("claiming")
+    scene.predicts("claiming", model)
+    (pod,) = scene.pods("claiming")
+    (claim,) = scene.api.list("ResourceClaim", scene.namespace)
+    (device,) = claim["status"]["allocation"]["devices"]["results"]
+    assert (device["driver"], device["request"]) == (driver, "gpu"), claim
+    assert claim["status"]["reservedFor"][0]["name"] == pod["metadata"]["name"], claim
+    scene.apply("waiting", model, hardware={"class": [driver]})
+    scene.condition("waiting", "Scheduled", "False", "Unschedulable", "cannot allocate all claims")
+    scene.api.delete("InferenceService", "claiming", scene.namespace)
+    scene.ready("waiting", within=120)
