@@ -343,13 +343,17 @@ class App:
             request = await self._aside(lambda: self._unpacked(intake, signature))
         if arrays is None:
             deadline = self._deadline(intake, request)
-            arrays = await infer(
-                request, thread, intake.model.metrics, self._limits.seconds, deadline, _bound(intake)
-            )
+            metrics, seconds = intake.model.metrics, self._limits.seconds
+            watch = self._watch(intake)
+            arrays = await infer(request, thread, metrics, seconds, deadline, _bound(intake), watch)
         if not is_long(request, signature, arrays):
             return self._written(intake, request, arrays)
         known, there = request, arrays
         return await self._aside(lambda: self._written(intake, known, there))
+
+    def _watch(self, intake: Intake) -> Callable[[Job], None] | None:
+        """What is told of the run of a request that takes long."""
+        return None
 
     def _unpacked(self, intake: Intake, signature: Signature) -> InferRequest:
         body = intake.body

@@ -120,10 +120,16 @@ class CachingThread(InferenceThread):
         """The same as `here`, in the calling thread."""
         return self._found_or(request, super().beside)
 
-    async def wait(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
+    async def wait(
+        self,
+        request: InferRequest,
+        deadline: float,
+        bound: Bound | None = None,
+        ran: Callable[[Job], None] | None = None,
+    ) -> list[Array]:
         """The remembered answer, or else that of the thread."""
         found = self._found(request, digest_of(request))
-        return await super().wait(request, deadline, bound) if found is None else found
+        return await super().wait(request, deadline, bound, ran) if found is None else found
 
     def ask(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> Job:
         """The same as `wait`, of what is not remembered."""

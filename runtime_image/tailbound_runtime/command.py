@@ -57,6 +57,11 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
     serve.add_argument(
         "--cache", default="0", metavar="BYTES", help="of answers to give again; 0 keeps none (%(default)s)"
     )
+    serve.add_argument(
+        "--tracing",
+        default="off",
+        help="on: spans by OpenTelemetry, as variables with OTEL_ say (%(default)s)",
+    )
     given = parser.parse_args(arguments)
     return {
         **_models(parser, given.models, given.name),
@@ -73,6 +78,7 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         Option.ENGINE: given.engine,
         Option.PRIORITY_LEVELS: given.priority_levels,
         Option.CACHE_BYTES: given.cache,
+        Option.TRACING: given.tracing,
         Option.HTTP_PORT: given.port,
         Option.GRPC_PORT: given.grpc_port,
     }

@@ -27,6 +27,13 @@ class ModelControl(StrEnum):
     EXPLICIT = "explicit"
 
 
+class Tracing(StrEnum):
+    """Whether spans are made of requests."""
+
+    OFF = "off"
+    ON = "on"
+
+
 class Option(StrEnum):
     """Environment with a default; a ServingRuntime may set it."""
 
@@ -40,6 +47,7 @@ class Option(StrEnum):
     MAX_BUFFERED_BYTES = "TAILBOUND_MAX_BUFFERED_BYTES"
     CACHE_BYTES = "TAILBOUND_CACHE_BYTES"
     QUEUE_LIMIT = "TAILBOUND_QUEUE_LIMIT"
+    TRACING = "TAILBOUND_TRACING"
     REQUEST_LOG_EVERY = "TAILBOUND_REQUEST_LOG_EVERY"
     ENGINE = "TAILBOUND_ENGINE"
     PRIORITY_LEVELS = "TAILBOUND_PRIORITY_LEVELS"
@@ -65,6 +73,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     Option.MAX_BUFFERED_BYTES: str(256 * 2**20),
     Option.CACHE_BYTES: "0",
     Option.QUEUE_LIMIT: "128",
+    Option.TRACING: Tracing.OFF,
     Option.REQUEST_LOG_EVERY: "0",
     Option.ENGINE: "",
     Option.PRIORITY_LEVELS: "0",
@@ -99,6 +108,7 @@ class Settings:
     max_buffered_bytes: bodies and tensors of all requests together, those below 64 KiB left out; 503 above
     cache_bytes: of answers that are kept to be given again; 0 keeps none
     queue_limit: inferences that may wait; 503 above
+    tracing: whether spans are made of requests over HTTP
     request_log_every: one inference request in so many is logged; 0 logs none
     providers: what to run on, by the engine's names, in order; empty: the engine's choice, never the CPU in a
         container with a device
@@ -122,6 +132,7 @@ class Settings:
     max_buffered_bytes: int
     cache_bytes: int
     queue_limit: int
+    tracing: bool
     request_log_every: int
     providers: tuple[str, ...]
     device_options: Mapping[str, str]
@@ -172,6 +183,7 @@ def from_env(env: Mapping[str, str]) -> Settings:
         max_buffered_bytes=_read(
             env, Option.MAX_BUFFERED_BYTES, _whole(1), "a whole number of bytes, at least 1"
         ),
+        tracing=_read(env, Option.TRACING, Tracing, f"one of {', '.join(Tracing)}") is Tracing.ON,
         request_log_every=_read(
             env, Option.REQUEST_LOG_EVERY, _whole(0), "a whole number of requests, or to 0 for no log of them"
         ),

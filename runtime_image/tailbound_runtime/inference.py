@@ -1,6 +1,6 @@
 """One inference, from the tensors of a request to those of its answer: whatever protocol it came by."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from tailbound_runtime.errors import (
     TooLargeError,
 )
 from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.queue import Job
 from tailbound_runtime.shedding import Bound, WouldBeLateError
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
@@ -115,9 +116,13 @@ async def infer(
     timeout_seconds: float,
     deadline: float,
     bound: Bound | None,
+    ran: Callable[[Job], None] | None = None,
 ) -> Sequence[Array]:
-    """The outputs that the request asks for. Raises ApiError; the deadline is in the loop's time."""
+    """The outputs that the request asks for. Raises ApiError; the deadline is in the loop's time.
+
+    `ran` gets the job once it has run.
+    """
     try:
-        return await thread.wait(request, deadline, bound)
+        return await thread.wait(request, deadline, bound, ran)
     except FAILURES as error:
         raise in_words(error, metrics, timeout_seconds, request) from None

@@ -18,10 +18,11 @@ class Job:
     arrived: when it began to wait, in seconds of whatever clock the queue's caller uses
     future: what its caller waits for; done early if the caller has left
     level: of its priority, 1 being the first
+    ran: when a run took it, began and ended, on the clock of the inference thread; None before
     late_at: when, on the same clock, it is too late for an answer; infinite for one that runs in any case
     """
 
-    __slots__ = ("arrived", "future", "key", "late_at", "level", "request")
+    __slots__ = ("arrived", "future", "key", "late_at", "level", "ran", "request")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Job:
         self.future = future
         self.late_at = late_at
         self.level = level
+        self.ran: tuple[float, float, float] | None = None
         self.key = key_of(request)
 
 

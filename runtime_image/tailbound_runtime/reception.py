@@ -4,7 +4,7 @@ import gzip
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -88,9 +88,21 @@ class Intake:
     received: when all of the body was there
     parsed: the request, and the outputs if its run is over, once these are known
     ended: whether the answer is known, or nobody waits for it any more
+    trace: what an application that traces requests notes of it
     """
 
-    __slots__ = ("_limits", "body", "ended", "head", "model", "parsed", "received", "share", "started")
+    __slots__ = (
+        "_limits",
+        "body",
+        "ended",
+        "head",
+        "model",
+        "parsed",
+        "received",
+        "share",
+        "started",
+        "trace",
+    )
 
     def __init__(self, head: Head, started: float, limits: Limits, share: Share, model: Model) -> None:
         self.head = head
@@ -98,6 +110,7 @@ class Intake:
         self.started = started
         self.received = started
         self.ended = False
+        self.trace: Any = None
         self.share = share
         self.parsed: tuple[InferRequest, Sequence[Array] | None] | None = None
         self.body: Body = b""

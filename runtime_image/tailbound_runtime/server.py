@@ -7,6 +7,7 @@ connections, is served. Only then the listener closes, and what is in flight is 
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import sys
@@ -32,7 +33,7 @@ from tailbound_runtime.repository import ModelFile, Repository, RepositoryError
 from tailbound_runtime.request_log import RequestLog
 
 if TYPE_CHECKING:
-    from tailbound_runtime import grpc_service
+    from tailbound_runtime import grpc_service, tracing
 
 BACKLOG: Final = 2048
 SWITCH_SECONDS: Final = 0.001  # how long a thread that parses keeps the interpreter while liveness is asked
@@ -68,7 +69,8 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     limits = Limits(settings.max_request_bytes, settings.request_timeout_seconds)
     budget = Budget(settings.max_buffered_bytes)
     models = Models()
-    app = App(models, limits, budget)
+    tracer = _tracer() if settings.tracing else None
+    app = App(models, limits, budget) if tracer is None else _traced(models, limits, budget, tracer)
     files = _files(settings.repository)
     for file in files:
         metrics = Metrics(labels_of(file) if settings.several else None)
@@ -88,7 +90,26 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         if rpc is not None:
             await asyncio.to_thread(rpc.stop)
         await front.close(settings.request_timeout_seconds + 2)
+        if tracer is not None:
+            await asyncio.to_thread(tracer.close)
     log.info("stopped")
+
+
+def _tracer() -> "tracing.Tracer":
+    # Not at the top: these packages are optional.
+    try:
+        from tailbound_runtime import tracing
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{Option.TRACING} is on, but {error}: pip install 'tailbound-runtime[tracing]' installs it"
+        ) from error
+    return tracing.tracer_of(os.environ)
+
+
+def _traced(models: Models, limits: Limits, budget: Budget, tracer: "tracing.Tracer") -> App:
+    from tailbound_runtime import traced_app
+
+    return traced_app.TracedApp(models, limits, budget, tracer)
 
 
 def _files(repository: Repository) -> list[ModelFile]:

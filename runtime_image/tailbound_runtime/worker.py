@@ -179,8 +179,16 @@ class InferenceThread:
         """Whether a thread has a run that is not short. Short ones would only move each other there."""
         return bool(self._running) and any(now - lane.begun > SHORT_SECONDS for lane in tuple(self._running))
 
-    async def wait(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
+    async def wait(
+        self,
+        request: InferRequest,
+        deadline: float,
+        bound: Bound | None = None,
+        ran: Callable[[Job], None] | None = None,
+    ) -> list[Array]:
         """The answer from the thread. `deadline` is in the loop's time, `bound` in that of `perf_counter`.
+
+        `ran` gets the job once it has run.
 
         Raises QueueFullError at once, WouldBeLateError at once or later, TimeoutError at the deadline,
         ModelInputError and ModelFailedError.
@@ -191,6 +199,8 @@ class InferenceThread:
         except (TimeoutError, asyncio.CancelledError):
             self.leave(job)
             raise
+        if ran is not None:
+            ran(job)
         return answers
 
     def ask(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> Job:
@@ -406,6 +416,9 @@ class InferenceThread:
         self._joining += SMOOTHING * (started - taken - self._joining)
         ended, computed = time.perf_counter(), self._inline.time() - begun
         answers = split(arrays, rows, padding)
+        times = (taken, started, ended)
+        for job in jobs:
+            job.ran = times
         seconds = ended - started
         batching = started - taken + time.perf_counter() - ended
         self._inline.ran(computed)
