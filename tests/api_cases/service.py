@@ -254,6 +254,13 @@ SERVICE_REFUSALS = (
     _s3("s3 endpoint with a path", "endpoint", "https://s3.example.com/models", _ENDPOINT),
     _s3("s3 region in capitals", "region", "EU", "is not a region: write for example eu-central-1"),
     _quoted("disk of a mebibyte", "spec.resources.ephemeralStorage", "1Mi", _DISK),
+    _service(
+        "cache of half a mebibyte",
+        "spec.model.cache",
+        {"size": "512Ki"},
+        "'512Ki' is out of range: write an amount of disk with its unit, for example 50Gi, from 1Mi to 1Pi",
+        "spec.model.cache.size",
+    ),
     _path("path of the model with a slash in front", "/model.onnx"),
     _path("path of the model with a way up", "a/../model.onnx"),
     _service(
@@ -392,6 +399,14 @@ SERVICE_REFUSALS = (
         "'1s' is out of range: write a duration from 5s to 24h, for which pods wait for a node of a "
         "preferred class",
         "spec.hardware.fallbackAfter",
+    ),
+    _service(
+        "return at once",
+        "spec.hardware",
+        {"class": ["gpu", "cpu"], "return": "whenRoom", "returnAfter": "1s"},
+        "'1s' is out of range: write a duration from 5s to 24h, for which a preferred class must have had "
+        "room",
+        "spec.hardware.returnAfter",
     ),
     _service("class name", "spec.hardware.class", ["GPU"], f"'GPU' {OBJECT_NAME}", "spec.hardware.class[0]"),
     _service("no CPU", "spec.resources.cpu", 0, f"'0' {_CPU}"),
