@@ -56,11 +56,19 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve until SIGTERM, which comes when the server has ended. 2: wrong usage."""
+    """Serve until SIGTERM, which comes when the server has ended. 1: its port is taken; 2: wrong usage."""
     arguments = _arguments(argv)
     times = HoldTimes(least=arguments.least, longest=arguments.longest)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with HoldServer(arguments.port, tuple(arguments.watch), times) as server:
+    try:
+        server = HoldServer(arguments.port, tuple(arguments.watch), times)
+    except OSError as problem:
+        sys.stderr.write(
+            f"port {arguments.port} is not free ({problem.strerror}): without it nothing keeps SIGTERM back "
+            "from the server. Let the container that listens there use another one, or name it in a probe\n"
+        )
+        return 1
+    with server:
         server.serve_forever()
     return 0
 

@@ -43,7 +43,7 @@ from tailbound.revisions.containers import (
     pod_security,
     pull_secrets,
 )
-from tailbound.revisions.hold import hold_container, pre_stop
+from tailbound.revisions.hold import hold_container, hold_port, pre_stop
 from tailbound.revisions.model_cache import claim_volume
 from tailbound.revisions.model_mounts import (
     Fetcher,
@@ -189,13 +189,16 @@ def _longest_drain(made_of: Ingredients) -> Duration:
     return Duration(made_of.drain.time.milliseconds + pod_timeout(made_of.service.spec).milliseconds)
 
 
+def _hold_port(made_of: Ingredients) -> int:
+    return hold_port(made_of.server, made_of.init_containers)
+
+
 def _init_containers(made_of: Ingredients) -> list[dict[str, Any]]:
     containers = [_fetch_container(made_of), *(_init_container(made_of, e) for e in made_of.init_containers)]
     if made_of.drain.mode is DrainMode.HOLD:
-        longest = _longest_drain(made_of)
-        containers.append(
-            hold_container(made_of.server, made_of.drain.time, longest, own_container(made_of.fetcher))
-        )
+        times = (made_of.drain.time, _longest_drain(made_of))
+        common = own_container(made_of.fetcher)
+        containers.append(hold_container(made_of.server, _hold_port(made_of), *times, common))
     return containers
 
 
@@ -258,7 +261,7 @@ def _server_container(made_of: Ingredients) -> dict[str, Any]:
     container = _runtime_container(made_of, made_of.server)
     hook = container.pop("preStop", None)
     if made_of.drain.mode is DrainMode.HOLD:
-        container["lifecycle"] = pre_stop(made_of.server)
+        container["lifecycle"] = pre_stop(_hold_port(made_of))
     elif hook is not None:
         container["lifecycle"] = {"preStop": hook}
     return {

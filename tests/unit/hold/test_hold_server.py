@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 
 import pytest
-from tailbound.hold.command import HoldServer
+from tailbound.hold.command import HoldServer, main
 from tailbound.hold.connections import connections_to
 from tailbound.hold.release import HoldTimes, has_request
 
@@ -66,3 +66,11 @@ def test_release_is_answered_when_the_request_is_over(pair: tuple[socket.socket,
         other.close()
         hold.shutdown()
         waiting.join(5)
+
+
+def test_a_port_that_a_sidecar_has_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sidecar:
+        port = sidecar.getsockname()[1]
+        status = main(["--port", str(port), "--watch", "8080", "--least", "1", "--longest", "2"])
+    assert status == 1
+    assert f"port {port} is not free (Address already in use)" in capsys.readouterr().err

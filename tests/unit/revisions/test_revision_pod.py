@@ -367,14 +367,17 @@ def test_a_hold_keeps_sigterm_back_until_the_sidecar_answers() -> None:
     ports = [
         {"name": "grpc", "containerPort": 8081},
         {"name": "http", "containerPort": 8080},
-        {"name": "metrics", "containerPort": 9901},
+        {"name": "metrics", "containerPort": 15901},
     ]
-    pod = template(spec={"timeout": "2500ms"}, server={"ports": ports}, mode="hold")
-    fetch, hold = pod["spec"]["initContainers"]
-    hook = {"httpGet": {"path": "/release", "port": 9902, "scheme": "HTTP"}}
+    sidecar = {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"}
+    probed = InitContainer.model_validate({**sidecar, "startupProbe": {"tcpSocket": {"port": 15902}}})
+    settings = {"timeout": "2500ms"}
+    pod = template(spec=settings, server={"ports": ports}, mode="hold", init_containers=(probed,))
+    fetch, _, hold = pod["spec"]["initContainers"]
+    hook = {"httpGet": {"path": "/release", "port": 15903, "scheme": "HTTP"}}
     assert server_of(pod)["lifecycle"] == {"preStop": hook}
     assert (hold["name"], hold["restartPolicy"], hold["image"]) == ("hold", "Always", fetch["image"])
-    assert " ".join(hold["args"]) == "hold --port 9902 --watch 8081 8080 --least 10 --longest 12.5"
+    assert " ".join(hold["args"]) == "hold --port 15903 --watch 8081 8080 --least 10 --longest 12.5"
     assert env_of(pod)["TAILBOUND_DRAIN_SECONDS"] == "0"
     assert pod["spec"]["terminationGracePeriodSeconds"] == 18
     assert violations(pod, None) == ()
