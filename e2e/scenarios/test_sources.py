@@ -145,3 +145,4 @@ def test_status_shows_how_far_a_download_is(scene: Scene) -> None:
         return True if "DOWNLOAD OF POD" in said and "of 8.39 MB" in said else Unmet(said)
 
     scene.wait("the bar of a download", probe, 60)
+    scene.condition("slow", "ModelVerified", "Unknown", "Fetching", "of 8.39 MB", within=60)

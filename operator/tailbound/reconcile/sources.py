@@ -48,7 +48,8 @@ def model_pin(owned: OwnedState, name: str) -> ModelPin:
         return None
     waits = Unresolved(
         f"Job {name} reads the model to find its digest, as spec.model.sha256 is missing; pods with "
-        "this model start once it is known"
+        f"this model start once it is known (kubectl describe job {name} shows what keeps it from a pod, "
+        "as a ResourceQuota)"
     )
     live = owned.find("Job", name)
     if live is None or ownership(live, owned.service) is not Ownership.OURS:
