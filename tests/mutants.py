@@ -65,6 +65,34 @@ MUTANTS: Final = (
         "judge",
     ),
     Mutant(
+        "of pods that start at once one fills a volume",
+        "fetch/cached.py",
+        "if mine and self._complete() is None:",
+        "if self._complete() is None:",
+        "fetch/test_fetch_cached.py",
+    ),
+    Mutant(
+        "a volume without a marker holds no model",
+        "fetch/cached.py",
+        "new.replace(marker)",
+        "new.replace(marker.with_suffix('.other'))",
+        "fetch/test_fetch_cached.py",
+    ),
+    Mutant(
+        "a claim keeps the owners of other services",
+        "reconcile/model_caches.py",
+        "revision, [*others, own], requests)",
+        "revision, [own], requests)",
+        "reconcile/test_reconcile_caches.py",
+    ),
+    Mutant(
+        "blocks of several connections are of one version of the file",
+        "fetch/source.py",
+        "if not _continues(response, start):\n            raise RangeRefusedError",
+        "if False:\n            raise RangeRefusedError",
+        "fetch/test_fetch_ranges.py",
+    ),
+    Mutant(
         "restarts reject a candidate",
         "rollout/rejections.py",
         "if state.restarts < suspect.given.spec.restart_limit:",
@@ -193,7 +221,7 @@ MUTANTS: Final = (
     Mutant(
         "an archive unpacks to no more than the pod may store",
         "fetch/archive.py",
-        "        if total > most_bytes:",
+        "        if total > limits.total_bytes:",
         "        if False:",
         "fetch/test_fetch_archive.py",
     ),
