@@ -119,6 +119,7 @@ class Engine(Protocol):
     platform: the library and the model's format, for metadata
     provider: what it runs on
     on_device: whether that has memory and a queue of its own, unlike the CPU
+    prepares_sizes: whether each number of rows that it has not met takes long, as on devices
     inlines: whether a run computes in the calling thread and can be stopped, so that a short one may be made
         on the event loop
     lanes: runs that are worth having at once: on a device, one copies tensors while another computes
@@ -130,6 +131,7 @@ class Engine(Protocol):
     platform: str
     provider: str
     on_device: bool
+    prepares_sizes: bool
     inlines: bool
     lanes: int
     first_seconds: float
@@ -168,6 +170,7 @@ class Loaded(ABC):
         provider: str,
         *,
         on_device: bool = False,
+        prepares_sizes: bool = False,
         inlines: bool = False,
         lanes: int = 1,
     ) -> None:
@@ -181,6 +184,7 @@ class Loaded(ABC):
         self.platform = platform
         self.provider = provider
         self.on_device = on_device
+        self.prepares_sizes = on_device or prepares_sizes
         self.inlines = inlines
         self.lanes = lanes
         self.first_seconds = self.warm_seconds = UNKNOWN_SECONDS

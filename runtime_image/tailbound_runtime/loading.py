@@ -106,7 +106,7 @@ def load(settings: Settings, file: ModelFile, metrics: Metrics) -> tuple[Engine,
 
 def _warmed(session: Engine, asked: Batching) -> Batching:
     """How to batch on what the model runs on, once it is warm for that."""
-    if not session.on_device or asked.mode is not Mode.DYNAMIC:
+    if not session.prepares_sizes or asked.mode is not Mode.DYNAMIC:
         _warm_up(session, asked)
         return asked
     batching = asked.on_device()

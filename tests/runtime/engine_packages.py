@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,32 +29,44 @@ PACKAGES: Final = (
 )
 """The engines, what they import, and the converter whose models ONNX Runtime serves."""
 
+HEAVY: Final = ("tensorflow-cpu", "jax")
+"""Engines of more than a gigabyte, which `make test-servers` tests."""
+
 
 def folder() -> Path:
     """The folder with these packages, which is made if need be."""
-    found = cache_folder() / "engines"
+    return _made("engines", PACKAGES, "--no-deps")
+
+
+def heavy_folder() -> Path:
+    """The folder with the packages of the large engines and all that they need, which is made if need be."""
+    return _made("engines-heavy", HEAVY, "--constraint", str(CONSTRAINTS))
+
+
+def _made(name: str, packages: Sequence[str], *how_else: str) -> Path:
+    found = cache_folder() / name
     found.mkdir(parents=True, exist_ok=True)
     installed = found / "installed"
     pinned = CONSTRAINTS.read_text().splitlines()
-    wanted = "\n".join(line for line in pinned if line.partition("==")[0] in PACKAGES)
+    wanted = "\n".join(line for line in pinned if line.partition("==")[0] in packages)
     with (found / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not installed.exists() or installed.read_text() != wanted:
             pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-            how = ("--no-deps", "--upgrade", "--target", str(found / "packages"), *wanted.splitlines())
+            how = (*how_else, "--upgrade", "--target", str(found / "packages"), *wanted.splitlines())
             subprocess.run([*pip, *how], check=True)
             installed.write_text(wanted)
     return found / "packages"
 
 
-def path() -> dict[str, str]:
-    """The environment of a process that finds them."""
-    return {"PYTHONPATH": os.pathsep.join([str(folder()), *sys.path])}
+def path(of: Callable[[], Path] = folder) -> dict[str, str]:
+    """The environment of a process that finds the packages of a folder."""
+    return {"PYTHONPATH": os.pathsep.join([str(of()), *sys.path])}
 
 
-def output_of(script: str, *arguments: str) -> str:
+def output_of(script: str, *arguments: str, of: Callable[[], Path] = folder) -> str:
     """What a Python program that has the packages prints."""
-    env = {**os.environ, **path()}
+    env = {**os.environ, **path(of)}
     command = [sys.executable, "-c", script, *arguments]
     return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
 
@@ -83,9 +95,9 @@ for name in sys.argv[2:]:
 """
 
 
-def check_refusals(engine: str, said: Mapping[Path, str]) -> None:
+def check_refusals(engine: str, said: Mapping[Path, str], of: Callable[[], Path] = folder) -> None:
     """Each of these files is refused by the engine, with an error that has this part."""
-    errors = [json.loads(line) for line in output_of(_REFUSED, engine, *map(str, said)).splitlines()]
+    errors = [json.loads(line) for line in output_of(_REFUSED, engine, *map(str, said), of=of).splitlines()]
     assert len(errors) == len(said)
     assert [error for part, error in zip(said.values(), errors, strict=True) if part not in error] == []
 

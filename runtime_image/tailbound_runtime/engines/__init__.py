@@ -39,6 +39,8 @@ KINDS: Final = (
     Kind("litert", "LiteRT", "lite_rt", "litert", ("tflite",)),
     Kind("xgboost", "XGBoost", "xg_boost", "xgboost", ("xgboost",)),
     Kind("lightgbm", "LightGBM", "light_gbm", "lightgbm", ("lightgbm",)),
+    Kind("tensorflow", "TensorFlow", "tensor_flow", "tensorflow", ("savedmodel",)),
+    Kind("jax", "JAX", "jax_export", "jax", ("jax",)),
 )
 """All engines; the first one of those that run a format is its default."""
 
@@ -58,6 +60,8 @@ SUFFIXES: Final[Mapping[str, str]] = {
     ".json": "xgboost",
     ".ubj": "xgboost",
     ".txt": "lightgbm",
+    ".pb": "savedmodel",
+    ".jax": "jax",
 }
 """How files of the formats are named."""
 PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".joblib")
