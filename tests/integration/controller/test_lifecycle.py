@@ -4,7 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.kube.resources import (
     CLUSTER_SERVING_RUNTIMES,
@@ -91,42 +90,45 @@ async def test_edit_rolls_over_and_the_old_revision_goes_after_the_acknowledgeme
         assert len(await environment.children(CONTROLLER_REVISIONS, "churn")) == 2
 
 
-@pytest.mark.parametrize("resource", [DEPLOYMENTS, SERVICES, DISRUPTION_BUDGETS], ids=lambda each: each.kind)
-async def test_child_deleted_by_hand_comes_back(environment: Environment, resource: Resource) -> None:
+async def test_children_deleted_by_hand_come_back_and_a_label_taken_off_too(environment: Environment) -> None:
     async with environment.running(), kubelet(environment):
         await environment.create("churn", scaling={"min": 2})
         await environment.until_service("churn", is_ready, "Ready")
-        before = await uids(environment, "churn")
-        victim = (await environment.children(resource, "churn"))[0]["metadata"]
-        await environment.remove(resource, victim["name"])
-
-        async def back() -> bool:
-            now = await uids(environment, "churn")
-            return now.keys() == before.keys() and now != before
-
-        await environment.until("the return of the child", back)
-        after = await uids(environment, "churn")
-        assert {key for key in before if before[key] != after[key]} == {f"{resource.kind}/{victim['name']}"}
+        for resource in (DEPLOYMENTS, SERVICES, DISRUPTION_BUDGETS):
+            await _comes_back(environment, resource)
+        await environment.until_service("churn", is_ready, "Ready again")
+        await _label_comes_back(environment)
 
 
-async def test_child_whose_label_was_taken_off_gets_it_back(environment: Environment) -> None:
-    async with environment.running(), kubelet(environment):
-        await environment.create("churn")
-        await environment.until_service("churn", is_ready, "Ready")
-        meta = (await environment.children(DEPLOYMENTS, "churn"))[0]["metadata"]
+async def _comes_back(environment: Environment, resource: Resource) -> None:
+    before = await uids(environment, "churn")
+    victim = (await environment.children(resource, "churn"))[0]["metadata"]
+    await environment.remove(resource, victim["name"])
 
-        def without_label(deployment: Object) -> Object:
-            found = deployment["metadata"]
-            labels = {key: value for key, value in found["labels"].items() if key != SERVICE_LABEL}
-            return {**deployment, "metadata": {**found, "labels": labels}}
+    async def back() -> bool:
+        now = await uids(environment, "churn")
+        return now.keys() == before.keys() and now != before
 
-        await environment.replace(DEPLOYMENTS, meta["name"], without_label)
+    await environment.until(f"the return of the {resource.kind}", back)
+    after = await uids(environment, "churn")
+    assert {key for key in before if before[key] != after[key]} == {f"{resource.kind}/{victim['name']}"}
 
-        async def labelled() -> bool:
-            children = await environment.children(DEPLOYMENTS, "churn")
-            return [child["metadata"]["uid"] for child in children] == [meta["uid"]]
 
-        await environment.until("the label", labelled)
+async def _label_comes_back(environment: Environment) -> None:
+    meta = (await environment.children(DEPLOYMENTS, "churn"))[0]["metadata"]
+
+    def without_label(deployment: Object) -> Object:
+        found = deployment["metadata"]
+        labels = {key: value for key, value in found["labels"].items() if key != SERVICE_LABEL}
+        return {**deployment, "metadata": {**found, "labels": labels}}
+
+    await environment.replace(DEPLOYMENTS, meta["name"], without_label)
+
+    async def labelled() -> bool:
+        children = await environment.children(DEPLOYMENTS, "churn")
+        return [child["metadata"]["uid"] for child in children] == [meta["uid"]]
+
+    await environment.until("the label", labelled)
 
 
 async def test_foreign_labels_annotations_and_a_restart_annotation_stay(environment: Environment) -> None:
@@ -151,42 +153,33 @@ async def test_foreign_labels_annotations_and_a_restart_annotation_stay(environm
         assert "kubectl.kubernetes.io/restartedAt" in annotations
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "spec": {"ports": [{"port": 80}], "selector": {"app": "somebody"}},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "spec": {"type": "ExternalName", "externalName": "elsewhere.example.com"},
-        },
-    ],
-    ids=["ClusterIP", "ExternalName"],
-)
-async def test_foreign_service_of_the_same_name_is_untouched_and_named(
-    environment: Environment, body: dict[str, Any]
-) -> None:
-    foreign = await environment.cluster.insert(
-        SERVICES, {**body, "metadata": {"namespace": environment.namespace, "name": "churn"}}
-    )
+FOREIGN: dict[str, dict[str, Any]] = {
+    "churn": {"ports": [{"port": 80}], "selector": {"app": "somebody"}},
+    "fraud": {"type": "ExternalName", "externalName": "elsewhere.example.com"},
+}
+"""Specs of Services that somebody else has made, by name."""
+
+
+async def test_foreign_services_of_the_same_names_are_untouched_and_named(environment: Environment) -> None:
+    foreign = {}
+    for name, spec in FOREIGN.items():
+        body = {"apiVersion": "v1", "kind": "Service", "spec": spec}
+        metadata = {"namespace": environment.namespace, "name": name}
+        foreign[name] = await environment.cluster.insert(SERVICES, {**body, "metadata": metadata})
     async with environment.running(), kubelet(environment):
-        await environment.create("churn")
-        service = await environment.until_service(
-            "churn", lambda each: condition(each, "Stalled").get("status") == "True", "Stalled"
-        )
-        stalled = condition(service, "Stalled")
-        assert stalled["reason"] == "NameConflict"
-        assert "Service churn" in stalled["message"]
-        assert condition(service, "Ready")["status"] != "True"
-        now = await environment.cluster.get(SERVICES, environment.namespace, "churn")
-        assert now == foreign
-        # It heals by itself once the name is free.
-        await environment.remove(SERVICES, "churn")
-        await environment.until_service("churn", is_ready, "Ready")
+        for name, theirs in foreign.items():
+            await environment.create(name)
+            service = await environment.until_service(
+                name, lambda each: condition(each, "Stalled").get("status") == "True", "Stalled"
+            )
+            stalled = condition(service, "Stalled")
+            assert stalled["reason"] == "NameConflict"
+            assert f"Service {name}" in stalled["message"]
+            assert condition(service, "Ready")["status"] != "True"
+            assert await environment.cluster.get(SERVICES, environment.namespace, name) == theirs
+            # It heals by itself once the name is free.
+            await environment.remove(SERVICES, name)
+            await environment.until_service(name, is_ready, "Ready")
 
 
 async def test_deleted_service_is_forgotten_and_its_neighbour_serves_on(environment: Environment) -> None:
