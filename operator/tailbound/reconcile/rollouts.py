@@ -17,6 +17,7 @@ from tailbound.reconcile import ending, signatures
 from tailbound.reconcile.class_returns import gives_up_after
 from tailbound.reconcile.needs import needs
 from tailbound.reconcile.owned_state import OwnedState
+from tailbound.reconcile.pod_classes import class_of
 from tailbound.reconcile.pods import PodFinding, most_restarts, unready_since
 from tailbound.reconcile.progress import in_time, judged_of, progress_of
 from tailbound.reconcile.scaling import sizing_of
@@ -214,9 +215,19 @@ def _demands(spec: InferenceServiceSpec, terms: Terms) -> tuple[str, ...]:
 
 
 def _on_one_class(owned: OwnedState, rollout: RolloutProgress) -> bool:
-    """Whether both revisions run on the same hardware class, so that a difference is the revision's own."""
-    both = (owned.revision(rollout.revision), owned.revision(rollout.from_revision))
-    return len({each.hardware_class for each in both if each is not None}) < 2
+    """Whether both revisions run on the same hardware class, so that a difference is the revision's own.
+
+    Pods of a revision that has just moved to another class may still run on the former one.
+    """
+    names = (rollout.revision, rollout.from_revision)
+    classes = {each.hardware_class for name in names if (each := owned.revision(name)) is not None}
+    placed = (
+        class_of(pod)
+        for name in names
+        for pod in owned.live_pods.get(name, ())
+        if pod.condition("PodScheduled").status == "True"
+    )
+    return len(classes.union(each for each in placed if each is not None)) < 2
 
 
 def _metrics(owned: OwnedState, rollout: RolloutProgress, *, comparable: bool) -> tuple[Metric, ...]:

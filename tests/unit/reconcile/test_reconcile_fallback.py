@@ -1,10 +1,16 @@
 """A service with several hardware classes serves from the first that has room, and returns by a rollout."""
 
+import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from tailbound.api.rollout import RolloutState
+from tailbound.reconcile.rollouts import _on_one_class
+from tailbound.reconcile.snapshot import Snapshot, read
 from tailbound.revisions.record import CorruptRevisionError, from_object
+from tailbound.rollout.progress import RolloutProgress
 
 from tests.support.copies import remembered
 from tests.unit.reconcile.lives import template_of
@@ -207,3 +213,26 @@ def test_only_revisions_of_one_class_are_compared(other: str, state: str, reason
     simulator.edit(model=model("b"), hardware={"class": [other]})
     until(simulator, lambda rollout: rollout["reason"] == reason, r1=0.1, r2=0.1)
     assert simulator.rollout["state"] == state
+
+
+def test_a_revision_with_pods_on_two_classes_is_compared_with_none() -> None:
+    simulator = started(full="")
+    simulator.edit(model=model("b"))
+    simulator.work()
+    simulator.reconcile()
+    simulator.work()
+    observation = simulator.observation()
+    stable, candidate = simulator.names("ControllerRevision")
+    rollout = RolloutProgress(
+        state=RolloutState.ANALYSING, revision=candidate, from_revision=stable, started_at=simulator.now
+    )
+
+    def comparable(**metadata: Any) -> bool:
+        pods = [copy.deepcopy(dict(pod)) for pod in observation.pods]
+        pods[0]["metadata"] |= metadata
+        reading = read(replace(observation, pods=tuple(pods)))
+        assert isinstance(reading, Snapshot)
+        return _on_one_class(reading.owned, rollout)
+
+    assert comparable()
+    assert not comparable(annotations={"tailbound.dev/hardware-class": "slow"})
