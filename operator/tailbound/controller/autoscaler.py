@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Protocol
 
 from tailbound.api.names import REVISION_LABEL, SERVER_METRICS_ANNOTATION
@@ -21,7 +22,7 @@ from tailbound.controller.server_signals import Mappings
 from tailbound.controller.signals import FleetSnapshot, Rates, history, take
 from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key
-from tailbound.kube.resources import INFERENCE_SERVICES
+from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, INFERENCE_SERVICES, PODS
 from tailbound.objects.deployment import Deployment
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
@@ -29,9 +30,8 @@ from tailbound.objects.pod import Pod
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile import capacity
 from tailbound.reconcile.model import RevisionLoad, ScalingDecision, ScalingDecisions, ScalingRequest
-from tailbound.reconcile.pods import report
 from tailbound.reconcile.scaling import ALLOWED_LATE, rounded
-from tailbound.reconcile.signals import limits, observed, part
+from tailbound.reconcile.signals import RevisionPods, limits, observed, part
 from tailbound.revisions.record import fallback_of, marks_of
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.prometheus import Queries, RevisionName
@@ -55,12 +55,30 @@ class Decide(Protocol):
 
 
 @dataclass(frozen=True)
-class _Children:
+class _Children(RevisionPods):
     """What is there of one revision."""
 
     record: Object | None
-    deployment: Deployment
-    pods: tuple[Pod, ...]
+
+    @cached_property
+    def placed(self) -> str:
+        """Since when its pods are for another hardware class than its first one; empty for that one."""
+        fallback = fallback_of(self.record) if self.record is not None else None
+        return fallback.since if fallback is not None else ""
+
+    @cached_property
+    def note(self) -> capacity.Note | None:
+        """What its record says of its speed."""
+        return capacity.note_of(marks_of(self.record)) if self.record is not None else None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The children of a service as they were at the last look, and the stored objects that they are."""
+
+    names: tuple[str, ...]
+    stored: tuple[tuple[Object, ...], ...]
+    children: Mapping[str, _Children]
 
 
 @dataclass
@@ -83,6 +101,7 @@ class Autoscaler:
     _sizes: dict[Key, ScalingDecisions] = field(default_factory=dict)
     _ready_since: dict[Key, float] = field(default_factory=dict)
     """When a pod of each service was first seen to be ready."""
+    _seen: dict[Key, _Seen] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def view(self, key: Key) -> ScalingDecisions | None:
@@ -109,6 +128,7 @@ class Autoscaler:
         self.wanted.pop(key, None)
         self._sizes.pop(key, None)
         self._ready_since.pop(key, None)
+        self._seen.pop(key, None)
 
     async def run(self) -> None:
         """Decide until cancelled."""
@@ -166,9 +186,7 @@ class Autoscaler:
         children = self._children(key, wanted)
         signals = snapshot.of(key, children, wanted.p99_seconds)
         seen = {
-            name: observed(
-                signals, name, wanted.revisions[name].share, each.deployment, each.pods, self.now()
-            )
+            name: observed(signals, name, wanted.revisions[name].share, each, self.now())
             for name, each in children.items()
         }
         if any(each.replicas.ready for each in seen.values()):
@@ -191,7 +209,7 @@ class Autoscaler:
         awaited = before.awaited and bool(not revisions or missing)
         if awaited:
             children = self._children(key, wanted).values()
-            if any(report(each.pods, each.deployment).ready for each in children):
+            if any(each.report.ready for each in children):
                 self._ready_since.setdefault(key, self.now())
             awaited = self._is_young(key)
         late, shed = (before.late, before.shed) if signals.late is None else (signals.late, signals.shed)
@@ -210,38 +228,36 @@ class Autoscaler:
         sized: dict[str, ScalingDecision] = {}
         for name, seen in observations.items():
             load, each, known = wanted.revisions[name], children[name], before.revisions.get(name)
-            placed = _placed(each)
-            if known is not None and known.placed != placed:
+            if known is not None and known.placed != each.placed:
                 known = None  # on another class nothing of it is true
             decision = self.decide(
                 self.now(),
                 seen,
                 load.objective,
-                limits(wanted, load.share, each.deployment, each.pods),
+                limits(wanted, load.share, each.report),
                 known.decision.state if known is not None else self._remembered(key, each, load, seen, past),
             )
             decision = _in_the_same_words(decision, known)
-            sized[name] = ScalingDecision(load.share, decision, self._to_write(each, decision.state), placed)
+            sized[name] = ScalingDecision(
+                load.share, decision, self._to_write(each, decision.state), each.placed
+            )
         return sized
 
     def _is_young(self, key: Key) -> bool:
         """Whether Prometheus has hardly had the time to see a pod of this service."""
         return self.now() - self._ready_since.get(key, self.now()) < STALE
 
-    def _children(self, key: Key, wanted: ScalingRequest) -> dict[str, _Children]:
+    def _children(self, key: Key, wanted: ScalingRequest) -> Mapping[str, _Children]:
         """Children of revisions that are there already: the first pods of one follow from the others'."""
-        stored = self.stores.children(key)
-        records = {KubernetesObject(each).label(REVISION_LABEL): each for each in stored.revisions}
-        deployments = {view.label(REVISION_LABEL): view for view in map(Deployment, stored.deployments)}
-        return {
-            name: _Children(
-                records.get(name),
-                deployments[name],
-                tuple(pod for pod in map(Pod, stored.pods) if _belongs(pod, name)),
-            )
-            for name in sorted(wanted.revisions)
-            if name in deployments
-        }
+        names = tuple(sorted(wanted.revisions))
+        stored = tuple(
+            self.stores.of[each].indexed(key) for each in (CONTROLLER_REVISIONS, DEPLOYMENTS, PODS)
+        )
+        seen = self._seen.get(key)
+        # Mostly they are the very same objects, which costs next to nothing to find.
+        if seen is None or (seen.names, seen.stored) != (names, stored):
+            seen = self._seen[key] = _Seen(names, stored, _children_of(names, *stored))
+        return seen.children
 
     def _remembered(
         self, key: Key, children: _Children, load: RevisionLoad, seen: RevisionObservation, past: Rates
@@ -263,13 +279,21 @@ class Autoscaler:
         learned = state.learned
         if children.record is None or not isinstance(learned, LearnedCapacity):
             return None
-        note = capacity.note_of(marks_of(children.record))
-        return capacity.to_write(note, learned, datetime.fromtimestamp(self.now(), UTC))
+        return capacity.to_write(children.note, learned, datetime.fromtimestamp(self.now(), UTC))
 
 
-def _placed(children: _Children) -> str:
-    fallback = fallback_of(children.record) if children.record is not None else None
-    return fallback.since if fallback is not None else ""
+def _children_of(
+    names: Iterable[str], revisions: Iterable[Object], deployments: Iterable[Object], pods: Iterable[Object]
+) -> dict[str, _Children]:
+    records = {KubernetesObject(each).label(REVISION_LABEL): each for each in revisions}
+    deployed = {view.label(REVISION_LABEL): view for view in map(Deployment, deployments)}
+    return {
+        name: _Children(
+            deployed[name], tuple(pod for pod in map(Pod, pods) if _belongs(pod, name)), records.get(name)
+        )
+        for name in names
+        if name in deployed
+    }
 
 
 def _belongs(pod: Pod, revision: str) -> bool:

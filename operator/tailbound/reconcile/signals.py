@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from math import ceil
 from typing import Final
 
@@ -24,7 +26,7 @@ from tailbound.objects.deployment import Deployment
 from tailbound.objects.pod import Pod
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.model import ScalingRequest
-from tailbound.reconcile.pods import most_restarts, report, starting_since
+from tailbound.reconcile.pods import PodsReport, most_restarts, report, starting_since
 from tailbound.rollout.sizing import ALL
 
 _SLOWEST: Final = 0.9
@@ -55,8 +57,32 @@ class Signals:
     """Share of the same requests that were refused because they would have been late; a part of `late`."""
 
 
+@dataclass(frozen=True)
+class RevisionPods:
+    """The Deployment and the pods of one revision. What they say is found out once, for many looks."""
+
+    deployment: Deployment
+    pods: tuple[Pod, ...]
+
+    @cached_property
+    def report(self) -> PodsReport:
+        """What the pods are at."""
+        return report(self.pods, self.deployment)
+
+    @cached_property
+    def starting_since(self) -> tuple[datetime, ...]:
+        """When each pod was made that is on its way."""
+        return starting_since(self.pods)
+
+    @cached_property
+    def slow_start(self) -> float | None:
+        """A long one of the times from a pod's creation to its readiness, of those without a restart."""
+        took = sorted(seconds for pod in self.pods if not most_restarts([pod]) for seconds in _start_of(pod))
+        return took[min(len(took) - 1, int(len(took) * _SLOWEST))] if took else None
+
+
 def observed(
-    signals: Signals, revision: str, share: int, deployment: Deployment, pods: Sequence[Pod], now: float
+    signals: Signals, revision: str, share: int, there: RevisionPods, now: float
 ) -> RevisionObservation:
     """What there is to know of a revision that must be able to carry `share` percent of the requests.
 
@@ -69,19 +95,18 @@ def observed(
         p99=own.p99 if isinstance(own.p99, Known) else signals.p99,
         in_flight=own.in_flight,
         service=own.service,
-        replicas=_replicas(deployment, pods, now),
-        cold_start=_cold_start(pods, now),
+        replicas=_replicas(there, now),
+        cold_start=_cold_start(there, now),
         waiting=own.waiting,
     )
 
 
-def limits(wanted: ScalingRequest, share: int, deployment: Deployment, pods: Sequence[Pod]) -> Limits:
+def limits(wanted: ScalingRequest, share: int, seen: PodsReport) -> Limits:
     """The bounds of a revision that must be able to carry `share` percent of the requests.
 
     While pods are refused there is room for those that exist, and while pods find no node for those that have
     one. What is asked for already stays: a quota that is raised or a node that comes is used at once.
     """
-    seen = report(pods, deployment)
     causes = (
         (frozenset({Reason.QUOTA_EXCEEDED, Reason.QUOTA_TOO_SMALL}), Limit.QUOTA, seen.count),
         (frozenset({Reason.UNSCHEDULABLE, Reason.NO_NODE_FITS}), Limit.HARDWARE, seen.scheduled),
@@ -106,23 +131,20 @@ def _of_all(arrivals: Arrivals, share: int) -> Arrivals:
     )
 
 
-def _replicas(deployment: Deployment, pods: Sequence[Pod], now: float) -> Replicas:
-    seen = report(pods, deployment)
+def _replicas(there: RevisionPods, now: float) -> Replicas:
+    seen = there.report
     return Replicas(
-        requested=deployment.replicas,
+        requested=there.deployment.replicas,
         ready=seen.ready,
         pending=seen.count - seen.ready,
         stuck=seen.stuck,
-        waited=tuple(max(0.0, now - made.timestamp()) for made in starting_since(pods)),
+        waited=tuple(max(0.0, now - made.timestamp()) for made in there.starting_since),
     )
 
 
-def _cold_start(pods: Sequence[Pod], now: float) -> Seconds:
-    """The time from the creation of a pod to its readiness, for pods without a restart."""
-    took = sorted(seconds for pod in pods if not most_restarts([pod]) for seconds in _start_of(pod))
-    if not took:
-        return Unknown("no pod has become ready yet")
-    return Known(took[min(len(took) - 1, int(len(took) * _SLOWEST))], now)
+def _cold_start(there: RevisionPods, now: float) -> Seconds:
+    slow = there.slow_start
+    return Unknown("no pod has become ready yet") if slow is None else Known(slow, now)
 
 
 def _start_of(pod: Pod) -> Iterator[float]:

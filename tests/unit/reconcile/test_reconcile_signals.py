@@ -9,7 +9,7 @@ from tailbound.objects.deployment import Deployment
 from tailbound.objects.pod import Pod
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.model import RevisionLoad, ScalingRequest
-from tailbound.reconcile.signals import RevisionSignals, Signals, limits, observed
+from tailbound.reconcile.signals import RevisionPods, RevisionSignals, Signals, limits, observed
 
 NOW = 1_000_000.0
 NOT_KNOWN = Unknown("nobody knows")
@@ -49,7 +49,7 @@ def signals(*, p99: Any = NOT_KNOWN, **revisions: RevisionSignals) -> Signals:
 
 
 def test_arrivals_are_the_services_times_the_share() -> None:
-    seen = observed(signals(), "r1", 25, deployment(1), (), NOW).arrivals
+    seen = observed(signals(), "r1", 25, RevisionPods(deployment(1), ()), NOW).arrivals
     assert (seen.over_10s, seen.over_60s) == (Known(2.5, NOW), Known(10.0, NOW))
     assert seen.over_120s == NOT_KNOWN
 
@@ -64,11 +64,11 @@ def test_arrivals_are_the_services_times_the_share() -> None:
 )
 def test_the_latency_is_its_own_or_else_the_services(own: Any, of_service: Any, expected: Any) -> None:
     seen = signals(p99=of_service, r1=RevisionSignals(own, NOT_KNOWN, NOT_KNOWN))
-    assert observed(seen, "r1", 100, deployment(1), (), NOW).p99 == expected
+    assert observed(seen, "r1", 100, RevisionPods(deployment(1), ()), NOW).p99 == expected
 
 
 def test_a_revision_without_metrics_is_unknown_and_not_idle() -> None:
-    seen = observed(signals(), "r9", 100, deployment(1), (), NOW)
+    seen = observed(signals(), "r9", 100, RevisionPods(deployment(1), ()), NOW)
     assert isinstance(seen.in_flight, Unknown)
     assert isinstance(seen.service, Unknown)
 
@@ -81,14 +81,18 @@ def test_pods_that_are_made_count_and_those_that_stay_behind_are_told_apart() ->
         pod("waiting", **UNSCHEDULABLE),
     )
     later = datetime(2026, 1, 1, 0, 0, 40, tzinfo=UTC).timestamp()
-    seen = observed(signals(), "r1", 100, deployment(6), pods, later)
+    seen = observed(signals(), "r1", 100, RevisionPods(deployment(6), pods), later)
     assert seen.replicas == Replicas(requested=6, ready=2, pending=2, stuck=1, waited=(40.0,))
 
 
 def test_the_cold_start_is_that_of_the_slow_ones_without_restarts() -> None:
     pods = (*(pod(f"p{seconds}", ready=seconds) for seconds in range(1, 11)), pod("r", ready=50, restarts=1))
-    assert observed(signals(), "r1", 100, deployment(11), pods, NOW).cold_start == Known(10.0, NOW)
-    assert isinstance(observed(signals(), "r1", 100, deployment(1), (pod("x"),), NOW).cold_start, Unknown)
+    assert observed(signals(), "r1", 100, RevisionPods(deployment(11), pods), NOW).cold_start == Known(
+        10.0, NOW
+    )
+    assert isinstance(
+        observed(signals(), "r1", 100, RevisionPods(deployment(1), (pod("x"),)), NOW).cold_start, Unknown
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,10 +113,10 @@ def test_the_cold_start_is_that_of_the_slow_ones_without_restarts() -> None:
 def test_what_is_refused_is_a_ceiling_at_what_there_is_room_for(
     stored: Deployment, pods: tuple[Pod, ...], ceilings: tuple[Ceiling, ...]
 ) -> None:
-    found = limits(WANTED, 100, stored, pods)
+    found = limits(WANTED, 100, RevisionPods(stored, pods).report)
     assert (found.min, found.max, found.ceilings) == (4, 20, ceilings)
 
 
 @pytest.mark.parametrize(("share", "least"), [(100, 4), (50, 2), (26, 2), (5, 1)])
 def test_a_share_needs_its_part_of_the_fewest(share: int, least: int) -> None:
-    assert limits(WANTED, share, deployment(1), ()).min == least
+    assert limits(WANTED, share, RevisionPods(deployment(1), ()).report).min == least
