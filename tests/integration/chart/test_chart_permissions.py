@@ -16,6 +16,7 @@ OPERATOR_WATCHED: Grants = {
     ("", "services", "get list watch create patch delete"),
     ("policy", "poddisruptionbudgets", "get list watch create patch delete"),
     ("batch", "jobs", "get list watch create patch delete"),
+    ("resource.k8s.io", "resourceclaimtemplates", "get list watch create patch delete"),
     ("", "persistentvolumeclaims", "get list watch create patch"),
     ("", "pods", "list watch delete"),
     ("discovery.k8s.io", "endpointslices", "list watch"),
@@ -32,6 +33,7 @@ OPERATOR_CLUSTER: Grants = {
     ("tailbound.dev", "hardwareclasses/status", "update"),
     ("", "nodes", "list"),
     ("tailbound.dev", "hostgrants", "list watch"),
+    ("resource.k8s.io", "deviceclasses", "list watch"),
 }
 GATEWAY_WATCHED: Grants = {
     ("tailbound.dev", "inferenceservices", "list watch"),
