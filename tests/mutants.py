@@ -37,6 +37,20 @@ class Mutant:
 
 MUTANTS: Final = (
     Mutant(
+        "a mapping of metrics reads the pods of the namespaces that have it",
+        "controller/server_signals.py",
+        "if len(namespaces) <= _MOST_NAMESPACES else []",
+        "if not namespaces else []",
+        "controller/test_server_signals.py",
+    ),
+    Mutant(
+        "a metric that no pod exports is no capacity",
+        "controller/server_signals.py",
+        "if missing is not None:",
+        "if False:",
+        "controller/test_server_signals.py",
+    ),
+    Mutant(
         "a good candidate is rejected with probability alpha at most",
         "judge/verdict.py",
         "alpha = ALPHA / tests /",

@@ -266,6 +266,11 @@ def _bounded(wanted: int, asked: int, present: int, limits: Limits) -> tuple[int
     return max(replicas, limits.min), limit
 
 
+def _why_unknown(seen: RevisionObservation) -> Unknown:
+    """Why the capacity is not known while no batch was seen."""
+    return seen.service if isinstance(seen.service, Unknown) else Unknown("no batch was seen yet")
+
+
 def _explanation(
     now: float,
     state: State,
@@ -279,7 +284,7 @@ def _explanation(
     return Explanation(
         arrivals=demand.present,
         forecast=forecast,
-        capacity=Unknown("no batch was seen yet") if sizing is None else Known(sizing.capacity, now),
+        capacity=_why_unknown(seen) if sizing is None else Known(sizing.capacity, now),
         needed=Known(float(demand.needed), forecast.at) if isinstance(forecast, Known) else forecast,
         cold_start=state.cold_start(seen),
         line=line,

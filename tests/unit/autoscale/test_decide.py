@@ -136,6 +136,14 @@ def test_without_arrivals_pods_that_start_are_part_of_what_a_backlog_needs() -> 
     assert "no batch was seen" not in decision.words()
 
 
+def test_why_the_capacity_is_unknown_is_said() -> None:
+    why = Unknown("Prometheus has no fresh series of done_total of the pods of r1")
+    seen = replace(blind(Replicas(2, 2, 0)), service=why)
+    decision = decide(0.0, seen, OBJECTIVE, LIMITS, State())
+    assert (decision.replicas, decision.explanation.capacity) == (2, why)
+    assert f"one replica serves unknown ({why.reason})" in decision.words()
+
+
 def test_a_target_that_no_pod_meets_is_named_and_lateness_makes_no_more_of_them() -> None:
     hurried = replace(OBJECTIVE, p99=0.2)
     state, count = State(learned=LearnedCapacity(0.2, 0.05, 0.5)), 30
