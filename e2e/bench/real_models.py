@@ -1,4 +1,4 @@
-"""`python -m e2e.bench.real_models`: the share of a model's throughput that the server keeps at 64 connections.
+"""`python -m e2e.bench.real_models`: the share of a model's throughput the server keeps at 64 connections.
 
 Of the time of a CPU: what the model alone takes for a row, as a share of what the server takes for a request
 of one row over HTTP with binary tensors. Both are measured in turn, so that other work of the machine slows
