@@ -141,10 +141,11 @@ class Cluster(SafetyChecks):
             # As a ReplicaSet does: of those that are not ready first, and the youngest of them.
             mine.sort(key=lambda pod: not self.pods[pod]["status"].get("ready"))
             exchanged = {class_of(self.pods[pod]) for pod in mine} - {class_of(stored["spec"]["template"])}
-            for pod in mine[wanted + bool(exchanged) :]:
+            for pod in mine[wanted + bool(exchanged and wanted) :]:
                 self.end(pod)
             missing = max(wanted - len(mine), 0)
-            self._exchange(name, mine, stored["spec"]["template"])
+            if wanted:
+                self._exchange(name, mine, stored["spec"]["template"])
             admitted = (
                 0 if number_of(name) in self.denied else min(missing, max(self.quota - len(self.pods), 0))
             )
