@@ -7,6 +7,7 @@ writes nothing.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -37,6 +38,9 @@ from tailbound.telemetry.logs import logger
 from tailbound.telemetry.prometheus import Queries, RevisionName
 
 _LOG = logger(__name__)
+FIRST_LOOK_SECONDS = 60.0
+"""The longest time that a new process decides on services without a look at the metrics."""
+_LOOK_SECONDS = 0.2
 
 
 class Decide(Protocol):
@@ -97,6 +101,8 @@ class Autoscaler:
     changed: Callable[[Key], None]
     now: Callable[[], float]
     period_seconds: float
+    starting: Callable[[], bool] = field(default=lambda: False)
+    """Whether services wait for the first decision of this process."""
     wanted: dict[Key, ScalingRequest] = field(default_factory=dict)
     _sizes: dict[Key, ScalingDecisions] = field(default_factory=dict)
     _ready_since: dict[Key, float] = field(default_factory=dict)
@@ -131,7 +137,14 @@ class Autoscaler:
         self._seen.pop(key, None)
 
     async def run(self) -> None:
-        """Decide until cancelled."""
+        """Decide until cancelled; first when the services of a fleet that is there have been decided on.
+
+        Until then each look would cost as much as later ones, for few of them.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                while self.starting():  # noqa: ASYNC110 - a queue that others empty
+                    await asyncio.sleep(_LOOK_SECONDS)
         while True:
             self._wake.clear()
             if not self.wanted:

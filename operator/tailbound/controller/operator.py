@@ -191,6 +191,7 @@ class Operator:
             self._workers.add,
             self._dependencies.unix_time,
             self._dependencies.scaling_period_seconds,
+            self._workers.queue.has_new,
         )
 
     def _watching(self, settings: OperatorSettings) -> None:

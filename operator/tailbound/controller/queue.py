@@ -53,6 +53,10 @@ class KeyQueue:
         """Keys that wait for a worker now; delayed ones are not counted."""
         return len(self._new) + len(self._ready)
 
+    def has_new(self) -> bool:
+        """Whether a key waits that no worker had yet."""
+        return bool(self._new)
+
     def add(self, key: Key) -> None:
         """Reconcile as soon as a worker is free."""
         self._due.pop(key, None)

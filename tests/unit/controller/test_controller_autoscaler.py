@@ -9,6 +9,7 @@ import pytest
 from tailbound.autoscale.decision import ReplicaDecision
 from tailbound.autoscale.model import LatencyTarget, LearnedCapacity, Limit, Limits, RevisionObservation
 from tailbound.autoscale.state import State
+from tailbound.controller import autoscaler
 from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.signals import QUERIES, limit_seconds
 from tailbound.controller.stores import Stores
@@ -366,3 +367,26 @@ def test_a_server_with_metrics_of_other_names_is_asked_for_these_while_its_pods_
     sizes = lab.autoscaler.view(("risk", "churn"))
     assert sizes is not None
     assert revision in sizes.revisions
+
+
+@pytest.mark.parametrize(("waits", "longest", "in_time"), [(3, 60.0, True), (10**9, 0.01, False)])
+async def test_a_new_process_looks_at_the_metrics_when_it_has_decided_on_all_or_after_a_minute(
+    waits: int, longest: float, in_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autoscaler, "FIRST_LOOK_SECONDS", longest)
+    monkeypatch.setattr(autoscaler, "_LOOK_SECONDS", 0.001)
+    lab, left = Lab(), [waits]
+    lab.add("churn")
+
+    def starting() -> bool:
+        assert not lab.prometheus.asked
+        left[0] -= 1
+        return left[0] > 0
+
+    lab.autoscaler.starting = starting
+    running = asyncio.create_task(lab.autoscaler.run())
+    async with asyncio.timeout(10):
+        while not lab.prometheus.asked:  # noqa: ASYNC110 - what another task fills
+            await asyncio.sleep(0.001)
+    running.cancel()
+    assert (left[0] == 0) == in_time

@@ -29,7 +29,9 @@ def test_keys_that_no_worker_had_yet_go_first() -> None:
     for key in (A, B, C):
         queue.add(key)
     assert len(queue) == 3
+    assert queue.has_new()
     assert drain(queue, 0.0) == [B, C, A]
+    assert not queue.has_new()
 
 
 def test_a_service_that_is_created_again_is_new_again() -> None:
