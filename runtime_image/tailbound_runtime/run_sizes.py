@@ -16,10 +16,14 @@ NEAR: Final = 0.9
 
 
 class RunSizes:
-    """The sizes of one model's runs. Without measured times all that waits is taken."""
+    """The sizes of one model's runs. Without measured times all that waits is taken.
+
+    beside: seconds that a run takes beside the model's own, whatever its size
+    """
 
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
+        self.beside = 0.0
         self._seconds: dict[int, float] = {}
 
     def measured(self, rows: int, seconds: float) -> None:
@@ -37,7 +41,7 @@ class RunSizes:
         waiting: rows of each, in their order
         """
         total = sum(waiting)
-        rates = {size: min(size, total) / seconds for size, seconds in self._seconds.items()}
+        rates = {size: min(size, total) / (seconds + self.beside) for size, seconds in self._seconds.items()}
         best = max(rates.values(), default=0.0)
         size = max((size for size, rate in rates.items() if rate >= NEAR * best), default=total)
         return max(1, sum(rows <= size for rows in accumulate(waiting)))

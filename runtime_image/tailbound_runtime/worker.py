@@ -102,7 +102,6 @@ class InferenceThread:
         self._shedding = Shedding(self._queue, batching, engine.lanes)
         self._lanes = [Lane(number, Staging(batching, engine.buffer)) for number in range(engine.lanes)]
         self._sizes = RunSizes(batching)
-        self._joining = 0.0  # seconds that it takes, smoothed
         self._running: set[Lane] = set()
         self._full = batching.max_size if batching.shares else 1  # requests that fill a run, at most
         self._refused = Refused()
@@ -335,7 +334,7 @@ class InferenceThread:
         if len(self._running) != 1:
             return None
         (lane,) = self._running
-        return None if lane.ends == inf else lane.ends - self._joining - EARLY_SECONDS
+        return None if lane.ends == inf else lane.ends - self._sizes.beside - EARLY_SECONDS
 
     def _begin(self, lane: Lane, jobs: Sequence[Job]) -> None:
         """What is stopped from now on is the run of these jobs."""
@@ -344,7 +343,7 @@ class InferenceThread:
         lane.run = Run()
         self._running.add(lane)
         rows = sum(job.request.rows for job in jobs)
-        lane.ends = lane.begun + self._joining + self._sizes.seconds(rows)
+        lane.ends = lane.begun + self._sizes.beside + self._sizes.seconds(rows)
         self._shedding.begins(rows, lane.begun, lane.number)
 
     def _infer(self, lane: Lane) -> None:
@@ -413,7 +412,7 @@ class InferenceThread:
         inputs = join([request.inputs for request in requests], padding, lane.staging)
         started, begun = time.perf_counter(), self._inline.time()
         arrays = self._engine.run(requests[0].outputs, inputs, lane.run)
-        self._joining += SMOOTHING * (started - taken - self._joining)
+        self._sizes.beside += SMOOTHING * (started - taken - self._sizes.beside)
         ended, computed = time.perf_counter(), self._inline.time() - begun
         answers = split(arrays, rows, padding)
         times = (taken, started, ended)
