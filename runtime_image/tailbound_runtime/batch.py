@@ -80,15 +80,6 @@ class Batching:
         sizes = {*powers, *(3 * power // 2 for power in powers[1:]), *self.preferred, self.max_size}
         return replace(self, fills=tuple(sorted(size for size in sizes if size <= self.max_size)))
 
-    def of_sizes_apart(self) -> "Batching":
-        """The same with three sizes, each of which costs the memory of a model.
-
-        Half of a batch, and a quarter, take half of its time and a quarter on a GPU: a request that comes
-        while little waits has its answer sooner.
-        """
-        fills = {max(1, self.max_size // part) for part in (4, 2, 1)}
-        return replace(self, fills=tuple(sorted(fills)))
-
     def of_one_size(self) -> "Batching":
         """The same, for a device that prepares a run each time that the number of rows changes.
 

@@ -152,12 +152,6 @@ class Engine(Protocol):
     def buffer(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array | None:
         """An array that inputs reach the device from fastest; None if any array is as good."""
 
-    def separate(self, sizes: Sequence[int]) -> bool:
-        """Prepare runs of each of these numbers of rows apart, so that changing between them takes no time.
-
-        False if the engine cannot, or lacks the memory; then nothing has changed.
-        """
-
 
 class Loaded(ABC):
     """An engine but for its library: what it was proven to run on, and how long that took."""
@@ -243,10 +237,6 @@ class Loaded(ABC):
     def buffer(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array | None:
         """Memory for inputs; None on the CPU, where any array is as good."""
         return None
-
-    def separate(self, sizes: Sequence[int]) -> bool:
-        """False: this engine prepares nothing for a number of rows, or cannot apart."""
-        return False
 
 
 def one_line(error: Exception) -> str:

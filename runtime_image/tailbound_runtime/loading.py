@@ -113,10 +113,6 @@ def _warmed(session: Engine, asked: Batching) -> Batching:
     _warm_up(session, batching)
     if not _changes_slowly(session, batching):
         return batching
-    apart = asked.of_sizes_apart()
-    if session.separate(apart.fills):
-        log.info("a change of the size of runs is dear: each size has the model of its own", rows=apart.fills)
-        return apart
     log.info(
         "all runs are filled up to maxBatchSize: each change of their size takes long on this device",
         rows=asked.max_size,

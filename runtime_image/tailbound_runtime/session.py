@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -10,7 +10,6 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
-import structlog
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from tailbound_runtime.devices import CPU, CUDA, Cuda, Memory, is_out_of_memory, with_options
@@ -24,16 +23,12 @@ ERRORS_ONLY: Final = 3  # ONNX Runtime's severity; its lines are not JSON
 _ONNX_BFLOAT16: Final = 16  # onnx.TensorProto.BFLOAT16
 DEVICE_LANES: Final = 2
 
-log = structlog.get_logger(__name__)
-
 
 class Session(Loaded):
     """A model on ONNX Runtime."""
 
     def __init__(self, session: ort.InferenceSession, device: int = 0) -> None:
         self._session = session
-        self._again: Callable[[], ort.InferenceSession] | None = None
-        self._of_rows: Mapping[int, ort.InferenceSession] = {}
         provider: str = session.get_providers()[0]
         super().__init__(
             _specs("input", session.get_inputs()),
@@ -73,10 +68,8 @@ class Session(Loaded):
         placed = with_options(providers, device_options or {}, memory_limit)
         try:
             # Its fallback would move to the CPU, now or when the device fails later, and tell nobody.
-            once = partial(ort.InferenceSession, path, options, providers=placed, enable_fallback=False)
-            session = cls(once(), int((device_options or {}).get("device_id", 0)))
-            # A limit is one of each session: several might take several times as much.
-            session._again = once if memory_limit is None else None
+            loaded = ort.InferenceSession(path, options, providers=placed, enable_fallback=False)
+            session = cls(loaded, int((device_options or {}).get("device_id", 0)))
         except ModelLoadError:
             raise
         except Exception as error:  # as above
@@ -108,34 +101,14 @@ class Session(Loaded):
         if not self._binds:
             computed: list[Array] = self._session.run(outputs, inputs, options)
             return computed
-        session = self._session
-        if self._of_rows:
-            (first, *_) = inputs.values()
-            session = self._of_rows.get(len(first) if first.ndim else 1, session)
-        binding = session.io_binding()
+        binding = self._session.io_binding()
         for name, array in inputs.items():
             binding.bind_cpu_input(name, np.ascontiguousarray(array))
         for name in outputs:
             binding.bind_output(name, "cpu")
-        session.run_with_iobinding(binding, options)
+        self._session.run_with_iobinding(binding, options)
         copied: list[Array] = binding.copy_outputs_to_cpu()
         return copied
-
-    def separate(self, sizes: Sequence[int]) -> bool:
-        """Load the model once more for all sizes but the largest, on CUDA, where its convolutions are
-        prepared for the shape that came last.
-        """
-        if self._again is None or not self._binds:
-            return False
-        try:
-            self._of_rows = {rows: self._again() for rows in sorted(sizes)[:-1]}
-            for rows in self._of_rows:
-                self.warm_up(rows)
-        except Exception as error:  # ONNX Runtime's errors share no narrower base
-            self._of_rows = {}
-            log.warning("no memory for the model once more", error=one_line(error))
-            return False
-        return True
 
     def _run_with_bits(
         self, outputs: Sequence[str], inputs: Mapping[str, Array], options: Any
