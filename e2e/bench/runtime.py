@@ -9,6 +9,7 @@ The last line is one JSON object, with microseconds for each request:
 raw           `session.run` of the model alone, one row, in this process
 json, binary  the server over HTTP, asked with JSON or with binary tensors both ways
 grpc          the server over gRPC, asked with binary tensors
+dynamic_*     the same with dynamic batching, of requests that are there at one time
 *_ratio       the same as a multiple of raw
 """
 
@@ -36,6 +37,10 @@ SENDERS: Final = 64
 GRPC_SENDERS: Final = 32
 REQUESTS: Final = 2000  # of one round
 ROUNDS: Final = 3
+MODES: Final = {
+    "": {},
+    "dynamic_": {"TAILBOUND_BATCHING_MODE": "dynamic", "TAILBOUND_BATCHING_MAX_SIZE": "32"},
+}
 
 
 def raw_microseconds(path: Path) -> float:
@@ -145,16 +150,18 @@ def main() -> int:
         path = batching.model(Path(folder) / "perceptron.onnx", WIDTHS)
         raw = raw_microseconds(path)
         document: dict[str, Any] = {"bench": "runtime", "senders": SENDERS, "raw": round(raw, 1)}
-        port = free_port()
-        with batching.server(path, {"TAILBOUND_GRPC_PORT": str(port)}) as (url, pid):
-            kinds: dict[str, Callable[[int], Coroutine[Any, Any, None]]] = {
-                kind: partial(one_round, url, message) for kind, message in messages().items()
-            }
-            kinds["grpc"] = partial(one_grpc_round, f"127.0.0.1:{port}")
-            for kind, one in kinds.items():
-                taken = server_microseconds(pid, one)
-                print(f"{kind:8}{taken:8.1f} µs, {taken / raw:.1f} times the model's own", flush=True)
-                document |= {kind: round(taken, 1), f"{kind}_ratio": round(taken / raw, 1)}
+        for mode, env in MODES.items():
+            port = free_port()
+            with batching.server(path, {"TAILBOUND_GRPC_PORT": str(port), **env}) as (url, pid):
+                kinds: dict[str, Callable[[int], Coroutine[Any, Any, None]]] = {
+                    kind: partial(one_round, url, message) for kind, message in messages().items()
+                }
+                kinds["grpc"] = partial(one_grpc_round, f"127.0.0.1:{port}")
+                for kind, one in kinds.items():
+                    taken = server_microseconds(pid, one)
+                    name = mode + kind
+                    print(f"{name:16}{taken:8.1f} µs, {taken / raw:.1f} times the model's own", flush=True)
+                    document |= {name: round(taken, 1), f"{name}_ratio": round(taken / raw, 1)}
     print(json.dumps(document))
     return 0
 
