@@ -3,6 +3,7 @@
 An engine's module is imported when it loads a model: its package may not be there, and is large.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -89,6 +90,8 @@ def kinds_of(model_format: str) -> tuple[Kind, ...]:
 
 def load(kind: Kind, order: Order) -> Engine:
     """The loaded model. Raises ModelLoadError, also if the engine's packages are not installed."""
+    # OpenMP reads it when it is loaded: threads that spin use up the CPU quota, and hold up short runs most.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         module = import_module(f"{__name__}.{kind.module}")
     except ImportError as error:
