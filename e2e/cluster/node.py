@@ -83,6 +83,8 @@ class Node:
 
     def start_device_driver(self, name: str, devices: int) -> None:
         """Run a driver of dynamic resource allocation that offers so many devices, which are not there."""
+        plugins = self.layout.state / "kubelet/plugins"
+        (plugins / name).mkdir(parents=True, exist_ok=True)
         kubeconfig = self.pki.client_kubeconfig(
             DEVICE_DRIVER, self.server, user=DEVICE_DRIVER, group="system:masters"
         )
@@ -97,7 +99,7 @@ class Node:
                 f"--num-devices={devices}",
                 f"--cdi-dir={self._devices}",
                 f"--plugin-registration-path={self.layout.state / 'kubelet/plugins_registry'}",
-                f"--datadir={self.layout.state / 'kubelet/plugins'}",
+                f"--datadir={plugins}",
             ],
         )
 

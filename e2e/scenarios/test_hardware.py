@@ -111,7 +111,7 @@ def test_the_service_returns_by_itself_once_there_is_room(scene: Scene, absent: 
 @pytest.fixture
 def driver(scene: Scene) -> Iterator[str]:
     """A driver of dynamic resource allocation with one device, and a class whose pods claim it."""
-    name = f"{scene.namespace}.example.com"
+    name = "gpu.example.com"  # short, as the path of a socket holds it
     own_cluster().start_device_driver(name, 1)
     selectors = [{"cel": {"expression": f'device.driver == "{name}"'}}]
     device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}}
