@@ -146,6 +146,9 @@ class Bench:
         """Let the operator decide on the pods of a fleet that is there."""
         async with self._showing(_AUTOSCALED, services) as (operator, _):
             await operator.until_calm(services)
+            # The first look at the metrics comes after the decisions, and looks back at the traffic.
+            await asyncio.sleep(TICK)
+            await operator.until_calm(services)
             first = await operator.usage()
             await asyncio.sleep(_TICKS * TICK)
             last = await operator.usage()
