@@ -25,7 +25,8 @@ from tailbound.judge.analysis import Terms
 from tailbound.judge.verdict import Measure, Outcome
 from tailbound.reconcile.judging import relative, unjudged
 from tailbound.reconcile.rollouts import terms_of
-from tailbound.revisions.record import Marks, Revision
+from tailbound.revisions.marks import Marks
+from tailbound.revisions.record import Revision
 from tailbound.revisions.relevant import beside
 from tailbound.rollout.fitting import LONGEST_KEPT, MOST, Grounds, fits, fitting, last_step
 from tailbound.rollout.forecast import Forecast, Traffic, forecast

@@ -8,15 +8,8 @@ from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.rollout import RolloutState, RolloutStatus
-from tailbound.revisions.record import (
-    CorruptRevisionError,
-    Marks,
-    Origin,
-    Revision,
-    from_object,
-    marks_of,
-    spec_origin,
-)
+from tailbound.revisions.marks import Marks, marks_of
+from tailbound.revisions.record import CorruptRevisionError, Origin, Revision, from_object, spec_origin
 from tailbound.rollout.actions import Actions, read_actions
 
 _RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_MANUALLY})

@@ -33,7 +33,7 @@ from tailbound.reconcile import capacity
 from tailbound.reconcile.model import RevisionLoad, ScalingDecision, ScalingDecisions, ScalingRequest
 from tailbound.reconcile.scaling import ALLOWED_LATE, rounded
 from tailbound.reconcile.signals import RevisionPods, limits, observed, part
-from tailbound.revisions.record import fallback_of, marks_of
+from tailbound.revisions.marks import fallback_of, marks_of
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.prometheus import Queries, RevisionName
 

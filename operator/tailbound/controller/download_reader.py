@@ -1,8 +1,9 @@
 """Asks pods that download a model how far they are, for the condition of their service.
 
-One pod of a service is asked each 10 s, and only while no pod of its revision has the model. What it says
-reaches the decision when another tenth is there, so that a download costs at most ten writes of a status,
-however long it takes and however many pods a revision has. What a pod answers is bounded in time and bytes.
+One pod of a service is asked each 10 s, and only while no pod of its revision has the model. The progress of
+the pod that has most of it reaches the decision when another tenth is there, so that a download costs at most
+ten writes of a status, however long it takes and however many pods a revision has. What a pod answers is
+bounded in time and bytes.
 """
 
 import asyncio
@@ -67,11 +68,25 @@ class _Download:
     request: DownloadRequest
     published: DownloadProgress | None = None
     rounds: int = 0
+    answers: dict[str, DownloadProgress] = field(default_factory=dict)
+    """The newest progress of each pod, by URL."""
 
     @property
     def next_url(self) -> str:
         """Another pod each time: one may wait for another to fill a volume, and report nothing."""
         return self.request.urls[self.rounds % len(self.request.urls)]
+
+    def take_in(self, url: str, answer: DownloadProgress | None) -> bool:
+        """Take in the answer of a pod, None if it gave none. Returns whether there is news to publish."""
+        self.rounds += 1
+        if answer is not None:
+            self.answers[url] = answer
+        known = [self.answers[each] for each in self.request.urls if each in self.answers]
+        furthest = max(known, key=lambda each: each.done, default=None)
+        if furthest is None or not furthest.is_news_after(self.published):
+            return False
+        self.published = furthest
+        return True
 
 
 @dataclass
@@ -115,12 +130,7 @@ class DownloadReader:
         await asyncio.gather(*(self._ask(key, each) for key, each in list(self._followed.items())))
 
     async def _ask(self, key: Key, download: _Download) -> None:
-        found = await self.read(download.next_url)
-        download.rounds += 1
-        if (
-            found is not None
-            and found.is_news_after(download.published)
-            and self._followed.get(key) is download
-        ):
-            download.published = found
+        url = download.next_url
+        news = download.take_in(url, await self.read(url))
+        if news and self._followed.get(key) is download:
             self.changed(key)

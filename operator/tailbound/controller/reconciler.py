@@ -96,10 +96,10 @@ class Reconciler:
                     if not refused_writes and _begins(service, plan):
                         _log(service, plan)
                         return PassOutcome(requeue_after_seconds=0.0, wrote=True)
-                    told_after = await self._finish(key, service, plan)
+                    status_after = await self._finish(key, service, plan)
                     self._following.follow(key, plan)
                     wrote = wrote or bool(plan.writes) or plan.status is not None
-                    return self._outcome(key, plan, refused_writes, told_after, wrote)
+                    return self._outcome(key, plan, refused_writes, status_after, wrote)
                 wrote = True
             except Conflict:
                 conflicts += 1
@@ -175,12 +175,12 @@ class Reconciler:
         key: Key,
         plan: Plan,
         refused_writes: dict[Target, RefusedWrite],
-        told_after: float | None,
+        status_after: float | None,
         wrote: bool,
     ) -> PassOutcome:
         """When to look again: when the plan asks for it, or something that waits may be written."""
         wanted = None if plan.requeue_after is None else max(0.0, plan.requeue_after.total_seconds())
-        waits = (wanted, told_after, self._restraint.next(key, refused_writes, self._seconds()))
+        waits = (wanted, status_after, self._restraint.next(key, refused_writes, self._seconds()))
         after = min((wait for wait in waits if wait is not None), default=None)
         return PassOutcome(requeue_after_seconds=after, obstructed=bool(refused_writes), wrote=wrote)
 

@@ -35,7 +35,7 @@ from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object, child
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.reconcile import capacity
-from tailbound.revisions.record import marks_of
+from tailbound.revisions.marks import marks_of
 
 CHILDREN: Final = (
     CONTROLLER_REVISIONS,

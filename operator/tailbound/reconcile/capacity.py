@@ -16,7 +16,8 @@ from tailbound.autoscale.model import CapacityKey, LearnedCapacity
 from tailbound.autoscale.state import worth_saving
 from tailbound.objects.fields import Object
 from tailbound.objects.unknown import Unknown
-from tailbound.revisions.record import CorruptRevisionError, Marks, from_object, marks_of
+from tailbound.revisions.marks import Marks, marks_of
+from tailbound.revisions.record import CorruptRevisionError, from_object
 
 _DIGITS: Final = 4
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from tailbound.api.hardware import ReturnPolicy
 from tailbound.api.hardwareclass import HardwareClass
-from tailbound.api.inferenceservice import ReturnPolicy
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import Strategy
@@ -121,7 +121,7 @@ def next_attempt(owned: OwnedState) -> Attempt:
     return Attempt(owned.next_number, _history(owned, stable)[1] + 1 if stable is not None else 1)
 
 
-def told(decided: ReturnDecision) -> str:
+def in_words(decided: ReturnDecision) -> str:
     """The decision in words."""
     match decided:
         case ReturnStart(name):

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from tailbound.api.inferenceservice import HardwareStatus
+from tailbound.api.hardware import LONGEST_MESSAGE, HardwareStatus
 from tailbound.reconcile import class_returns
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.device_memory import Fits, Unchecked, memory_verdict
@@ -28,7 +28,7 @@ def _return(decided: Decided) -> dict[str, Any]:
         return {"return_message": f"revision {revision.name} returns the service to {to}"}
     begins = isinstance(decision, ReturnStart)
     return {
-        "return_message": class_returns.told(decision),
+        "return_message": _shortened(class_returns.in_words(decision)),
         "room_since": None if isinstance(decision, ReturnStart) else decision.room_since,
         "attempt": str(class_returns.next_attempt(owned)) if begins else None,
     }
@@ -45,8 +45,15 @@ def _class(decided: Decided) -> HardwareStatus:
     if fallback is None or revision.hardware_class == revision.classes[0]:
         return HardwareStatus(hardware_class=revision.hardware_class)
     return HardwareStatus(
-        hardware_class=revision.hardware_class, since=_time(fallback.since), message=fallback.why
+        hardware_class=revision.hardware_class,
+        since=_time(fallback.since),
+        message=_shortened(fallback.why),
     )
+
+
+def _shortened(text: str) -> str:
+    """The text as a status can have it: many names, or an edited annotation, can make it longer."""
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
 
 
 def _time(text: str) -> datetime | None:

@@ -15,7 +15,8 @@ from tailbound.reconcile import signatures
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.owned_state import owner_reference
 from tailbound.reconcile.writes import Change, Ensure, WriteRequest
-from tailbound.revisions.record import Fallback, Marks, Revision, to_object
+from tailbound.revisions.marks import Fallback, Marks
+from tailbound.revisions.record import Revision, to_object
 from tailbound.rollout.actions import named
 from tailbound.rollout.fallback import Move
 

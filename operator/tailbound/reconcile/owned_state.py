@@ -26,8 +26,9 @@ from tailbound.reconcile.model import Observation
 from tailbound.reconcile.pod_classes import of_present_class
 from tailbound.reconcile.pods import PodsReport, report
 from tailbound.revisions.identity import number_in
+from tailbound.revisions.marks import Marks, marks_of
 from tailbound.revisions.model_cache import claim_of
-from tailbound.revisions.record import CorruptRevisionError, Marks, Revision, from_object, marks_of, origin_of
+from tailbound.revisions.record import CorruptRevisionError, Revision, from_object, origin_of
 from tailbound.traffic.endpoints import endpoints_by_revision
 
 SERVICE_KIND: Final = "InferenceService"

@@ -10,7 +10,8 @@ from tailbound.reconcile.class_returns import is_return
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pod_classes import class_of
 from tailbound.reconcile.pods import WITHOUT_NODE
-from tailbound.revisions.record import Fallback, Revision
+from tailbound.revisions.marks import Fallback
+from tailbound.revisions.record import Revision
 from tailbound.rollout.fallback import ClassPlacement, FallbackDecision, Wait, Waiting, fall_back
 
 _LONGEST_QUOTE: Final = 300

@@ -14,7 +14,7 @@ anything else, costs the pods that it made. So the patience doubles with each re
 a day; a return that lasted as long as it had been waited for ends that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -85,7 +85,7 @@ def decide(case: ReturnCase, now: datetime) -> ReturnDecision:
         return ReturnHold(case.obstacle)
     roomy = [name for name, room in case.room.items() if isinstance(room, Unknown) or room >= case.pods]
     if not roomy:
-        return ReturnHold(f"there is no room for its {case.pods} pods: {_counted(case.room)}")
+        return ReturnHold(f"there is no room for its {case.pods} pods in {_listed(case.room)}")
     since = min(case.room_since or now, now)
     last = case.last if case.last <= now else since
     until = max(since + case.after, last + patience(case.after, case.vain))
@@ -94,8 +94,9 @@ def decide(case: ReturnCase, now: datetime) -> ReturnDecision:
     return ReturnStart(roomy[0])
 
 
-def _counted(rooms: Mapping[str, int | Unknown]) -> str:
-    return ", ".join(f"HardwareClass {name} has devices for {room} more" for name, room in rooms.items())
+def _listed(classes: Iterable[str]) -> str:
+    """The classes without their room: that changes with pods of others, and each change would be a write."""
+    return ", ".join(f"HardwareClass {name}" for name in classes)
 
 
 def _waits(name: str, case: ReturnCase) -> str:

@@ -43,9 +43,25 @@ async def test_another_tenth_is_news_and_what_one_pod_does_not_know_another_is_a
     for _ in range(6):
         await pods.reader.round()
         seen.append(pods.reader.view(KEY))
-    assert seen == [None, at(11), at(11), at(20), at(5), at(5)]
+    assert seen == [None, at(11), at(11), at(20), at(20), at(20)]
     assert pods.asked == ["http://a", "http://b"] * 3
-    assert pods.changed == [KEY] * 3
+    assert pods.changed == [KEY] * 2
+
+
+async def test_pods_that_are_at_different_places_make_no_news_of_each_other() -> None:
+    pods = Pods(*(at(percent) for step in range(100) for percent in (step // 10, 40 + step // 10)))
+    pods.reader.expect(KEY, REQUEST)
+    for _ in range(200):
+        await pods.reader.round()
+    assert (pods.reader.view(KEY), pods.changed) == (at(40), [KEY] * 2)
+
+
+async def test_a_download_that_begins_again_is_news() -> None:
+    pods = Pods(at(60), at(5))
+    pods.reader.expect(KEY, DownloadRequest("r1", ("http://a",)))
+    for _ in range(2):
+        await pods.reader.round()
+    assert (pods.reader.view(KEY), pods.changed) == (at(5), [KEY] * 2)
 
 
 async def test_a_download_costs_ten_writes_however_often_a_pod_is_asked() -> None:

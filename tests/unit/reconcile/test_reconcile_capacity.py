@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tailbound.autoscale.model import LearnedCapacity
 from tailbound.reconcile import capacity
-from tailbound.revisions.record import Marks
+from tailbound.revisions.marks import Marks
 
 from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.simulator import Simulator

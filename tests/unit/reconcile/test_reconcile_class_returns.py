@@ -1,12 +1,15 @@
 """A service that fell back returns to a preferred class when there is room, and does not flap."""
 
 import copy
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tailbound.api.hardware import LONGEST_MESSAGE
+from tailbound.api.names import FALLBACK_ANNOTATION
 
 from tests.support.effort import effort
 from tests.unit.reconcile.objects import hardware_class, service
@@ -58,7 +61,7 @@ def revisions(simulator: Simulator) -> list[str]:
 @pytest.mark.parametrize("room", [1, None], ids=["counted", "unknown"])
 def test_the_service_returns_once_there_has_been_room_for_the_time(room: int | None) -> None:
     simulator = fallen_back()
-    assert "HardwareClass fast has devices for 0 more" in hardware(simulator)["return"]
+    assert "there is no room for its 1 pods in HardwareClass fast" in hardware(simulator)["return"]
     offer(simulator, room)
     live(simulator, 8 * MINUTE)
     assert hardware(simulator)["class"] == "slow"
@@ -69,6 +72,28 @@ def test_the_service_returns_once_there_has_been_room_for_the_time(room: int | N
     assert simulator.condition("Ready") == ("True", "Serving")
     assert simulator.condition("Promoted") == ("True", "Promoted")
     assert revisions(simulator) == ["r1", "r2"]
+
+
+def test_room_for_too_few_pods_is_no_news_whatever_it_is() -> None:
+    simulator = fallen_back(scaling={"min": 3})
+    live(simulator, 2 * MINUTE)
+    offer(simulator, 2, full=True)
+    plan = simulator.reconcile()
+    assert (plan.status, plan.writes) == (None, ())
+
+
+def test_a_message_is_no_longer_than_a_status_can_have_it() -> None:
+    simulator = fallen_back()
+    simulator.hardware_classes = {
+        name: hardware_class(name, default=False) for name in ("slow", *(f"class-{n}" * 9 for n in range(30)))
+    }
+    simulator.reconcile()
+    assert len(hardware(simulator)["return"]) == LONGEST_MESSAGE
+    (record,) = simulator.of("ControllerRevision")
+    stored = json.loads(record["metadata"]["annotations"][FALLBACK_ANNOTATION])
+    record["metadata"]["annotations"][FALLBACK_ANNOTATION] = json.dumps({**stored, "why": "x" * 2000})
+    simulator.reconcile()
+    assert len(hardware(simulator)["message"]) == LONGEST_MESSAGE
 
 
 def test_a_return_without_room_after_all_is_given_up_and_tried_again_after_a_longer_time() -> None:

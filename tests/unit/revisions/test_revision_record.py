@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from tailbound.api.rejection import Rejection, Superseded
 from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import canonical_json, text_hash
+from tailbound.revisions.marks import Marks, marks_of
 from tailbound.revisions.record import (
     CorruptRevisionError,
-    Marks,
     Origin,
     Revision,
     from_object,
-    marks_of,
     origin_of,
     spec_origin,
     to_object,

@@ -45,10 +45,7 @@ CASES: dict[str, tuple[ReturnCase, ReturnDecision]] = {
     "obstacle": (case(obstacle="no pod is ready"), ReturnHold("no pod is ready")),
     "too-little-room": (
         case(room={"a": 1, "b": 0}),
-        ReturnHold(
-            "there is no room for its 2 pods: HardwareClass a has devices for 1 more, HardwareClass b has "
-            "devices for 0 more"
-        ),
+        ReturnHold("there is no room for its 2 pods in HardwareClass a, HardwareClass b"),
     ),
     "room-since-now": (
         case(room_since=None),
