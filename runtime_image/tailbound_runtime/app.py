@@ -23,7 +23,7 @@ from tailbound_runtime.exposition import CONTENT_TYPE, Exposition
 from tailbound_runtime.inference import FAILURES, check_room, in_words, infer
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models, Target
-from tailbound_runtime.protocol import is_long, parse_infer
+from tailbound_runtime.protocol import infer_response, is_long, parse_infer
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.responses import JSON, Response, packing, refusal, success
@@ -349,7 +349,7 @@ class App:
         if not is_long(request, signature, arrays):
             return self._written(intake, request, arrays)
         known, there = request, arrays
-        return await self._aside(lambda: self._written(intake, known, there))
+        return await self._aside(lambda: self._written(intake, known, there, aside=True))
 
     def _watch(self, intake: Intake) -> Callable[[Job], None] | None:
         """What is told of the run of a request that takes long."""
@@ -368,9 +368,18 @@ class App:
         metrics.received(intake.received - intake.started)
         metrics.decoded(time.perf_counter() - intake.received)
 
-    def _written(self, intake: Intake, request: InferRequest, arrays: Sequence[Array]) -> Response:
+    def _written(
+        self, intake: Intake, request: InferRequest, arrays: Sequence[Array], aside: bool = False
+    ) -> Response:
+        """The answer; `aside` of the loop, whose own is what was remembered."""
         began = time.perf_counter()
-        response = success(intake.model.heads.answer(request, arrays))
+        model = intake.model
+        answer = (
+            infer_response(request, model.loaded()[0], arrays)
+            if aside
+            else model.heads.answer(request, arrays)
+        )
+        response = success(answer)
         intake.model.metrics.encoded(time.perf_counter() - began)
         return response
 

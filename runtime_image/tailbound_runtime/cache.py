@@ -38,9 +38,9 @@ ENTRY_BYTES: Final = 512
 
 @dataclass(frozen=True)
 class _Key:
-    """owner: of one version of one model; digest: of what was asked"""
+    """owner: one load of one version of a model; digest: of what was asked"""
 
-    owner: int
+    owner: object
     digest: bytes
 
 
@@ -61,7 +61,7 @@ class Cache:
     def get(self, owner: object, digest: bytes) -> list[Array] | None:
         """The answer; None if it is not here."""
         with self._lock:
-            key = _Key(id(owner), digest)
+            key = _Key(owner, digest)
             found = self._answers.get(key)
             if found is None:
                 return None
@@ -76,7 +76,7 @@ class Cache:
         kept = [array.copy() for array in arrays]
         for array in kept:
             array.setflags(write=False)
-        key = _Key(id(owner), digest)
+        key = _Key(owner, digest)
         with self._lock:
             self._used -= self._answers.pop(key, ((), 0))[1]
             self._answers[key] = (kept, size)
@@ -87,7 +87,7 @@ class Cache:
     def forget(self, owner: object) -> None:
         """Drop all answers of an owner that ends."""
         with self._lock:
-            for key in [key for key in self._answers if key.owner == id(owner)]:
+            for key in [key for key in self._answers if key.owner is owner]:
                 self._used -= self._answers.pop(key)[1]
 
 
@@ -104,7 +104,8 @@ class CachingThread(InferenceThread):
         cache: Cache,
     ) -> None:
         self._cache = cache
-        self._closes = threading.Event()
+        # Not this object, which entries would keep; nor its id, which a later one may have again.
+        self._owner = object()
         super().__init__(engine, batching, queue_limit, metrics, broken)
         metrics.cached_bytes = lambda: cache.used
 
@@ -143,8 +144,7 @@ class CachingThread(InferenceThread):
     def close(self) -> None:
         """End the threads, and forget the answers."""
         super().close()
-        self._closes.set()
-        self._cache.forget(self)
+        self._cache.forget(self._owner)
 
     def _found_or(
         self, request: InferRequest, run: Callable[[InferRequest], list[Array] | None]
@@ -156,18 +156,18 @@ class CachingThread(InferenceThread):
         arrays = run(request)
         if arrays is not None and digest is not None:
             self._metrics.missed()
-            self._cache.put(self, digest, arrays)
+            self._cache.put(self._owner, digest, arrays)
         return arrays
 
     def _found(self, request: InferRequest, digest: bytes | None) -> list[Array] | None:
-        found = None if digest is None else self._cache.get(self, digest)
+        found = None if digest is None else self._cache.get(self._owner, digest)
         if found is not None:
             self._metrics.hit()
         return found
 
     def _remember(self, digest: bytes, future: Future[Any]) -> None:
-        if not (future.cancelled() or future.exception() or self._closes.is_set()):
-            self._cache.put(self, digest, future.result())
+        if not (future.cancelled() or future.exception() or self._closed):
+            self._cache.put(self._owner, digest, future.result())
 
 
 def digest_of(request: InferRequest) -> bytes | None:

@@ -14,7 +14,7 @@ requests, too: a model that is loaded anew is there twice for a while.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import orjson
@@ -74,12 +74,17 @@ class Control:
         repository: Repository,
         models: Models,
         load: Callable[[ModelFile, Metrics], Awaitable[Model]],
+        new_metrics: Callable[[ModelFile], Metrics],
         limit_bytes: int,
     ) -> None:
-        """`load` raises ModelLoadError; `limit_bytes` is for the files of all models together."""
+        """`load` raises ModelLoadError; `limit_bytes` is for the files of all models together.
+
+        new_metrics: makes those of a version that has not served yet
+        """
         self._repository = repository
         self._models = models
         self._load = load
+        self._new_metrics = new_metrics
         self._limit_bytes = limit_bytes
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -112,7 +117,7 @@ class Control:
         self._check_size(file)
         known = self._models.get(name)
         same = known is not None and known.version == file.version
-        metrics = known.metrics if known is not None and same else Metrics(labels_of(file))
+        metrics = known.metrics if known is not None and same else self._new_metrics(file)
         try:
             model = await self._load(file, metrics)
         except ModelLoadError as error:
@@ -137,8 +142,3 @@ class Control:
                 f"models here {here}, and the limit for all is {self._limit_bytes}: unload others, or start "
                 "the server with a greater --model-memory",
             )
-
-
-def labels_of(file: ModelFile) -> Mapping[str, str]:
-    """The labels of the model's series, where a server may have several models."""
-    return {"model": file.name, "model_version": file.version}

@@ -1,6 +1,7 @@
 """Where a model runs: ONNX Runtime's execution providers, their options, and the device's memory."""
 
 import ctypes
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,11 +143,16 @@ class Cuda:
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """An array that the device copies from at full speed; an ordinary one if the system allows no more.
 
-        It stays pinned until the process ends.
+        It is pinned as long as it is there: other memory may have its address afterwards, and the device
+        would go on to read the old one.
         """
         array = np.empty(shape, dtype)
+        address = ctypes.c_void_p(array.ctypes.data)
         self._library.cudaSetDevice(self._device)
-        self._library.cudaHostRegister(
-            ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes), ctypes.c_uint(0)
-        )
+        if not self._library.cudaHostRegister(address, ctypes.c_size_t(array.nbytes), ctypes.c_uint(0)):
+            weakref.finalize(array, self._unpin, address).atexit = False
         return array
+
+    def _unpin(self, address: ctypes.c_void_p) -> None:
+        self._library.cudaSetDevice(self._device)
+        self._library.cudaHostUnregister(address)

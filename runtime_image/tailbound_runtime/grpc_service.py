@@ -114,10 +114,9 @@ class Service:
 
     def _infer(self, asked: pb.ModelInferRequest, context: grpc.ServicerContext) -> pb.ModelInferResponse:
         started = time.perf_counter()
-        model = self._app.models.find(asked.model_name, asked.model_version)
+        model = self._app.models.take(asked.model_name, asked.model_version)
         code = 500
         model.metrics.begun()
-        model.take()
         try:
             with Share(self._budget) as share:
                 share.need(asked.ByteSize())

@@ -92,7 +92,6 @@ def load(settings: Settings, file: ModelFile, metrics: Metrics) -> tuple[Engine,
         revision=settings.revision,
         provider=session.provider,
     )
-    metrics.device_memory = session.memory
     log.info(
         "model loaded",
         model=file.name,

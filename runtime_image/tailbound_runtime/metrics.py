@@ -149,7 +149,7 @@ class Metrics:
         self.labels = labels or {}
         self.batches = BatchMetrics()
         self.queue_depth: Callable[[], int] = nothing_waits
-        self.device_memory: Callable[[], Memory | None] = _no_device
+        self.device_memory: Callable[[], Memory | None] = no_device
         self.cached_bytes: Callable[[], int] | None = None
         self.run_seconds: Mapping[int, float] = {}
         self.request_log = RequestLog()
@@ -297,8 +297,8 @@ def nothing_waits() -> int:
     return 0
 
 
-def _no_device() -> None:
-    return None
+def no_device() -> None:
+    """The device memory of a model that is not loaded."""
 
 
 def _histogram(

@@ -54,10 +54,14 @@ class Model:
             raise ApiError(503, f"model {self.name!r} is still loading", [RETRY_AFTER])
         return self._loaded
 
-    def take(self) -> None:
-        """One request more needs this model until it gives it back."""
+    def take(self) -> bool:
+        """One request more needs this model until it gives it back; False if it ends, or has ended.
+
+        A request on the loop finds no model that ends. One in another thread may have found it just before.
+        """
         with self._lock:
-            self._users += 1
+            self._users += not self._retired
+            return not self._retired
 
     def give(self) -> None:
         """A request that has taken this model is answered, or given up."""

@@ -32,14 +32,16 @@ class Models:
 
     def put(self, model: Model) -> None:
         """Serve this one, instead of the one of its name if there is one."""
-        self._leave(model.name)
-        self._models[model.name] = model
+        old = self._models.get(model.name)
+        self._models[model.name] = model  # in one step: other threads find one of them at any time
         self._index()
+        self._leave(old)
 
     def remove(self, name: str) -> None:
         """Serve the model of this name no longer, if there is one."""
-        self._leave(name)
+        old = self._models.pop(name, None)
         self._index()
+        self._leave(old)
 
     def get(self, name: str) -> Model | None:
         """The model of this name."""
@@ -50,6 +52,12 @@ class Models:
         found = self._models.get(name)
         if found is None or version not in ("", found.version):
             raise ApiError(404, f"this server has no model {name!r}, version {version!r}: {self.known()}")
+        return found
+
+    def take(self, name: str, version: str) -> Model:
+        """The same, taken for a request, which is to give it back. Any thread may. Raises ApiError 404."""
+        while not (found := self.find(name, version)).take():
+            pass  # it was replaced or unloaded since it was found
         return found
 
     def known(self) -> str:
@@ -63,8 +71,7 @@ class Models:
         self._leaving = [model for model in self._leaving if not model.closed]
         return sum(model.size_bytes for model in (*self._models.values(), *self._leaving))
 
-    def _leave(self, name: str) -> None:
-        old = self._models.pop(name, None)
+    def _leave(self, old: Model | None) -> None:
         if old is not None:
             self._leaving.append(old)
             old.retire()

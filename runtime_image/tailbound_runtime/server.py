@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
@@ -19,10 +20,8 @@ import structlog
 from tailbound_runtime.app import App, Phase
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.config import ConfigError, Option, Settings
-from tailbound_runtime.control import Control, labels_of
-from tailbound_runtime.errors import (
-    ModelBrokenError,
-)
+from tailbound_runtime.control import Control
+from tailbound_runtime.errors import ModelBrokenError
 from tailbound_runtime.front import Front
 from tailbound_runtime.loading import Loader
 from tailbound_runtime.metrics import Metrics
@@ -73,9 +72,7 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     app = App(models, limits, budget) if tracer is None else _traced(models, limits, budget, tracer)
     files = _files(settings.repository)
     for file in files:
-        metrics = Metrics(labels_of(file) if settings.several else None)
-        metrics.request_log = RequestLog(settings.request_log_every)
-        models.put(Model(file.name, file.version, metrics, file.size_bytes))
+        models.put(Model(file.name, file.version, _new_metrics(settings, file), file.size_bytes))
     sys.setswitchinterval(SWITCH_SECONDS)
     front = Front(app)
     server = await loop.create_server(front.connection, sock=listener, backlog=BACKLOG)
@@ -121,6 +118,13 @@ def _files(repository: Repository) -> list[ModelFile]:
     return [file for file in found if file is not None]
 
 
+def _new_metrics(settings: Settings, file: ModelFile) -> Metrics:
+    """The figures of a version that has not served yet."""
+    metrics = Metrics({"model": file.name, "model_version": file.version} if settings.several else None)
+    metrics.request_log = RequestLog(settings.request_log_every)
+    return metrics
+
+
 async def _serve_models(
     settings: Settings,
     app: App,
@@ -140,7 +144,13 @@ async def _serve_models(
     gc.freeze()
     gc.set_threshold(GARBAGE)
     if settings.model_control:
-        app.control = Control(settings.repository, app.models, loader.load, settings.model_memory_bytes)
+        app.control = Control(
+            settings.repository,
+            app.models,
+            loader.load,
+            partial(_new_metrics, settings),
+            settings.model_memory_bytes,
+        )
     app.phase = Phase.READY
     if rpc is not None:
         rpc.ready(True)

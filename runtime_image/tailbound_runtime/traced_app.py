@@ -78,9 +78,11 @@ class TracedApp(App):
             stages.append(Spent(Stage.EXECUTE, stages[-1].ended, time.perf_counter()))
         return super()._inferred_here(intake, request, signature, arrays)
 
-    def _written(self, intake: Intake, request: InferRequest, arrays: Sequence[Array]) -> Response:
+    def _written(
+        self, intake: Intake, request: InferRequest, arrays: Sequence[Array], aside: bool = False
+    ) -> Response:
         began = time.perf_counter()
-        response = super()._written(intake, request, arrays)
+        response = super()._written(intake, request, arrays, aside)
         _of(intake).stages.append(Spent(Stage.ENCODE, began, time.perf_counter()))
         return response
 

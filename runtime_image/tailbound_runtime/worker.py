@@ -51,7 +51,7 @@ from tailbound_runtime.errors import (
 )
 from tailbound_runtime.inline import SHORT_SECONDS, Inline
 from tailbound_runtime.lane import Lane, answer_all, call_all, fail
-from tailbound_runtime.metrics import Metrics, nothing_waits
+from tailbound_runtime.metrics import Metrics, no_device, nothing_waits
 from tailbound_runtime.queue import Job, Queue
 from tailbound_runtime.refused import Refused
 from tailbound_runtime.run_sizes import RunSizes
@@ -112,6 +112,7 @@ class InferenceThread:
         self._inline = Inline(batching, engine.inlines, engine.on_device, engine.warm_seconds)
         self._closed = False
         metrics.queue_depth = self._depth
+        metrics.device_memory = engine.memory
         for lane in self._lanes:
             threading.Thread(target=self._work, args=(lane,), name="inference", daemon=True).start()
 
@@ -268,8 +269,9 @@ class InferenceThread:
     def close(self) -> None:
         """End the threads, once nobody asks for anything any more."""
         self._inline.close()
-        if self._metrics.queue_depth == self._depth:  # else a later version of the model has it
+        if self._metrics.queue_depth == self._depth:  # else the model that was loaded since has them
             self._metrics.queue_depth = nothing_waits
+            self._metrics.device_memory = no_device
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -77,6 +77,9 @@ class Doubling:
     def buffer(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array | None:
         return np.empty(shape, dtype) if self.lanes > 1 else None
 
+    def memory(self) -> None:
+        return None
+
     def check(self) -> bool:
         self.checks += 1
         if self.most_rows < 1:

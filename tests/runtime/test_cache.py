@@ -100,14 +100,14 @@ async def test_two_versions_share_the_bytes_and_no_answer() -> None:
     asked = request([1])
     await first.run(asked, later())
     digest = digest_of(asked) or b""
-    assert cache.get(second, digest) is None
-    cache.put(second, digest, [np.array([7])])
-    found = cache.get(first, digest)
+    assert cache.get(second._owner, digest) is None
+    cache.put(second._owner, digest, [np.array([7])])
+    found = cache.get(first._owner, digest)
     assert found is not None
     assert found[0].tolist() == [[2]]
     first.close()
-    assert cache.get(first, digest) is None
-    assert cache.get(second, digest) is not None
+    assert cache.get(first._owner, digest) is None
+    assert cache.get(second._owner, digest) is not None
     second.close()
 
 
@@ -132,6 +132,16 @@ def test_the_bytes_are_bounded_and_the_least_used_goes_first(
         else:
             assert (cache.get(cache, digest) is not None) == (digest in kept)
         assert cache.used == sum(kept.values()) <= limit
+
+
+def test_what_is_put_after_its_owner_is_gone_is_nobodys_answer() -> None:
+    cache, digest = Cache(10_000), b"asked"
+    for _ in range(100):  # objects that go leave their address to the next ones
+        owner = object()
+        cache.forget(owner)
+        assert cache.get(owner, digest) is None
+        cache.put(owner, digest, [np.array([8])])
+        del owner
 
 
 def test_inputs_that_take_long_to_look_at_are_not_remembered() -> None:

@@ -7,7 +7,10 @@ import pytest
 import yaml
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import InvalidObject, parse
-from tailbound_runtime.engines import DEFAULT_ENGINE, FORMATS, KINDS, SUFFIXES, Kind
+from tailbound_runtime import engines
+from tailbound_runtime.engine import Order
+from tailbound_runtime.engines import DEFAULT_ENGINE, FORMATS, KINDS, SUFFIXES, Kind, kinds_of
+from tailbound_runtime.errors import ModelLoadError
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/tailbound"
@@ -25,6 +28,18 @@ def test_an_engine_is_an_extra_a_runtime_and_an_example(kind: Kind) -> None:
     example = yaml.safe_load((ROOT / f"examples/engine-{kind.name}.yaml").read_text())
     assert not isinstance(parse(InferenceService, example), InvalidObject)
     assert example["spec"]["model"]["format"] == kind.formats[0]
+
+
+def test_an_engine_that_cannot_be_imported_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (ModuleNotFoundError("No module named 'lightgbm'"), OSError("libgomp.so.1: cannot open")):
+
+        def fails(_: str, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(engines, "import_module", fails)
+        with pytest.raises(ModelLoadError, match=r"tailbound-runtime\[lightgbm\]") as caught:
+            engines.load(kinds_of("lightgbm")[0], Order(Path("model.txt"), "lightgbm", 1))
+        assert str(error) in str(caught.value)
 
 
 def test_every_format_has_a_file_name_and_a_line_in_the_documentation() -> None:

@@ -71,6 +71,9 @@ class Model:
                 raise ModelFailedError("stopped")
         return [2 * inputs["x"]]
 
+    def memory(self) -> None:
+        return None
+
     def check(self) -> bool:
         return True
 

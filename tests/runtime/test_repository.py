@@ -14,7 +14,10 @@ import pytest
 from onnx import TensorProto
 from tailbound_runtime import command
 from tailbound_runtime.batch import UNBATCHED
+from tailbound_runtime.errors import ApiError
+from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
+from tailbound_runtime.models import Models
 from tailbound_runtime.repository import Files, Folder, RepositoryError
 from tailbound_runtime.signature import Signature
 
@@ -54,6 +57,7 @@ def server(repository: Path) -> Iterator[Server]:
         model_repository=str(repository),
         model_control="explicit",
         model_memory_bytes=str(LIMIT),
+        request_log_every="1",
     ) as running:
         yield running
 
@@ -104,8 +108,13 @@ def test_a_load_that_fails_leaves_the_served_version_as_it_is(server: Server, re
     assert (status, "--model-memory" in error, str(LIMIT) in error) == (400, True, True), error
     models.unary(file, "Neg")
     assert call(server, "unary", "load") == (200, "")
+    server.wait_for("model served")
+    known = len(server.lines)
     answer = infer(server, "unary").json()
     assert (answer["model_version"], answer["outputs"][0]["data"]) == ("11", [2.5])
+    assert call(server, "unary", "load") == (200, ""), "the same version once more"
+    server.wait_for("model served")
+    assert "request" in [line["event"] for line in server.lines[known:]]
 
 
 def test_who_is_being_served_keeps_its_model_until_it_has_its_answer(
@@ -170,6 +179,27 @@ async def test_the_engine_of_a_model_that_is_given_up_is_freed_and_its_threads_e
     finally:
         gc.enable()
     assert model.closed
+
+
+def test_a_thread_finds_one_version_at_any_time_and_takes_none_that_ends() -> None:
+    found: list[Model] = []
+
+    class Watched(Model):
+        """Notes what another thread finds while it goes."""
+
+        def retire(self) -> None:
+            super().retire()
+            found.append(served.take("m", ""))
+
+    served, first, second = Models(), Watched("m", "1", Metrics()), Model("m", "2", Metrics())
+    served.put(first)
+    assert served.take("m", "") is first
+    served.put(second)
+    assert (found, first.take(), first.closed) == ([second], False, False)
+    first.give()
+    assert first.closed
+    with pytest.raises(ApiError, match="version '2'"):
+        served.take("m", "1")
 
 
 def test_a_folder_that_is_laid_out_otherwise_is_refused(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def load(kind: Kind, order: Order) -> Engine:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         module = import_module(f"{__name__}.{kind.module}")
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # the second one: of a library that a package needs
         raise ModelLoadError(
             f"format {order.format} needs {kind.title}, which cannot be imported here ({error}): "
             f"pip install 'tailbound-runtime[{kind.extra}]', or build the image with ENGINES={kind.extra}"

@@ -7,7 +7,7 @@ and write into the home folder.
 
 import sys
 from collections.abc import Mapping, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import numpy as np
@@ -58,7 +58,10 @@ class OpenVino(Loaded):
         self._idle: SimpleQueue[Any] = SimpleQueue()
 
     def _infer(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
-        request = self._compiled.create_infer_request() if self._idle.empty() else self._idle.get()
+        try:
+            request = self._idle.get_nowait()
+        except Empty:
+            request = self._compiled.create_infer_request()
         given = {place: np.ascontiguousarray(inputs[name]) for place, name in enumerate(self.inputs)}
         try:
             # The request reads the arrays where they are, until its next run.
