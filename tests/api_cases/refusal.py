@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.api_cases.objects import changed
+from tests.api_cases.objects import SERVICE, changed
 
 KEY_MALFORMED = (
     "is not a valid key: write NAME or DOMAIN/NAME, where NAME has at most 63 letters, digits, '-', "
@@ -39,3 +39,13 @@ class Refusal:
     def object(self) -> dict[str, Any]:
         """The refused object."""
         return changed(self.base, self.path, self.value)
+
+
+def service(name: str, path: str, value: Any, message: str, field: str = "") -> Refusal:
+    """A wrong value at this path of an InferenceService; `field` is where it is reported, if elsewhere."""
+    return Refusal(name, SERVICE, path, value, field or path, message)
+
+
+def quoted(name: str, path: str, value: str, message: str) -> Refusal:
+    """A wrong string at this path of an InferenceService; the sentence begins with it."""
+    return service(name, path, value, f"'{value}' {message}")

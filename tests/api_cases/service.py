@@ -1,63 +1,24 @@
-"""What is refused in an InferenceService."""
+"""What is refused in an InferenceService, its model left to `model`."""
 
 from typing import Any
 
-from tests.api_cases.objects import SERVICE, SHA256
+from tests.api_cases.objects import SERVICE
 from tests.api_cases.refusal import (
     DURATION,
     ENV_RESERVED,
-    FORMAT,
     KEY_MALFORMED,
     LABEL_VALUE,
     OBJECT_NAME,
     Refusal,
+    quoted,
+    service,
 )
 
 _KEY_RESERVED = (
     "is reserved: app.kubernetes.io/managed-by and keys of tailbound.dev are set by Tailbound, "
     "choose another key"
 )
-_URL = (
-    "is not the URL of a file: write a scheme, a host and a path without blanks, for example "
-    "https://models.example.com/churn.onnx"
-)
-_SCHEME = (
-    "cannot be fetched: the schemes supported now are http, https, s3, gs, az, hf, pvc and oci, write for "
-    "example https://models.example.com/churn.onnx, s3://models/churn/7 or pvc://CLAIM/churn.onnx"
-)
-_OBJECT = (
-    "is not an object or a folder in a bucket: write s3://BUCKET/KEY without blanks and empty parts, for "
-    "example s3://models/churn/7"
-)
-_IN_GCS = (
-    "is not an object or a folder in a bucket: write gs://BUCKET/KEY without blanks and empty parts, for "
-    "example gs://models/churn/7"
-)
-_IN_AZURE = (
-    "is not a blob or a folder in a container: write az://ACCOUNT/CONTAINER/KEY without blanks and empty "
-    "parts, for example az://riskmodels/models/churn/7"
-)
-_ON_THE_HUB = (
-    "is not a revision of a model of the Hugging Face hub: write hf://OWNER/NAME@REVISION, where REVISION is "
-    "best a commit, and a path behind it for a part of the repository"
-)
-_ON_A_CLAIM = (
-    "is not a path on a PersistentVolumeClaim: write pvc://CLAIM/PATH without blanks and empty parts, for "
-    "example pvc://models/churn/7"
-)
-_ENDPOINT = (
-    "is not an endpoint: write a scheme and a host, with a port if needed, for example https://s3.example.com"
-)
 _DISK = "is out of range: write an amount of disk with its unit, for example 50Gi, from 64Mi to 1Pi"
-_PARTS = "has '.' or '..' as a part of its path: write the path itself"
-_IMAGE = "does not pin an image: write oci://REGISTRY/REPOSITORY@sha256:DIGEST"
-_PATH = (
-    "is not a path in the folder: write it without a slash in front, and with letters, digits, '.', '_' and "
-    "'-', none of whose parts begins with '.', for example onnx/model.onnx"
-)
-_CREDENTIALS = (
-    "holds credentials, which everyone who may read this object would see: remove the part before the @"
-)
 _HOST = (
     "is not a host that can be answered to: write a full DNS name with a dot, in lower case and without "
     "port, for example churn.example.com"
@@ -136,52 +97,31 @@ _ENV_NAME = (
 )
 
 
-def _service(name: str, path: str, value: Any, message: str, field: str = "") -> Refusal:
-    return Refusal(name, SERVICE, path, value, field or path, message)
-
-
-def _quoted(name: str, path: str, value: str, message: str) -> Refusal:
-    """A wrong string at this path; the sentence begins with it."""
-    return _service(name, path, value, f"'{value}' {message}")
-
-
-def _s3(name: str, field: str, value: str, message: str) -> Refusal:
-    """A wrong field of spec.model.s3."""
-    model = {"uri": "s3://models/churn", "format": "onnx", "sha256": SHA256, "s3": {field: value}}
-    return _service(name, "spec.model", model, f"'{value}' {message}", f"spec.model.s3.{field}")
-
-
-def _path(name: str, value: str) -> Refusal:
-    """A wrong path of the model in a folder."""
-    model = {"uri": "pvc://models/churn", "format": "onnx", "sha256": SHA256, "path": value}
-    return _service(name, "spec.model", model, f"'{value}' {_PATH}", "spec.model.path")
-
-
 def _host(name: str, value: str, message: str) -> Refusal:
-    return _service(name, "spec.hosts", [value], f"'{value}' {message}", "spec.hosts[0]")
+    return service(name, "spec.hosts", [value], f"'{value}' {message}", "spec.hosts[0]")
 
 
 def _rollout(name: str, value: dict[str, Any], message: str) -> Refusal:
     """A wrong combination of fields of spec.rollout."""
-    return _service(name, "spec.rollout", value, message)
+    return service(name, "spec.rollout", value, message)
 
 
 def _batching(name: str, message: str, field: str = "", **batching: Any) -> Refusal:
     """Wrong fields of spec.batching; `field` is what follows after `batching`."""
-    return _service(name, "spec.batching", batching, message, f"spec.batching{field}")
+    return service(name, "spec.batching", batching, message, f"spec.batching{field}")
 
 
 def _steps(name: str, weights: list[int], message: str, field: str = "") -> Refusal:
     """A canary of wrong weights; `field` is what follows after `steps`."""
     steps = [{"weight": weight} for weight in weights]
     value = {"strategy": "canary", "steps": steps}
-    return _service(name, "spec.rollout", value, message, f"spec.rollout.steps{field}")
+    return service(name, "spec.rollout", value, message, f"spec.rollout.steps{field}")
 
 
 def _metric(title: str, message: str, field: str = "", **metric: Any) -> Refusal:
     """Wrong fields of one of analysis.metrics; `field` is what follows after its place."""
     value = [{"name": "m", **metric}]
-    return _service(
+    return service(
         title, "spec.rollout.analysis.metrics", value, message, f"spec.rollout.analysis.metrics[0]{field}"
     )
 
@@ -239,160 +179,29 @@ SERVICE_REFUSALS = (
     Refusal(
         "name of 64 characters", SERVICE, "metadata.name", "a" * 64, "", f"metadata.name '{'a' * 64}' {_NAME}"
     ),
-    _quoted("uri of an unknown scheme", "spec.model.uri", "ftp://models/churn", _SCHEME),
-    _quoted("uri of a bucket of Google with a blank", "spec.model.uri", "gs://models/my churn", _IN_GCS),
-    _quoted("uri of an account without container", "spec.model.uri", "az://riskmodels", _IN_AZURE),
-    _quoted("uri of a repository without revision", "spec.model.uri", "hf://owner/name", _ON_THE_HUB),
-    _quoted("uri of a repository without owner", "spec.model.uri", "hf://name@main", _CREDENTIALS),
-    _quoted("uri with a bucket in capitals", "spec.model.uri", "s3://Models/churn", _OBJECT),
-    _quoted("uri with a blank in the key", "spec.model.uri", "s3://models/my churn", _OBJECT),
-    _quoted("uri with an empty part of the key", "spec.model.uri", "s3://models//churn", _OBJECT),
-    _quoted("uri of no claim", "spec.model.uri", "pvc:///churn", _ON_A_CLAIM),
-    _quoted("uri of a claim with a way up", "spec.model.uri", "pvc://models/../other", _PARTS),
-    _quoted("uri of a claim that ends above", "spec.model.uri", "pvc://models/a/..", _PARTS),
-    _quoted("uri of an image by its tag", "spec.model.uri", "oci://registry.example.com/churn:v1", _IMAGE),
-    _s3("s3 endpoint with a path", "endpoint", "https://s3.example.com/models", _ENDPOINT),
-    _s3("s3 region in capitals", "region", "EU", "is not a region: write for example eu-central-1"),
-    _quoted("disk of a mebibyte", "spec.resources.ephemeralStorage", "1Mi", _DISK),
-    _service(
-        "cache of half a mebibyte",
-        "spec.model.cache",
-        {"size": "512Ki"},
-        "'512Ki' is out of range: write an amount of disk with its unit, for example 50Gi, from 1Mi to 1Pi",
-        "spec.model.cache.size",
-    ),
-    _path("path of the model with a slash in front", "/model.onnx"),
-    _path("path of the model with a way up", "a/../model.onnx"),
-    _service(
-        "files with two runs of parts",
-        "spec.model",
-        {"uri": "pvc://models/churn", "format": "onnx", "files": ["**/a/**"]},
-        "'**/a/**' is not a pattern of files: write a path in the folder with '*' for any text of a part and "
-        "at most one '**' for any number of parts, for example *.onnx or onnx/** or **/*.json",
-        "spec.model.files[0]",
-    ),
-    _service(
-        "archive on a claim",
-        "spec.model",
-        {"uri": "pvc://models/churn.tar", "format": "onnx", "archive": "tar"},
-        "archive is for downloads, and 'pvc://models/churn.tar' is mounted: remove archive, and put the "
-        "unpacked files there",
-    ),
-    _service(
-        "cache of a claim",
-        "spec.model",
-        {"uri": "pvc://models/m", "format": "onnx", "cache": {"size": "1Gi"}},
-        "cache keeps a download, and 'pvc://models/m' is mounted: remove cache",
-    ),
-    _service(
-        "files of a file",
-        "spec.model.files",
-        ["*.onnx"],
-        "files chooses files of a folder, and an http or https source is one file: remove files",
-        "spec.model",
-    ),
-    _service(
-        "path in a file",
-        "spec.model.path",
-        "a/model.onnx",
-        "path 'a/model.onnx' names a file in a folder, and an http or https source is one file: remove path",
-        "spec.model",
-    ),
-    _service(
-        "s3 settings of another source",
-        "spec.model.s3",
-        {"region": "eu-central-1"},
-        "s3 says how a bucket is reached, and uri is 'https://models.example.com/churn.onnx': remove s3, or "
-        "write s3://BUCKET/KEY",
-        "spec.model",
-    ),
-    _service(
-        "secret of a mounted source",
-        "spec.model",
-        {"uri": "pvc://models/m", "format": "onnx", "sha256": SHA256, "secretRef": {"name": "s"}},
-        "secretRef, caRef and proxy are for downloads, and 'pvc://models/m' is mounted: remove them; images "
-        "are pulled with spec.imagePullSecrets",
-    ),
-    _service(
-        "proxy for credentials",
-        "spec.model",
-        {**SERVICE["spec"]["model"], "secretRef": {"name": "s"}, "proxy": "http://proxy:3128"},
-        "proxy 'http://proxy:3128' could read the credentials of secretRef, whose owner did not choose it: "
-        "remove proxy, and use fetch.proxy of the chart",
-    ),
-    _quoted(
-        "proxy over https",
-        "spec.model.proxy",
-        "https://proxy:3128",
-        "is not a proxy: write http://HOST:PORT",
-    ),
-    _quoted("uri without scheme", "spec.model.uri", "models.example.com/churn.onnx", _SCHEME),
-    _quoted("uri in capitals", "spec.model.uri", "HTTP://models.example.com/churn.onnx", _SCHEME),
-    _quoted("uri with credentials", "spec.model.uri", "https://me:secret@example.com/m", _CREDENTIALS),
-    _quoted("uri with a user", "spec.model.uri", "https://me@example.com", _CREDENTIALS),
-    _quoted("uri without host", "spec.model.uri", "https:///churn.onnx", _URL),
-    _quoted("uri with a blank", "spec.model.uri", "https://example.com/my model", _URL),
-    _quoted("uri with a word for a port", "spec.model.uri", "https://example.com:http/m", _URL),
-    _quoted("uri with a fragment", "spec.model.uri", "https://example.com/m#v1", _URL),
-    _quoted("format with a dot", "spec.model.format", "model.onnx", FORMAT),
-    _quoted("format in capitals", "spec.model.format", "ONNX", FORMAT),
-    _quoted(
-        "sha256 in capitals",
-        "spec.model.sha256",
-        SHA256.upper(),
-        "is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE prints them, "
-        "or tailbound digest FOLDER",
-    ),
-    _quoted(
-        "sha256 with a prefix",
-        "spec.model.sha256",
-        f"sha256:{SHA256}",
-        "is not a SHA-256 digest: write 64 lower-case hexadecimal digits, as sha256sum FILE prints them, "
-        "or tailbound digest FOLDER",
-    ),
-    _service(
-        "parameters without a unit",
-        "spec.model.size",
-        {"parameters": "70", "dtype": "float16"},
-        "'70' is not a number of parameters: write a number with one of the units K, M, B (10^9), T, for "
-        "example 70B or 1.5B, in quotes",
-        "spec.model.size.parameters",
-    ),
-    _service(
-        "parameters without a type",
-        "spec.model.size",
-        {"parameters": "70B"},
-        "parameters and dtype go together: write both, or neither",
-    ),
-    _service(
-        "weights beside parameters",
-        "spec.model.size",
-        {"parameters": "70B", "dtype": "int8", "weights": "70G"},
-        "write exactly one of weights and parameters, or activations alone: then the weights are read from "
-        "the model's files",
-    ),
-    _quoted("runtime name", "spec.runtime.name", "Onnx_Runtime", OBJECT_NAME),
-    _service(
+    quoted("disk of a mebibyte", "spec.resources.ephemeralStorage", "1Mi", _DISK),
+    quoted("runtime name", "spec.runtime.name", "Onnx_Runtime", OBJECT_NAME),
+    service(
         "nothing to fall back to",
         "spec.hardware",
         {"class": ["gpu"], "fallbackAfter": "1m"},
         "fallbackAfter is 1m, and there is no other class to fall back to: list several in class, or remove "
         "fallbackAfter",
     ),
-    _service(
+    service(
         "nothing to return from",
         "spec.hardware",
         {"class": ["gpu"], "return": "whenRoom"},
         "return is whenRoom, and there is no other class to return from: list several in class, or remove "
         "return",
     ),
-    _service(
+    service(
         "time of no return",
         "spec.hardware",
         {"class": ["gpu", "cpu"], "returnAfter": "1m"},
         "returnAfter is 1m, and return is not whenRoom: write return: whenRoom, or remove returnAfter",
     ),
-    _service(
+    service(
         "fallback at once",
         "spec.hardware",
         {"class": ["gpu", "cpu"], "fallbackAfter": "1s"},
@@ -400,7 +209,7 @@ SERVICE_REFUSALS = (
         "preferred class",
         "spec.hardware.fallbackAfter",
     ),
-    _service(
+    service(
         "return at once",
         "spec.hardware",
         {"class": ["gpu", "cpu"], "return": "whenRoom", "returnAfter": "1s"},
@@ -408,19 +217,19 @@ SERVICE_REFUSALS = (
         "room",
         "spec.hardware.returnAfter",
     ),
-    _service("class name", "spec.hardware.class", ["GPU"], f"'GPU' {OBJECT_NAME}", "spec.hardware.class[0]"),
-    _service("no CPU", "spec.resources.cpu", 0, f"'0' {_CPU}"),
-    _quoted("negative CPU", "spec.resources.cpu", "-1", _CPU),
-    _quoted("too many CPUs", "spec.resources.cpu", "2k", _CPU),
-    _service("memory without a unit", "spec.resources.memory", 4, f"'4' {_MEMORY}"),
-    _quoted("CPU in words", "spec.resources.cpu", "two", _QUANTITY),
-    _quoted("memory in small letters", "spec.resources.memory", "4gi", _QUANTITY),
-    _quoted("no memory", "spec.resources.memory", "0Gi", _MEMORY),
-    _quoted("timeout without a unit", "spec.timeout", "30", DURATION),
-    _quoted("timeout with a fraction", "spec.timeout", "1.5s", DURATION),
-    _quoted("timeout in words", "spec.timeout", "2 s", DURATION),
-    _quoted("no timeout", "spec.timeout", "0s", _TIMEOUT),
-    _quoted("long timeout", "spec.timeout", "61m", _TIMEOUT),
+    service("class name", "spec.hardware.class", ["GPU"], f"'GPU' {OBJECT_NAME}", "spec.hardware.class[0]"),
+    service("no CPU", "spec.resources.cpu", 0, f"'0' {_CPU}"),
+    quoted("negative CPU", "spec.resources.cpu", "-1", _CPU),
+    quoted("too many CPUs", "spec.resources.cpu", "2k", _CPU),
+    service("memory without a unit", "spec.resources.memory", 4, f"'4' {_MEMORY}"),
+    quoted("CPU in words", "spec.resources.cpu", "two", _QUANTITY),
+    quoted("memory in small letters", "spec.resources.memory", "4gi", _QUANTITY),
+    quoted("no memory", "spec.resources.memory", "0Gi", _MEMORY),
+    quoted("timeout without a unit", "spec.timeout", "30", DURATION),
+    quoted("timeout with a fraction", "spec.timeout", "1.5s", DURATION),
+    quoted("timeout in words", "spec.timeout", "2 s", DURATION),
+    quoted("no timeout", "spec.timeout", "0s", _TIMEOUT),
+    quoted("long timeout", "spec.timeout", "61m", _TIMEOUT),
     _host("wildcard host", "*.example.com", "is a wildcard, which would take requests that belong to other "
           "services: list every host by its full name"),
     _host("host of a Service", "other.risk.svc", _CLUSTER_HOST),
@@ -432,14 +241,14 @@ SERVICE_REFUSALS = (
     _host("host with a final dot", "churn.example.com.", _HOST),
     _host("host with an empty label", "churn..com", _HOST),
     _host("host with a long label", f"{'a' * 64}.com", _HOST),
-    _quoted("P99 without a unit", "spec.sla.latency.p99", "100", DURATION),
-    _quoted("P99 of nothing", "spec.sla.latency.p99", "0ms", _P99),
-    _quoted("P99 of a day", "spec.sla.latency.p99", "24h", _P99),
-    _quoted("error rate without percent sign", "spec.sla.errorRate", "0.1", _PERCENTAGE),
-    _quoted("error rate above 100 %", "spec.sla.errorRate", "100.1%", _PERCENTAGE),
-    _quoted("negative error rate", "spec.sla.errorRate", "-1%", _PERCENTAGE),
-    _quoted("error rate of nothing", "spec.sla.errorRate", "0%", _ERROR_RATE),
-    _quoted("error rate above one half", "spec.sla.errorRate", "50.1%", _ERROR_RATE),
+    quoted("P99 without a unit", "spec.sla.latency.p99", "100", DURATION),
+    quoted("P99 of nothing", "spec.sla.latency.p99", "0ms", _P99),
+    quoted("P99 of a day", "spec.sla.latency.p99", "24h", _P99),
+    quoted("error rate without percent sign", "spec.sla.errorRate", "0.1", _PERCENTAGE),
+    quoted("error rate above 100 %", "spec.sla.errorRate", "100.1%", _PERCENTAGE),
+    quoted("negative error rate", "spec.sla.errorRate", "-1%", _PERCENTAGE),
+    quoted("error rate of nothing", "spec.sla.errorRate", "0%", _ERROR_RATE),
+    quoted("error rate above one half", "spec.sla.errorRate", "50.1%", _ERROR_RATE),
     *(
         _rollout(f"steps with strategy {strategy}", {"strategy": strategy, "steps": [{"weight": 5}]},
                  _NO_STEPS.format(strategy))
@@ -456,30 +265,30 @@ SERVICE_REFUSALS = (
     _steps("weight of nothing", [0, 5], f"weight is 0: {_WEIGHT}", "[0].weight"),
     _steps("weight of everything", [5, 100], f"weight is 100: {_WEIGHT}", "[1].weight"),
     _rollout("step that ends before it may pass", {"minStepTime": "31m"}, f"minStepTime '31m' {_STEP_TIMES}"),
-    _quoted("short minimum of a step", "spec.rollout.minStepTime", "999ms", _LEAST_STEP),
-    _service("long minimum of a step", "spec.rollout", {"minStepTime": "25h", "maxStepTime": "26h"},
-             f"'25h' {_LEAST_STEP}", "spec.rollout.minStepTime"),
-    _quoted("minimum of a step in words", "spec.rollout.minStepTime", "soon", DURATION),
-    _quoted("long maximum of a step", "spec.rollout.maxStepTime", "169h", _LONGEST_STEP),
-    _quoted("maximum of a step in words", "spec.rollout.maxStepTime", "never", DURATION),
-    _quoted("short deadline", "spec.rollout.progressDeadline", "9s", _DEADLINE),
-    _quoted("long deadline", "spec.rollout.progressDeadline", "25h", _DEADLINE),
-    _quoted("long delay", "spec.rollout.scaleDownDelay", "25h", _DELAY),
-    _service("no restarts", "spec.rollout.restartLimit", 0,
-             "restartLimit is 0: write a number of restarts from 1 to 100"),
-    _service("too many restarts", "spec.rollout.restartLimit", 101,
-             "restartLimit is 101: write a number of restarts from 1 to 100"),
-    _service("no history", "spec.rollout.historyLimit", 0,
-             "historyLimit is 0: write a number of revisions from 1 to 100"),
-    _service("too much history", "spec.rollout.historyLimit", 101,
-             "historyLimit is 101: write a number of revisions from 1 to 100"),
-    _service("negative warm-up", "spec.rollout.analysis.warmupRequests", -1,
-             "warmupRequests is -1: write a number of requests from 0 to 100000"),
-    _service("long warm-up", "spec.rollout.analysis.warmupRequests", 100_001,
-             "warmupRequests is 100001: write a number of requests from 0 to 100000"),
-    _quoted("no smallest error rate", "spec.rollout.analysis.minErrorRate", "0.0%", _LEAST_ERROR_RATE),
-    _quoted("large smallest error rate", "spec.rollout.analysis.minErrorRate", "51%", _LEAST_ERROR_RATE),
-    _quoted("smallest error rate as a number", "spec.rollout.analysis.minErrorRate", "0.01", _PERCENTAGE),
+    quoted("short minimum of a step", "spec.rollout.minStepTime", "999ms", _LEAST_STEP),
+    service("long minimum of a step", "spec.rollout", {"minStepTime": "25h", "maxStepTime": "26h"},
+            f"'25h' {_LEAST_STEP}", "spec.rollout.minStepTime"),
+    quoted("minimum of a step in words", "spec.rollout.minStepTime", "soon", DURATION),
+    quoted("long maximum of a step", "spec.rollout.maxStepTime", "169h", _LONGEST_STEP),
+    quoted("maximum of a step in words", "spec.rollout.maxStepTime", "never", DURATION),
+    quoted("short deadline", "spec.rollout.progressDeadline", "9s", _DEADLINE),
+    quoted("long deadline", "spec.rollout.progressDeadline", "25h", _DEADLINE),
+    quoted("long delay", "spec.rollout.scaleDownDelay", "25h", _DELAY),
+    service("no restarts", "spec.rollout.restartLimit", 0,
+            "restartLimit is 0: write a number of restarts from 1 to 100"),
+    service("too many restarts", "spec.rollout.restartLimit", 101,
+            "restartLimit is 101: write a number of restarts from 1 to 100"),
+    service("no history", "spec.rollout.historyLimit", 0,
+            "historyLimit is 0: write a number of revisions from 1 to 100"),
+    service("too much history", "spec.rollout.historyLimit", 101,
+            "historyLimit is 101: write a number of revisions from 1 to 100"),
+    service("negative warm-up", "spec.rollout.analysis.warmupRequests", -1,
+            "warmupRequests is -1: write a number of requests from 0 to 100000"),
+    service("long warm-up", "spec.rollout.analysis.warmupRequests", 100_001,
+            "warmupRequests is 100001: write a number of requests from 0 to 100000"),
+    quoted("no smallest error rate", "spec.rollout.analysis.minErrorRate", "0.0%", _LEAST_ERROR_RATE),
+    quoted("large smallest error rate", "spec.rollout.analysis.minErrorRate", "51%", _LEAST_ERROR_RATE),
+    quoted("smallest error rate as a number", "spec.rollout.analysis.minErrorRate", "0.01", _PERCENTAGE),
     _metric("nothing asked", _ASKED, max=0.5),
     _metric("asked twice", _ASKED, query="q", bad="b", total="t", max=0.5),
     _metric("half a pair", _ASKED, bad="b", max=0.5),
@@ -504,8 +313,8 @@ SERVICE_REFUSALS = (
             ".interval", query="q", max=0.5, interval="0s"),
     _metric("bad name", "'My metric' is not a name: write lower-case letters, digits and dashes, for example "
             "accuracy", ".name", name="My metric", query="q", max=0.5),
-    _quoted("short wait for data", "spec.rollout.analysis.dataTimeout", "9s", _DATA),
-    _quoted("long wait for data", "spec.rollout.analysis.dataTimeout", "61m", _DATA),
+    quoted("short wait for data", "spec.rollout.analysis.dataTimeout", "9s", _DATA),
+    quoted("long wait for data", "spec.rollout.analysis.dataTimeout", "61m", _DATA),
     _batching("empty batches", "maxBatchSize is 0: write a number of rows from 1 to 4096", ".maxBatchSize",
               mode="dynamic", maxBatchSize=0),
     _batching("huge batches", "maxBatchSize is 4097: write a number of rows from 1 to 4096", ".maxBatchSize",
@@ -526,42 +335,42 @@ SERVICE_REFUSALS = (
     _batching("preferred sizes without batches", _NOTHING_BATCHED, preferredBatchSizes=[4]),
     _batching("long delay of batches", f"'11s' {_QUEUE_DELAY}", ".maxQueueDelay",
               mode="dynamic", maxQueueDelay="11s"),
-    _service("no replicas", "spec.scaling.min", 0, f"min is 0: {_SCALING}"),
-    _service("too many replicas", "spec.scaling.min", 1001, f"min is 1001: {_SCALING}"),
-    _service("no replicas at most", "spec.scaling.max", 0, f"max is 0: {_SCALING}"),
-    _service("too many replicas at most", "spec.scaling", {"max": 1001, "mode": "external"},
-             f"max is 1001: {_SCALING}", "spec.scaling.max"),
-    _service("no replicas asked for", "spec.scaling.replicas", 0, f"replicas is 0: {_SCALING}"),
-    _service("too many replicas asked for", "spec.scaling.replicas", 1001, f"replicas is 1001: {_SCALING}"),
-    _service("nothing to follow the traffic by", "spec.scaling", {"max": 2}, _NO_TARGET, "spec"),
-    _service("nothing is late and yet refused", "spec.overload", "shed", _NEVER_LATE, "spec"),
-    _service("fewest and most in the wrong order", "spec.scaling", {"min": 3, "max": 2},
-             "max is 2, which is less than min: raise max or lower min"),
-    _service(
+    service("no replicas", "spec.scaling.min", 0, f"min is 0: {_SCALING}"),
+    service("too many replicas", "spec.scaling.min", 1001, f"min is 1001: {_SCALING}"),
+    service("no replicas at most", "spec.scaling.max", 0, f"max is 0: {_SCALING}"),
+    service("too many replicas at most", "spec.scaling", {"max": 1001, "mode": "external"},
+            f"max is 1001: {_SCALING}", "spec.scaling.max"),
+    service("no replicas asked for", "spec.scaling.replicas", 0, f"replicas is 0: {_SCALING}"),
+    service("too many replicas asked for", "spec.scaling.replicas", 1001, f"replicas is 1001: {_SCALING}"),
+    service("nothing to follow the traffic by", "spec.scaling", {"max": 2}, _NO_TARGET, "spec"),
+    service("nothing is late and yet refused", "spec.overload", "shed", _NEVER_LATE, "spec"),
+    service("fewest and most in the wrong order", "spec.scaling", {"min": 3, "max": 2},
+            "max is 2, which is less than min: raise max or lower min"),
+    service(
         "reserved variable",
         "spec.env",
         [{"name": "TAILBOUND_MODEL_PATH", "value": "x"}],
         f"'TAILBOUND_MODEL_PATH' {ENV_RESERVED}",
         "spec.env[0].name",
     ),
-    _service("variable's name", "spec.env", [{"name": "1A"}], f"'1A' {_ENV_NAME}", "spec.env[0].name"),
-    _service("reserved label", "spec.labels", {"tailbound.dev/revision": "x"},
-             f"'tailbound.dev/revision' {_KEY_RESERVED}"),
-    _service("reserved label below our domain", "spec.labels", {"a.tailbound.dev/b": "x"},
-             f"'a.tailbound.dev/b' {_KEY_RESERVED}"),
-    _service("managed-by label", "spec.labels", {"app.kubernetes.io/managed-by": "me"},
-             f"'app.kubernetes.io/managed-by' {_KEY_RESERVED}"),
-    _service("malformed label", "spec.labels", {"a/b/c": "x"}, f"'a/b/c' {KEY_MALFORMED}"),
-    _service("label's value", "spec.labels", {"team": "-risk"}, f"'-risk' {LABEL_VALUE}",
-             "spec.labels[team]"),
-    _service("reserved annotation", "spec.annotations", {"tailbound.dev/x": "y"},
-             f"'tailbound.dev/x' {_KEY_RESERVED}"),
-    _service("annotation that lifts a profile", "spec.annotations",
-             {"container.apparmor.security.beta.kubernetes.io/server": "unconfined"},
-             "'container.apparmor.security.beta.kubernetes.io/server' is not allowed: AppArmor and seccomp "
-             "profiles of serving pods are those of the Pod Security profile restricted, remove it"),
-    _service("malformed annotation", "spec.annotations", {"Ä": "y"}, f"'Ä' {KEY_MALFORMED}"),
-    _quoted("ServiceAccount", "spec.serviceAccountName", "Reader", OBJECT_NAME),
-    _service("pull secret", "spec.imagePullSecrets", [{"name": "a_b"}], f"'a_b' {OBJECT_NAME}",
-             "spec.imagePullSecrets[0].name"),
+    service("variable's name", "spec.env", [{"name": "1A"}], f"'1A' {_ENV_NAME}", "spec.env[0].name"),
+    service("reserved label", "spec.labels", {"tailbound.dev/revision": "x"},
+            f"'tailbound.dev/revision' {_KEY_RESERVED}"),
+    service("reserved label below our domain", "spec.labels", {"a.tailbound.dev/b": "x"},
+            f"'a.tailbound.dev/b' {_KEY_RESERVED}"),
+    service("managed-by label", "spec.labels", {"app.kubernetes.io/managed-by": "me"},
+            f"'app.kubernetes.io/managed-by' {_KEY_RESERVED}"),
+    service("malformed label", "spec.labels", {"a/b/c": "x"}, f"'a/b/c' {KEY_MALFORMED}"),
+    service("label's value", "spec.labels", {"team": "-risk"}, f"'-risk' {LABEL_VALUE}",
+            "spec.labels[team]"),
+    service("reserved annotation", "spec.annotations", {"tailbound.dev/x": "y"},
+            f"'tailbound.dev/x' {_KEY_RESERVED}"),
+    service("annotation that lifts a profile", "spec.annotations",
+            {"container.apparmor.security.beta.kubernetes.io/server": "unconfined"},
+            "'container.apparmor.security.beta.kubernetes.io/server' is not allowed: AppArmor and seccomp "
+            "profiles of serving pods are those of the Pod Security profile restricted, remove it"),
+    service("malformed annotation", "spec.annotations", {"Ä": "y"}, f"'Ä' {KEY_MALFORMED}"),
+    quoted("ServiceAccount", "spec.serviceAccountName", "Reader", OBJECT_NAME),
+    service("pull secret", "spec.imagePullSecrets", [{"name": "a_b"}], f"'a_b' {OBJECT_NAME}",
+            "spec.imagePullSecrets[0].name"),
 )  # fmt: skip

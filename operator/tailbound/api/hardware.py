@@ -110,13 +110,14 @@ class HardwareStatus(Model):
     return_message: Annotated[
         str | None, StringConstraints(max_length=LONGEST_MESSAGE), Field(alias="return")
     ] = None
-    """Whether the service returns to a preferred class, with return: whenRoom."""
+    """Whether and when the service returns to a preferred class, or why not. Absent without return: whenRoom,
+    and while the first class serves."""
 
     room_since: AwareDatetime | None = None
-    """Since when a preferred class has had room."""
+    """Since when a preferred class has had room; absent while none has."""
 
     attempt: Annotated[str | None, StringConstraints(max_length=64)] = None
-    """The return that begins."""
+    """Name of the return that the next look makes a revision of; absent otherwise."""
 
     memory: Annotated[str | None, StringConstraints(max_length=LONGEST_MESSAGE)] = None
     """Whether the model fits the devices of a pod, with the arithmetic, or why that is not known."""

@@ -147,7 +147,8 @@ class HardwareClassStatus(Model):
     """Devices that no pod of Tailbound has been given. Pods of others are not counted."""
 
     room: _Count | None = None
-    """Pods of the class for which nodes have devices that no pod of Tailbound has been given."""
+    """Further pods of the class for which nodes have devices that no pod of Tailbound has been given; absent
+    where nobody counts them: without resources, and for devices of a DeviceClass."""
 
     services: _Count | None = None
     """InferenceServices with pods of the class."""

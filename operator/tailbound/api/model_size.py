@@ -87,11 +87,11 @@ class ModelSize(Model):
     @property
     def declares_weights(self) -> bool:
         """Whether it says what the weights take; otherwise they are read from the model's files."""
-        return self.weights is not None or self.parameters is not None
+        return self.weight_bytes is not None
 
     @property
-    def weight_bytes(self) -> Decimal:
-        """Memory of the weights."""
+    def weight_bytes(self) -> Decimal | None:
+        """Memory of the weights; None where activations alone are declared."""
         if self.parameters is None or self.dtype is None:
-            return self.weights.amount if self.weights is not None else Decimal(0)
+            return self.weights.amount if self.weights is not None else None
         return Decimal(self.parameters[:-1]).scaleb(_POWERS[self.parameters[-1]]) * self.dtype.bytes

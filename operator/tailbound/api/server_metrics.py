@@ -15,6 +15,9 @@ from pydantic import Field, StringConstraints, ValidationError
 from tailbound.api.schema import ATOMIC, InOrder, Model, Rule, cel_string, matches
 
 DEFAULT_METRICS_PATH: Final = "/metrics"
+_LONGEST_TEXT: Final = 4096
+"""Characters of a stored mapping. Tailbound writes at most about 2,000; longer annotations are not read,
+because those that were read stay in memory."""
 
 _SCRAPE_LABELS: Final = "namespace|service|revision|pod|instance|job"
 _NAME: Final = "[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -129,10 +132,14 @@ def metrics_text(metrics: ServerMetrics) -> str:
     return json.dumps(metrics.model_dump(mode="json", by_alias=True, exclude_defaults=True), sort_keys=True)
 
 
-@lru_cache(maxsize=4096)
 def metrics_of(text: str | None) -> ServerMetrics | None:
     """The mapping in that annotation; None where it is absent or not what Tailbound writes."""
+    return None if text is None or len(text) > _LONGEST_TEXT else _read(text)
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> ServerMetrics | None:
     try:
-        return None if text is None else ServerMetrics.model_validate_json(text)
+        return ServerMetrics.model_validate_json(text)
     except ValidationError:
         return None

@@ -137,8 +137,31 @@ class Operator:
         self.stores = Stores(self._workers.add, settings.services.cluster_domain, settings.host_policy)
         self._conditions = ConditionCounts(self.stores.of[INFERENCE_SERVICES])
         self._events = EventWriter(self._cluster, settings.pod_name, _now, lambda: uuid.uuid4().hex[:16])
-        client = ObservedClient(settings.observed, dependencies.observed_port)
-        stack.push_async_callback(client.close)
+        following = self._following(stack)
+        self._class_usage = ClassUsage(self._cluster, self.stores, self._elector.holds)
+        renderer = Renderer()
+        stack.push_async_callback(renderer.close)
+        await renderer.start()
+        executor = Executor(self._cluster, self.stores, self.metrics, self._elector.holds)
+        self._reconciler = Reconciler(
+            self.stores,
+            executor,
+            following,
+            renderer,
+            self._events,
+            self._decider,
+            settings.services,
+            _now,
+        )
+        self._watching(settings)
+        await self._serve(stack)
+
+    def _following(self, stack: AsyncExitStack) -> Subscriptions:
+        """What looks at gateways, metrics and pods for services."""
+        client = ObservedClient(self.settings.observed, self._dependencies.observed_port)
+        metadata, downloads = MetadataClient(), DownloadClient()
+        for close in (client.close, metadata.close, downloads.close):
+            stack.push_async_callback(close)
         self._gateways = GatewayReports(
             self.stores.gateway_pods,
             client,
@@ -156,31 +179,11 @@ class Operator:
             self._tenant_queries(stack),
         )
         self._autoscaler = self._autoscaling(prometheus)
-        self._class_usage = ClassUsage(self._cluster, self.stores, self._elector.holds)
-        metadata = MetadataClient()
-        stack.push_async_callback(metadata.close)
         self._signatures = SignatureReader(metadata, self._workers.add)
-        download_client = DownloadClient()
-        stack.push_async_callback(download_client.close)
-        self._downloads = DownloadReader(download_client, self._workers.add)
-        renderer = Renderer()
-        stack.push_async_callback(renderer.close)
-        await renderer.start()
-        executor = Executor(self._cluster, self.stores, self.metrics, self._elector.holds)
-        self._reconciler = Reconciler(
-            self.stores,
-            executor,
-            Subscriptions(
-                self._gateways, self._counters, self._autoscaler, self._signatures, self._downloads
-            ),
-            renderer,
-            self._events,
-            self._decider,
-            settings.services,
-            _now,
+        self._downloads = DownloadReader(downloads, self._workers.add)
+        return Subscriptions(
+            self._gateways, self._counters, self._autoscaler, self._signatures, self._downloads
         )
-        self._watching(settings)
-        await self._serve(stack)
 
     def _autoscaling(self, prometheus: Prometheus | None) -> Autoscaler:
         return Autoscaler(

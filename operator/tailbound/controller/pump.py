@@ -1,15 +1,17 @@
-"""kopf is the operator's frame, and the event pump of the kinds that services share.
+"""The pump runs kopf, which watches the kinds that services share and puts every event into a store.
 
-It starts, logs in, watches runtimes, HardwareClasses and HostGrants, puts every event into a store, and stops
-when it is asked to.
+kopf is used for nothing else: it logs in, watches, says that it has started, and stops when it is asked to.
 
-One rule says who follows a kind: kopf those of `stores.SHARED`, of which a cluster has a few objects, and the
-operator's own informers (`informers`) those of `stores.OF_EACH_SERVICE`, of which there are as many as the
-fleet is large: InferenceServices and their children; and kinds that not every API server has, where kopf
-would wait for their CRDs. For each object kopf keeps a task, a queue and a memory,
-parses its managedFields and copies it for each event, and it does not say when its first list is complete,
-before which no service may be decided on and no child be taken for missing. With 5,000 InferenceServices
-alone that is hundreds of MB and most of the CPU time of a start.
+| kind | who follows it | why |
+|---|---|---|
+| `stores.SHARED`: runtimes, HardwareClasses, HostGrants | kopf | a cluster has a few of them |
+| `stores.OF_EACH_SERVICE`: InferenceServices, what they own | `informers` | as many as the fleet is large |
+| DeviceClasses | `informers` | not every API server has the kind, and kopf would wait for its CRD |
+
+For each object kopf keeps a task, a queue and a memory, parses its managedFields and copies it for each
+event, and it does not say when its first list is complete, before which no service may be decided on and no
+child be taken for missing. With 5,000 InferenceServices that is hundreds of MB and most of the CPU time of a
+start. `resync` lists the shared kinds for what kopf does not say.
 
 No create, update, timer, daemon or index handlers: they are edge-triggered, and write into what they watch.
 This is the only module that imports kopf.

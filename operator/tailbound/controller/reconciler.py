@@ -152,7 +152,7 @@ class Reconciler:
         return False
 
     async def _finish(self, key: Key, service: Object, plan: Plan) -> float | None:
-        """Write the status, and record its Events; or how long that has to wait, in seconds."""
+        """Write the status and record its Events. Returns the seconds for which both have to wait, if any."""
         status = self._evidence.to_write(key, plan.status)
         if status is not None:
             stored = child(service, "status")

@@ -11,7 +11,10 @@ _TENTH: Final = 10
 
 @dataclass(frozen=True)
 class DownloadProgress:
-    """done, total: bytes, total is None if the source does not say; rate: bytes a second, None at first."""
+    """How much of its model a pod has downloaded.
+
+    done, total: bytes, total is None if the source does not say; rate: bytes a second, None at first.
+    """
 
     done: int
     total: int | None

@@ -150,7 +150,7 @@ def _children(
             return  # the claim needs its owner's uid, and pods without their claim would find no node
         live = decided.owned.find(model_caches.KIND, claim_name)
         claim = model_caches.wanted_claim(revision, claim_name, record, live)
-        # Pods that are there serve on with a claim that is being deleted; what others lack, they say.
+        # Pods that run go on with a claim that is being deleted; pods that lack it have a finding.
         vital = not come_what_may and revision.name not in decided.owned.deployments
         yield Ensure(claim, come_what_may, vital)
     yield Ensure(children.revision_service(service, revision, template), come_what_may, not come_what_may)

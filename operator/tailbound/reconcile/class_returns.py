@@ -37,7 +37,7 @@ class Attempt:
     number: int
     """The number of the revision."""
     nth: int
-    """The first, or so many behind others that did not last."""
+    """1 for the first return, and one more for each in a row that did not last."""
 
     def __str__(self) -> str:
         return f"return-r{self.number}-{self.nth}"
@@ -133,8 +133,15 @@ def in_words(decided: ReturnDecision) -> str:
             return f"a return to a preferred HardwareClass begins at {until.isoformat()}: {why}"
 
 
+def next_look(decided: ReturnDecision | None, now: datetime) -> timedelta | None:
+    """The time until the room is to be looked at again; None where it does not matter."""
+    if not isinstance(decided, ReturnHold):
+        return None
+    return min(LOOK, max(decided.until - now, timedelta())) if decided.until is not None else LOOK
+
+
 def outdated_attempts(owned: OwnedState) -> frozenset[str]:
-    """Rejected returns but the newest: what they tell, it tells as well."""
+    """The names of rejected returns except the newest, whose record counts those before it."""
     rejected = [
         name
         for name, marks in owned.marks.items()
@@ -164,7 +171,7 @@ def _room_of(owned: OwnedState, name: str) -> int | Unknown:
     if found is None or isinstance(found, InvalidObject):
         return 0
     if found.status.waiting:
-        return 0  # what there is, they wait for
+        return 0  # the pods that wait get what there is
     return Unknown("nobody counts its devices") if found.status.room is None else found.status.room
 
 
@@ -206,10 +213,3 @@ def _time(text: str | None) -> datetime:
     except ValueError:
         return _LONG_AGO
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-
-
-def next_look(decided: ReturnDecision | None, now: datetime) -> timedelta | None:
-    """When the room is to be looked at again; None where it does not matter."""
-    if not isinstance(decided, ReturnHold):
-        return None
-    return min(LOOK, max(decided.until - now, timedelta())) if decided.until is not None else LOOK

@@ -71,9 +71,10 @@ def memory_verdict(
 
 def _model(size: ModelSize | None, read: int | None) -> ModelMemory | None:
     activations = size.activations if size is not None else None
-    if size is None or not size.declares_weights:
+    weights = size.weight_bytes if size is not None else None
+    if size is None or weights is None:
         return None if read is None else ModelMemory(Decimal(read), weights_read(read), activations)
     if size.parameters is None or size.dtype is None:
-        return ModelMemory(size.weight_bytes, f"{shown(size.weight_bytes)} of weights", activations)
+        return ModelMemory(weights, f"{shown(weights)} of weights", activations)
     words = f"{size.parameters} parameters of {size.dtype.bytes.normalize()} bytes ({size.dtype})"
-    return ModelMemory(size.weight_bytes, words, activations, calculated=True)
+    return ModelMemory(weights, words, activations, calculated=True)

@@ -2,7 +2,7 @@
 
 First row that fits:
 
-| obstacle | room in preferred classes | so long, and so long after the last move | what follows |
+| obstacle | room in preferred classes | for how long, and how long after the last move | what follows |
 |---|---|---|---|
 | some | any | any | ReturnHold, with the obstacle |
 | none | for fewer pods than the service has, in each | any | ReturnHold: there is no room |

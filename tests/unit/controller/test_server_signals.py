@@ -128,8 +128,15 @@ async def test_a_tenant_with_a_thousand_mappings_takes_no_place_of_another_ones(
         '{"requests": "a} or vector(1)", "requestTime": ["s"]}',
         '{"requests": "a{__name__=\\"b\\"}", "requestTime": ["s"]}',
         '{"requests": "a", "requestTime": ["s"], "path": "//[x"}',
+        f'{{"requests": "a", "requestTime": ["s"]{" " * 4096}}}',
     ],
 )
 def test_an_annotation_that_tailbound_did_not_write_maps_nothing(foreign: str | None) -> None:
     assert metrics_of(foreign) is None
     assert metrics_of(metrics_text(TRITON)) == TRITON
+    longest = 'a{b="' + "x" * 193 + '"}'
+    whole = dict.fromkeys(("requests", "rows", "batches", "queue"), longest)
+    mapping = ServerMetrics.model_validate(
+        {**whole, "batchTime": [longest] * 4, "path": "/" + "p" * 127, "unit": "microseconds"}
+    )
+    assert metrics_of(metrics_text(mapping)) == mapping

@@ -41,3 +41,22 @@ def template(
             **parts,
         )
     )
+
+
+def server_of(pod: dict[str, Any]) -> dict[str, Any]:
+    (container,) = pod["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+def env_of(pod: dict[str, Any]) -> dict[str, str]:
+    pairs = [(variable["name"], variable["value"]) for variable in server_of(pod)["env"]]
+    assert len(dict(pairs)) == len(pairs), "server-side apply refuses a name that is there twice"
+    return dict(pairs)
+
+
+def mounts_of(container: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    return {
+        mount["name"]: (mount["mountPath"], mount.get("readOnly", False))
+        for mount in container["volumeMounts"]
+    }
