@@ -119,12 +119,21 @@ def driver(scene: Scene) -> Iterator[str]:
     request = {"name": "gpu", "deviceClass": name, "selectors": ['device.driver.endsWith("example.com")']}
     scene.api.apply(hardware_class(name, resourceClaim={"requests": [request]}))
     yield name
+    # The kubelet asks the driver to take the device back from each pod: without it, pods would not end.
+    for service in scene.api.list("InferenceService", scene.namespace):
+        scene.api.delete("InferenceService", service["metadata"]["name"], scene.namespace)
+    scene.wait("end of the pods", lambda: _gone(scene), 120)
     own_cluster().stop_device_driver()
     for each in scene.api.list("ResourceSlice"):
         if each["spec"]["driver"] == name:
             scene.api.delete("ResourceSlice", each["metadata"]["name"])
     scene.api.delete("HardwareClass", name)
     scene.api.delete("DeviceClass", name)
+
+
+def _gone(scene: Scene) -> bool | Unmet:
+    left = [pod["metadata"]["name"] for pod in scene.api.list("Pod", scene.namespace)]
+    return Unmet(f"{left} are there") if left else True
 
 
 def test_a_driver_allocates_its_device_to_the_pod_and_the_next_pod_waits_for_it(

@@ -154,7 +154,8 @@ def test_a_server_finds_what_its_runtime_adds_to_the_pod(scene: Scene) -> None:
     }
     shared = {"image": runtime["server"]["image"], "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
     measure = "stat -c %s $TAILBOUND_MODEL_PATH > /dev/shm/size"
-    serve = "python -m http.server 9000 --directory /dev/shm"
+    # The first process of a container ignores SIGTERM unless it handles it: the pod would end with its grace.
+    serve = "trap exit TERM; python -m http.server 9000 --directory /dev/shm & wait"
     parts = {
         "initContainers": [
             {
