@@ -119,12 +119,12 @@ class App:
         model = None if target is None else target.model
         if model is None or not model.is_open or head.encoding is not None:
             return None
-        heads = model.heads
+        codec = model.codec
         signature, thread = model.loaded()
-        if not heads.is_short(len(body)) or not thread.runs_here(started):
+        if not codec.is_short(len(body)) or not thread.runs_here(started):
             return None
         try:
-            request = heads.parse(body, head.json_length, _unlimited)
+            request = codec.parse(body, head.json_length, _unlimited)
             decoded = time.perf_counter()
             arrays = thread.here(request)
             executed = time.perf_counter()
@@ -137,7 +137,7 @@ class App:
             metrics.received(0.0)
             metrics.decoded(decoded - started)
             return intake
-        response = success(heads.answer(request, arrays))
+        response = success(codec.answer(request, arrays))
         response.sent = metrics.sent
         ended = time.perf_counter()
         metrics.answered_at_once(decoded - started, ended - executed, ended - started, len(body))
@@ -232,16 +232,16 @@ class App:
         intake.received = now
         if isinstance(intake, Call):
             return self._called(intake)
-        head, heads = intake.head, intake.model.heads
+        head, codec = intake.head, intake.model.codec
         request = None
         try:
             signature, thread = intake.model.loaded()
             if intake.parsed is not None:
                 request, arrays = intake.parsed
-            elif head.encoding is not None or heads.takes_long(len(intake.body), head.json_length):
+            elif head.encoding is not None or codec.takes_long(len(intake.body), head.json_length):
                 return self._later(intake)
             else:
-                request = heads.parse(intake.body, head.json_length, intake.share.need)
+                request = codec.parse(intake.body, head.json_length, intake.share.need)
                 self._decoded(intake)
                 arrays = thread.here(request)
             if arrays is None:
@@ -377,7 +377,7 @@ class App:
         answer = (
             infer_response(request, model.loaded()[0], arrays)
             if aside
-            else model.heads.answer(request, arrays)
+            else model.codec.answer(request, arrays)
         )
         response = success(answer)
         intake.model.metrics.encoded(time.perf_counter() - began)

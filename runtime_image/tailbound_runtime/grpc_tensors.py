@@ -22,9 +22,9 @@ from tailbound_runtime.inference_pb2 import (
     ModelInferResponse,
 )
 from tailbound_runtime.protocol import check_symbols
+from tailbound_runtime.scheduling import scheduling_of
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array, Datatype, reshaped
-from tailbound_runtime.wishes import wishes_of
 
 _CONTENTS: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",
@@ -58,7 +58,7 @@ def parse(message: ModelInferRequest, signature: Signature, reserve: Reserve) ->
     if missing:
         raise ApiError(400, f"input {missing[0]!r} is missing")
     check_symbols(signature.inputs, arrays)
-    wishes = wishes_of({name: _value(one) for name, one in message.parameters.items()})
+    scheduling = scheduling_of({name: _value(one) for name, one in message.parameters.items()})
     outputs = _outputs([output.name for output in message.outputs], signature)
     return InferRequest(
         id=message.id or None,
@@ -66,8 +66,8 @@ def parse(message: ModelInferRequest, signature: Signature, reserve: Reserve) ->
         outputs=outputs,
         rows=rows_of(arrays, signature.inputs, signature.batching),
         binary=frozenset(outputs) if raw else frozenset(),
-        priority=wishes.priority,
-        timeout_seconds=wishes.timeout_seconds,
+        priority=scheduling.priority,
+        timeout_seconds=scheduling.timeout_seconds,
     )
 
 

@@ -17,11 +17,11 @@ from tailbound_runtime.errors import (
     TooLargeError,
 )
 from tailbound_runtime.metrics import Metrics
-from tailbound_runtime.queue import Job
+from tailbound_runtime.queue import Job, QueueFullError
 from tailbound_runtime.shedding import Bound, WouldBeLateError
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
-from tailbound_runtime.worker import InferenceThread, QueueFullError
+from tailbound_runtime.worker import InferenceThread
 
 SHED = (SHED_HEADER.encode(), b"true")
 

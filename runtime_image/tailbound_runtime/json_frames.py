@@ -67,8 +67,8 @@ class Requests:
             tensor = json_data.decode(f"input {spec.name!r}", spec.datatype, known.shape, flat)
         request = known.request
         inputs = {known.spec.name: tensor}
-        wishes = request.priority, request.timeout_seconds
-        return InferRequest(request.id, inputs, request.outputs, request.rows, request.binary, *wishes)
+        scheduling = request.priority, request.timeout_seconds
+        return InferRequest(request.id, inputs, request.outputs, request.rows, request.binary, *scheduling)
 
     def learn(self, body: bytes, request: InferRequest) -> None:
         """Remember the frame of a request that was parsed."""

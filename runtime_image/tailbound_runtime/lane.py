@@ -1,7 +1,9 @@
 """One thread of runs, and how the jobs of a run get what became of them."""
 
+import asyncio
 import concurrent.futures
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 
 from tailbound_runtime.batch import Staging
@@ -32,12 +34,6 @@ class Lane:
         self.warm: concurrent.futures.Future[None] = concurrent.futures.Future()
 
 
-def call_all(outcomes: Sequence[Callable[[], None]]) -> None:
-    """Each in turn."""
-    for outcome in outcomes:
-        outcome()
-
-
 def answer_all(jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
     """Give each job that is still waited for its answer."""
     for job, arrays in zip(jobs, answers, strict=True):
@@ -49,3 +45,14 @@ def fail(job: Job, error: Exception) -> None:
     """Give the job this error, if it is still waited for."""
     if not job.future.done():
         job.future.set_exception(error)
+
+
+def settle(loop: asyncio.AbstractEventLoop, outcomes: Sequence[Callable[[], None]]) -> None:
+    """Call these on the loop, in turn; any thread may."""
+    with suppress(RuntimeError):  # the loop is closed: the process ends, and no caller is left
+        loop.call_soon_threadsafe(_call_all, outcomes)
+
+
+def _call_all(outcomes: Sequence[Callable[[], None]]) -> None:
+    for outcome in outcomes:
+        outcome()

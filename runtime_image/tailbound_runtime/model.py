@@ -11,8 +11,8 @@
 from threading import Lock
 
 from tailbound_runtime.budget import RETRY_AFTER
+from tailbound_runtime.codec import Codec
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.heads import Heads
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.signature import Signature
 from tailbound_runtime.worker import InferenceThread
@@ -22,7 +22,7 @@ class Model:
     """Any thread may use it, but `open` and `retire` are the loop's.
 
     size_bytes: of its files
-    heads: of its requests over HTTP; there once it is open
+    codec: of its requests over HTTP; there once it is open
     closed: whether nothing of it is left
     """
 
@@ -32,7 +32,7 @@ class Model:
         self.metrics = metrics
         self.size_bytes = size_bytes
         self.closed = False
-        self.heads: Heads
+        self.codec: Codec
         self._loaded: tuple[Signature, InferenceThread] | None = None
         self._lock = Lock()
         self._users = 0
@@ -40,7 +40,7 @@ class Model:
 
     def open(self, signature: Signature, thread: InferenceThread) -> None:
         """Serve requests from now on."""
-        self.heads = Heads(signature)
+        self.codec = Codec(signature)
         self._loaded = (signature, thread)
 
     @property
@@ -82,6 +82,6 @@ class Model:
     def _close(self) -> None:
         if self._loaded is not None:
             self._loaded[1].close()
-            del self.heads
+            del self.codec
         self._loaded = None
         self.closed = True

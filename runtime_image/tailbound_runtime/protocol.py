@@ -18,9 +18,9 @@ from tailbound_runtime.binary import Reserve
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.json_data import LongData
+from tailbound_runtime.scheduling import scheduling_of
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array, as_written, parse_shape
-from tailbound_runtime.wishes import wishes_of
 
 _LONG_OUTPUT: Final = json_data.PIECE // 4  # elements
 
@@ -53,7 +53,7 @@ def parse_infer(body: Body, json_length: int | None, signature: Signature, reser
     if identity is not None and not isinstance(identity, str):
         raise ApiError(400, f"'id' must be a string, not {orjson.dumps(identity).decode()[:40]}")
     parameters = _parameters("the request", request)
-    wishes = wishes_of(parameters)
+    scheduling = scheduling_of(parameters)
     tail = None if json_length is None else memoryview(body)[json_length:]
     inputs = _inputs(request.get("inputs"), signature.inputs, tail, reserve)
     outputs, in_binary = _outputs(
@@ -65,8 +65,8 @@ def parse_infer(body: Body, json_length: int | None, signature: Signature, reser
         outputs=outputs,
         rows=rows_of(inputs, signature.inputs, signature.batching),
         binary=in_binary,
-        priority=wishes.priority,
-        timeout_seconds=wishes.timeout_seconds,
+        priority=scheduling.priority,
+        timeout_seconds=scheduling.timeout_seconds,
     )
 
 

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from tailbound_runtime.batch import Batching, Mode, to_take
-from tailbound_runtime.patience import Patience
+from tailbound_runtime.queue_delay import QueueDelay
 from tailbound_runtime.run_sizes import RunSizes
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.speed import Line
@@ -51,6 +51,14 @@ def key_of(request: InferRequest) -> Hashable:
     return request.outputs, shapes
 
 
+class QueueFullError(Exception):
+    """The queue is full; `waiting` is the number of requests in it."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(waiting)
+        self.waiting = waiting
+
+
 Group = dict[Job, None]
 
 
@@ -60,7 +68,7 @@ class Queue:
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
         learns = batching.mode is Mode.DYNAMIC and batching.delay_seconds > 0
-        self._patience = Patience() if learns else None
+        self._delay = QueueDelay() if learns else None
         self._groups: dict[Hashable, Group] = {}
         self._length = 0
 
@@ -75,8 +83,8 @@ class Queue:
         if overtakes:
             self._groups[job.key] = dict.fromkeys(sorted(group, key=_level))
         self._length += 1
-        if self._patience is not None:
-            self._patience.came(job.arrived)
+        if self._delay is not None:
+            self._delay.came(job.arrived)
 
     def last_behind(self, level: int) -> Job | None:
         """The job that would go last, if it is of a later level than this one."""
@@ -159,14 +167,14 @@ class Queue:
     def _begins(self, group: Group, line: Line | None, now: float) -> float:
         """When these jobs are to run, if no other comes: in time for each of them, with a run to spare."""
         latest = self._since(group) + self._batching.delay_seconds
-        if line is not None and self._patience is not None:
+        if line is not None and self._delay is not None:
             run = line.seconds(len(group), _rows(group), self._batching)
             latest = min(latest, min(job.late_at for job in group) - 2 * run)
         return min(latest, now + self._waits(len(group), line, now))
 
     def _waits(self, jobs: int, line: Line | None, now: float) -> float:
         """How long so many jobs gain by waiting on; infinite if that is not known."""
-        seconds = None if self._patience is None else self._patience.seconds(jobs, line, now)
+        seconds = None if self._delay is None else self._delay.seconds(jobs, line, now)
         return inf if seconds is None else seconds
 
     def _turn(self, group: Group) -> tuple[int, float]:

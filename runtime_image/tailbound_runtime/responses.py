@@ -1,6 +1,10 @@
-"""What is sent back: an inference, an error, and how it is packed."""
+"""What is sent back: an inference, an error, how it is packed, and the head before it."""
 
+import time
 from collections.abc import Callable, Sequence
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
 from typing import Final
 
 import orjson
@@ -13,6 +17,10 @@ from tailbound_runtime.reception import Intake
 JSON: Final[Header] = (b"content-type", b"application/json")
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 _IN_JSON: Final = (JSON,)
+_STATUS: Final = {
+    status: b"HTTP/1.1 %d %s\r\ndate: " % (status, HTTPStatus(status).phrase.encode())
+    for status in map(int, HTTPStatus)
+}
 
 
 class Response:
@@ -50,3 +58,25 @@ def packing(intake: Intake, response: Response) -> bytes | None:
     if sum(map(len, response.parts)) < reception.LEAST_PACKED_BYTES:
         return None
     return reception.packing_for(intake.head.headers)
+
+
+def head_of(status: int, headers: Sequence[Header], length: int) -> bytes:
+    """The status line and the headers of an answer whose body has so many bytes."""
+    return _head_at(int(time.time()), status, tuple(headers), length)
+
+
+@lru_cache(64)
+def _head_at(seconds: int, status: int, headers: tuple[Header, ...], length: int) -> bytes:
+    lines = [b"\r\n%s: %s" % header for header in headers]
+    return b"%s%s%s\r\ncontent-length: %d\r\n\r\n" % (
+        _STATUS[status],
+        _date(seconds),
+        b"".join(lines),
+        length,
+    )
+
+
+@lru_cache(1)
+def _date(seconds: int) -> bytes:
+    """This time, as headers say it."""
+    return formatdate(seconds, usegmt=True).encode()

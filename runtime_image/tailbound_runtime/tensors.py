@@ -74,6 +74,12 @@ BY_ONNX_TYPE: Final = {
 }
 
 BY_NAME: Final = {datatype.name: datatype for datatype in BY_ONNX_TYPE.values()}
+BY_DTYPE: Final = {
+    np.dtype(datatype.numpy): datatype
+    for datatype in BY_NAME.values()
+    if datatype is not BF16 and not datatype.is_text
+}
+"""Those that numpy has a number for."""
 
 
 def bits_of(values: Array) -> Array:

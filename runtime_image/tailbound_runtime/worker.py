@@ -19,16 +19,6 @@ What becomes of a request:
 | done | nothing |
 
 A request that finds the queue full is refused; or one of a later level of priority is, if one waits.
-
-Whose fault it is when a run of one request fails:
-
-| the model, on what it ran on before | then |
-|---|---|
-| runs, or did within the last second | the request's: ModelInputError |
-| fails, or did within the last second | the model's: ModelFailedError, and `broken` is called |
-| never ran on anything | the model's, as nothing else is known: ModelFailedError |
-| runs, but this run was short of memory | the request's: TooLargeError, which is not remembered |
-| is short of memory too, or others run now | no request's: MemoryShortError, and the server goes on |
 """
 
 import asyncio
@@ -42,38 +32,24 @@ from typing import Final
 
 from tailbound_runtime.batch import Batching, Staging, join, split
 from tailbound_runtime.engine import Engine, Run
-from tailbound_runtime.errors import (
-    MemoryShortError,
-    ModelBrokenError,
-    ModelFailedError,
-    ModelInputError,
-    TooLargeError,
-)
+from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError, TooLargeError
+from tailbound_runtime.faults import Faults
 from tailbound_runtime.inline import SHORT_SECONDS, Inline
-from tailbound_runtime.lane import Lane, answer_all, call_all, fail
+from tailbound_runtime.lane import Lane, answer_all, fail, settle
 from tailbound_runtime.metrics import Metrics, no_device, nothing_waits
-from tailbound_runtime.queue import Job, Queue
+from tailbound_runtime.queue import Job, Queue, QueueFullError
 from tailbound_runtime.refused import Refused
 from tailbound_runtime.run_sizes import RunSizes
+from tailbound_runtime.scheduling import level_of
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
-from tailbound_runtime.wishes import level_of
 
-CHECK_SECONDS: Final = 1.0
 SMOOTHING: Final = 0.1
 EARLY_SECONDS: Final = 0.0005
 """A lane begins this long before it has to: it may have to wait for the interpreter."""
 SWEEP_SECONDS: Final = 0.01
 """Between two looks for requests that are due: a timer for each of them would cost more than its queue."""
-
-
-class QueueFullError(Exception):
-    """The queue is full; `waiting` is the number of requests in it."""
-
-    def __init__(self, waiting: int) -> None:
-        super().__init__(waiting)
-        self.waiting = waiting
 
 
 class InferenceThread:
@@ -89,13 +65,11 @@ class InferenceThread:
     ) -> None:
         """`broken` is called on the loop, each time that the model was found to fail on everything."""
         self._engine = engine
-        self._broken = broken
-        self._checked = -CHECK_SECONDS
-        self._works = False
         self._batching = batching
         self._queue_limit = queue_limit
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
+        self._faults = Faults(engine, self._loop, broken)
         # All threads use what follows, under this lock.
         self._changed = threading.Condition()
         self._queue = Queue(batching)
@@ -302,13 +276,13 @@ class InferenceThread:
             while not (jobs := self._take(time.perf_counter())):
                 if self._closed:
                     return False
-                self._changed.wait(self._patience(time.perf_counter()))
+                self._changed.wait(self._wait_seconds(time.perf_counter()))
             self._begin(lane, jobs)
             if len(self._lanes) > 1:
                 self._changed.notify()  # another lane is to begin before this run ends
         return True
 
-    def _patience(self, now: float) -> float | None:
+    def _wait_seconds(self, now: float) -> float | None:
         """Seconds until a lane without a run is to look again, if nothing changes; None: it need not.
 
         A lane that ends its run looks by itself.
@@ -359,38 +333,19 @@ class InferenceThread:
             else:
                 self._settle([partial(fail, jobs[0], self._fault(lane, error))])
         else:
-            self._answered(jobs, answers)
-
-    def _answered(self, jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
-        self._settle([partial(answer_all, jobs, answers)])
+            self._settle([partial(answer_all, jobs, answers)])
 
     def _fault(self, lane: Lane, error: Exception) -> Exception:
         """What the caller of a run of one job that failed gets."""
         (job,) = lane.jobs
         if lane.run.stopped:
             return error
-        if isinstance(error, MemoryShortError):
-            alone = len(self._running) == 1 and self._still_works(time.monotonic())
-            return TooLargeError(str(error)) if alone else error
-        if isinstance(error, ModelFailedError) and self._still_works(time.monotonic()):
-            error = ModelInputError(str(error))
-        if isinstance(error, ModelInputError) and self._batching.shares:
+        error = self._faults.cause(error, alone=len(self._running) == 1)
+        refused = isinstance(error, ModelInputError) and not isinstance(error, TooLargeError)
+        if refused and self._batching.shares:
             with self._changed:
                 self._refused.add(job.request, str(error), time.perf_counter())
         return error
-
-    def _still_works(self, now: float) -> bool:
-        """Asked now and then: a model that fails on some tensors only must not have twice the work of it."""
-        if now - self._checked >= CHECK_SECONDS:
-            self._checked = now
-            try:
-                self._works = self._engine.check()
-            except MemoryShortError:
-                self._works = False
-            except ModelBrokenError as error:
-                self._works = False
-                self._settle([partial(self._broken, error)])
-        return self._works
 
     def _halve(self, lane: Lane) -> None:
         """Run each half by itself, without the jobs whose callers have left."""
@@ -436,5 +391,4 @@ class InferenceThread:
         self._metrics.shared([taken - each for each in arrived], batching, seconds)
 
     def _settle(self, outcomes: Sequence[Callable[[], None]]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: the process ends, and no caller is left
-            self._loop.call_soon_threadsafe(call_all, outcomes)
+        settle(self._loop, outcomes)

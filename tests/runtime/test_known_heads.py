@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tailbound_runtime.app import App, Phase
 from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.budget import Budget, Share
+from tailbound_runtime.codec import Codec
+from tailbound_runtime.connection import Connection
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.front import Connection, Front
-from tailbound_runtime.heads import Heads
+from tailbound_runtime.front import Front
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.protocol import infer_response, parse_infer
@@ -169,15 +170,15 @@ ELEMENTS = st.one_of(
     st.sampled_from([{}, {"priority": 2}, {"priority": 1, "timeout": 5}]),
 )
 def test_json_is_parsed_the_same_with_known_frames(
-    lists: list[list[Any]], identity: str | None, shape: list[int], first: bool, wishes: dict[str, int]
+    lists: list[list[Any]], identity: str | None, shape: list[int], first: bool, parameters: dict[str, int]
 ) -> None:
-    heads = Heads(SIGNATURE)
+    codec = Codec(SIGNATURE)
     for data in ([1.0, 2.0], *lists):
         tensor = {"data": data, "shape": shape} if first else {"shape": shape, "data": data}
         inputs = [{"name": "x", "datatype": "FP32", **tensor}]
-        request = {"id": identity, "parameters": wishes, "inputs": inputs}
+        request = {"id": identity, "parameters": parameters, "inputs": inputs}
         body = json.dumps(request).encode()
-        assert outcome(lambda: heads.parse(body, None, print)) == outcome(  # noqa: B023
+        assert outcome(lambda: codec.parse(body, None, print)) == outcome(  # noqa: B023
             lambda: parse_infer(body, None, SIGNATURE, print)  # noqa: B023
         )
 
@@ -200,20 +201,20 @@ def outcome(parsed: Any) -> object:
 
 @given(st.lists(st.lists(st.floats(width=32), max_size=3), min_size=2, max_size=4), st.booleans())
 def test_answers_are_written_the_same_with_known_frames(rows: list[list[float]], in_binary: bool) -> None:
-    heads = Heads(SIGNATURE)
+    codec = Codec(SIGNATURE)
     wanted = frozenset(("y",)) if in_binary else frozenset[str]()
     for values in rows:
         array = np.array([values], np.float32)
         request = InferRequest(None, {}, ("y",), 1, wanted)
-        written, known = infer_response(request, SIGNATURE, [array]), heads.answer(request, [array])
+        written, known = infer_response(request, SIGNATURE, [array]), codec.answer(request, [array])
         assert b"".join(known.parts) == b"".join(written.parts)
         assert known.json_length == written.json_length
 
 
-def test_what_a_known_binary_head_wishes_is_not_forgotten() -> None:
-    heads = Heads(SIGNATURE)
+def test_the_scheduling_parameters_of_known_json_are_kept() -> None:
+    codec = Codec(SIGNATURE)
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "parameters": {"binary_data_size": 8}}
     head = json.dumps({"parameters": {"priority": 2, "timeout": 5}, "inputs": [tensor]}).encode()
     for _ in range(3):
-        request = heads.parse(head + bytes(8), len(head), print)
+        request = codec.parse(head + bytes(8), len(head), print)
         assert (request.priority, request.timeout_seconds) == (2, 5e-6)

@@ -21,9 +21,10 @@ from tailbound_runtime.errors import (
     TooLargeError,
 )
 from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.queue import QueueFullError
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
-from tailbound_runtime.worker import InferenceThread, QueueFullError
+from tailbound_runtime.worker import InferenceThread
 
 from tests.runtime.doubling import BROKEN, REFUSED, Doubling
 

@@ -15,12 +15,9 @@ from tailbound_runtime.devices import choose_device, device_visible
 from tailbound_runtime.engine import Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
-from tailbound_runtime.tensors import BY_NAME, Array
+from tailbound_runtime.tensors import BY_DTYPE, Array
 
 CPU: Final = "CPU"
-_DATATYPES: Final = {
-    np.dtype(datatype.numpy): datatype for name, datatype in BY_NAME.items() if name not in ("BF16", "BYTES")
-}
 
 
 class Jax(Loaded):
@@ -74,7 +71,7 @@ def _specs(kind: str, tree: Any, shapes: Sequence[Any]) -> list[TensorSpec]:
     specs = []
     for place, (keys, shape) in enumerate(leaves):
         name = _name(keys) or f"{kind}_{place}"
-        datatype = _DATATYPES.get(np.dtype(shape.dtype))
+        datatype = BY_DTYPE.get(np.dtype(shape.dtype))
         if datatype is None:
             raise ModelLoadError(
                 f"{kind} {name!r} of the model has type {shape.dtype}, which this server cannot carry on "

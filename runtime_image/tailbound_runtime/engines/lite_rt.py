@@ -16,13 +16,10 @@ from tailbound_runtime.devices import choose_device, device_visible
 from tailbound_runtime.engine import Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
-from tailbound_runtime.tensors import BY_NAME, Array
+from tailbound_runtime.tensors import BY_DTYPE, Array
 
 CPU: Final = "CPU"
 _IDENTIFIER: Final = b"TFL3"  # at byte 4 of the file
-_DATATYPES: Final = {
-    np.dtype(datatype.numpy): datatype for name, datatype in BY_NAME.items() if name not in ("BF16", "BYTES")
-}
 
 Names = Mapping[int, str]
 """Names by the number of the tensor."""
@@ -107,7 +104,7 @@ def _specs(kind: str, tensors: Sequence[Mapping[str, Any]], names: Names) -> lis
     specs = []
     for tensor in tensors:
         name = names[tensor["index"]]
-        datatype = _DATATYPES.get(np.dtype(tensor["dtype"]))
+        datatype = BY_DTYPE.get(np.dtype(tensor["dtype"]))
         if datatype is None:
             raise ModelLoadError(
                 f"{kind} {name!r} of the model has type {np.dtype(tensor['dtype'])}, which this server "

@@ -15,12 +15,11 @@ import numpy as np
 from tailbound_runtime.engine import Loaded, Run, TensorSpec
 from tailbound_runtime.errors import ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
-from tailbound_runtime.tensors import BY_NAME, Array, Datatype
+from tailbound_runtime.tensors import BY_DTYPE, Array, Datatype
 
 CPU: Final = "CPU"
 INPUT: Final = "input"
 OUTPUT: Final = "predict"
-_BY_DTYPE: Final = {np.dtype(datatype.numpy): datatype for datatype in BY_NAME.values()}
 
 
 class TableModel(Loaded):
@@ -31,7 +30,7 @@ class TableModel(Loaded):
         self._lock = threading.Lock()
         first = self._predict(np.zeros((1, features), datatype.numpy))
         self._nothing = first[:0]
-        answers = TensorSpec(OUTPUT, _BY_DTYPE[first.dtype], (-1, *first.shape[1:]), (None,) * first.ndim)
+        answers = TensorSpec(OUTPUT, BY_DTYPE[first.dtype], (-1, *first.shape[1:]), (None,) * first.ndim)
         rows = TensorSpec(INPUT, datatype, (-1, features), (None, None))
         super().__init__([rows], [answers], platform, CPU, inlines=False)
 

@@ -14,7 +14,7 @@ import numpy as np
 from tailbound_runtime.devices import choose_device, device_visible
 from tailbound_runtime.engine import Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import MemoryShortError, ModelFailedError, ModelInputError, ModelLoadError
-from tailbound_runtime.tensors import BY_NAME, Array
+from tailbound_runtime.tensors import BY_DTYPE, BY_NAME, Array
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its lines are not JSON; 2: errors only
 
@@ -24,9 +24,8 @@ CPU: Final = "CPU"
 FILE: Final = "saved_model.pb"
 DEFAULT_SIGNATURE: Final = "serving_default"
 _DATATYPES: Final = {
-    tf.string if name == "BYTES" else tf.as_dtype(datatype.numpy): datatype
-    for name, datatype in BY_NAME.items()
-    if name != "BF16"
+    tf.string: BY_NAME["BYTES"],
+    **{tf.as_dtype(dtype): datatype for dtype, datatype in BY_DTYPE.items()},
 }
 
 

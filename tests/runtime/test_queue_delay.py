@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from tailbound_runtime.batch import Batching, Mode
-from tailbound_runtime.patience import LEAST_GAPS, Patience, best_wait
 from tailbound_runtime.queue import Job, Queue
+from tailbound_runtime.queue_delay import LEAST_GAPS, QueueDelay, best_wait
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.speed import Line
 
@@ -38,12 +38,12 @@ def test_the_time_that_gains_most_is_waited(gaps: list[float], waiting: int, sec
 
 
 def test_nothing_is_learned_from_too_little() -> None:
-    patience = Patience()
+    delay = QueueDelay()
     for number in range(LEAST_GAPS + 1):
-        assert patience.seconds(1, LINE, number) is None
-        patience.came(number)
-    assert patience.seconds(1, None, number) is None
-    assert patience.seconds(1, LINE, number) == 0.0
+        assert delay.seconds(1, LINE, number) is None
+        delay.came(number)
+    assert delay.seconds(1, None, number) is None
+    assert delay.seconds(1, LINE, number) == 0.0
 
 
 def latencies(arrivals: Sequence[float], delay: float, line: Line | None) -> list[float]:

@@ -24,7 +24,7 @@ LEAST_GAPS: Final = 8
 """With fewer, nothing is known."""
 
 
-class Patience:
+class QueueDelay:
     """Knows the last gaps between the arrivals of requests."""
 
     def __init__(self) -> None:

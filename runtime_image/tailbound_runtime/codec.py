@@ -1,4 +1,4 @@
-"""What most clients send again and again: JSON heads of binary requests, and JSON around numbers."""
+"""Reads requests over HTTP to one model, and writes answers: as `protocol.py`, but each JSON only once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +14,13 @@ from tailbound_runtime.protocol import Answer, Body, from_tail, infer_response, 
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array, Datatype
 
-_LONGEST_HEAD: Final = 2**10  # bytes of a head that is kept
+_LONGEST_HEAD: Final = 2**10  # bytes of the JSON of a binary request that is kept
 _MOST_HEADS: Final = 64
 _VIEWED_BYTES: Final = 2**20
 
 
 class _Part:
-    """Where an input's tensor is after a head, in bytes, and what it is."""
+    """Where an input's tensor is after the JSON of a binary request, in bytes, and what it is."""
 
     __slots__ = ("begins", "checked", "dtype", "ends", "shape", "spec")
 
@@ -42,7 +42,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a head means that was seen before, and whose tensors all follow in binary.
+    """What the JSON of a binary request means that was read before, and whose tensors all follow it.
 
     request: as it was then, with other tensors
     length: of such a body, in bytes
@@ -65,10 +65,10 @@ class _Reply:
     datatypes: Sequence[Datatype]
 
 
-class Heads:
-    """The last heads of binary requests to one model, and of answers: most clients send the same ones again.
+class Codec:
+    """Reads the requests to one model and writes the answers, for the event loop only.
 
-    Not safe for threads.
+    It remembers the JSON of the last ones, each kind up to a fixed number: most clients send the same again.
     """
 
     def __init__(self, signature: Signature) -> None:

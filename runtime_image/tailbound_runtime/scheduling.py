@@ -1,4 +1,4 @@
-"""What the parameters `priority` and `timeout` of a request say of when it is answered, as Triton has them.
+"""The scheduling parameters of a request, `priority` and `timeout`, as Triton has them.
 
 | timeout (microseconds) | the request |
 |---|---|
@@ -27,19 +27,19 @@ from tailbound_runtime.tensors import as_written
 _MOST: Final = 2**64 - 1
 
 
-class Wishes(NamedTuple):
+class Scheduling(NamedTuple):
     """priority: 0 without one; timeout_seconds: None without one"""
 
     priority: int
     timeout_seconds: float | None
 
 
-def wishes_of(parameters: Mapping[str, Any]) -> Wishes:
-    """Raises ApiError 400."""
+def scheduling_of(parameters: Mapping[str, Any]) -> Scheduling:
+    """Those among the parameters of a request. Raises ApiError 400."""
     if "priority" not in parameters and "timeout" not in parameters:
         return _NONE
     timeout = _whole("timeout", parameters.get("timeout"), "microseconds")
-    return Wishes(
+    return Scheduling(
         _whole("priority", parameters.get("priority"), "a level, 1 being the first"), timeout / 1e6 or None
     )
 
@@ -49,7 +49,7 @@ def level_of(priority: int, levels: int) -> int:
     return priority if 1 <= priority <= levels else max(1, levels)
 
 
-_NONE: Final = Wishes(0, None)
+_NONE: Final = Scheduling(0, None)
 
 
 def _whole(name: str, value: object, meaning: str) -> int:

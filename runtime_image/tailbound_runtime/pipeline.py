@@ -1,0 +1,210 @@
+"""The requests of one connection, which are answered in turn, whatever each of them needs (HTTP pipelining).
+
+A request that can be answered at once is: no task, timer or thread is made for it. The others become tasks of
+the event loop.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from tailbound_runtime.app import App, Pending, Phase
+from tailbound_runtime.reception import CLOSE, Intake
+from tailbound_runtime.responses import JSON, Response, head_of
+
+JOINED_BYTES: Final = 64 * 2**10
+"""Parts of a short answer are joined: copying them costs less than another call to the kernel."""
+
+
+class Exchange:
+    """One request, and its answer once that is known.
+
+    intake: where its body goes; None if it was answered without
+    complete: whether all of it has arrived
+    expects: whether the client waits to be asked for the body
+    """
+
+    __slots__ = ("complete", "expects", "head_only", "intake", "keep_alive", "response", "task", "written")
+
+    def __init__(self, head_only: bool, keep_alive: bool, begun: Intake | Response, expects: bool) -> None:
+        self.head_only = head_only
+        self.keep_alive = keep_alive
+        self.intake = begun if isinstance(begun, Intake) else None
+        self.response = begun if isinstance(begun, Response) else None
+        self.expects = expects
+        self.complete = self.written = False
+        self.task: asyncio.Future[Any] | None = None
+
+
+class Pipeline:
+    """Exchanges in the order of their arrival; the first one is answered next.
+
+    used: when the last answer was written, in the time of `perf_counter`
+    """
+
+    __slots__ = ("_app", "_ending", "_full", "_line", "_loop", "_transport", "used")
+
+    def __init__(self, app: App, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._app = app
+        self._transport = transport
+        self._loop = loop
+        self._line: deque[Exchange] = deque()
+        self._full = False  # the client takes no more bytes now
+        self._ending = False
+        self.used = time.perf_counter()
+
+    @property
+    def last(self) -> Exchange | None:
+        """The one that arrived last; None if all are answered."""
+        return self._line[-1] if self._line else None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a request that comes now may be answered before this returns to the loop."""
+        return not self._line and not self._full and self._stays()
+
+    def append(self, exchange: Exchange) -> None:
+        """One more has arrived; it is answered by `advance`."""
+        self._line.append(exchange)
+
+    def answer_at_once(self, response: Response) -> None:
+        """Write the answer to a request that is not in line, as `is_free`."""
+        seconds = self._send(
+            response.parts, head_of(response.status, response.headers, sum(map(len, response.parts)))
+        )
+        if response.sent is not None:
+            response.sent(seconds)
+
+    def lost(self) -> None:
+        """The client has gone: what is not answered yet is given up."""
+        for exchange in self._line:
+            if exchange.task is not None:
+                exchange.task.cancel()
+            elif exchange.intake is not None and exchange.response is None:
+                self._app.left(exchange.intake, exchange.complete)
+        self._line.clear()
+
+    def pause(self) -> None:
+        """The client reads slower than it asks: it has to read first."""
+        self._full = True
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """It has read."""
+        self._full = False
+        self.advance()
+
+    def end(self) -> None:
+        """Close after the answers that are due."""
+        self._ending = True
+        if not self._line:
+            self._transport.close()
+
+    def advance(self) -> None:
+        """Answer what can be answered, in turn."""
+        line = self._line
+        while line and not self._full:
+            exchange = line[0]
+            if exchange.response is None and not self._answer(exchange):
+                break
+            if not exchange.written:
+                self._write(exchange)
+            if not exchange.complete or self._transport.is_closing():
+                break
+            line.popleft()
+            if self._ending and not line:
+                self._transport.close()
+        if self._full or (len(line) > 1 and line[0].task is not None):
+            self._transport.pause_reading()  # what comes would only have to wait here
+        elif not self._transport.is_reading() and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _answer(self, exchange: Exchange) -> bool:
+        """Whether the answer is there now; if not, what still misses comes by itself."""
+        assert exchange.intake is not None
+        if not exchange.complete:
+            if exchange.expects:
+                exchange.expects = False
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            return False
+        if exchange.task is not None:
+            return False
+        outcome = self._app.infer(exchange.intake, time.perf_counter())
+        if isinstance(outcome, Response):
+            exchange.response = outcome
+            return True
+        if isinstance(outcome, Pending):
+            exchange.task = outcome.job.future
+            exchange.task.add_done_callback(partial(self._run_is_over, exchange, outcome))
+        else:
+            self._goes_on(exchange, outcome)
+        return False
+
+    def _run_is_over(self, exchange: Exchange, pending: Pending, _: asyncio.Future[Any]) -> None:
+        exchange.task = None
+        outcome = self._app.run_is_over(pending)
+        if isinstance(outcome, Response):
+            exchange.response = outcome
+            self.advance()
+        elif outcome is not None:
+            self._goes_on(exchange, outcome)
+
+    def _goes_on(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Response]) -> None:
+        exchange.task = self._loop.create_task(coroutine)
+        exchange.task.add_done_callback(partial(self._answered, exchange))
+
+    def _answered(self, exchange: Exchange, task: asyncio.Future[Response]) -> None:
+        if task.cancelled():
+            assert exchange.intake is not None
+            self._app.left(exchange.intake, True)
+            return
+        exchange.task = None
+        exchange.response = task.result()
+        self.advance()
+
+    def _stays(self) -> bool:
+        """Whether the connection goes on after an answer, if the client wishes."""
+        return not self._ending and self._app.phase is not Phase.DRAINING
+
+    def _write(self, exchange: Exchange) -> None:
+        response = exchange.response
+        assert response is not None
+        exchange.written = True
+        kept = exchange.keep_alive and self._stays()
+        headers = response.headers
+        if CLOSE in headers:
+            kept = False
+        elif not kept:
+            headers = [*headers, CLOSE]  # the client's next connection goes to a pod that stays
+        head = head_of(response.status, headers, sum(map(len, response.parts)))
+        seconds = self._send(() if exchange.head_only else response.parts, head)
+        if exchange.intake is not None:
+            self._app.sent(exchange.intake, seconds)
+        if not kept:
+            self._transport.close()
+
+    def _send(self, parts: Sequence[bytes | memoryview], head: bytes) -> float:
+        """Write an answer; the seconds that this took."""
+        started = self.used = time.perf_counter()
+        if sum(map(len, parts)) <= JOINED_BYTES:
+            self._transport.write(b"".join((head, *parts)))
+        else:
+            self._transport.write(head)
+            for part in parts:
+                self._transport.write(part)
+        return time.perf_counter() - started
+
+    def refuse(self, status: int, message: str) -> None:
+        """Refuse what was sent, and close the connection."""
+        if self._transport.is_closing():
+            return
+        if not self._line or self._line[0].written:
+            body = orjson.dumps({"error": message})
+            head = head_of(status, [JSON, CLOSE], len(body))
+            self._transport.write(head + body)
+        self._transport.close()
