@@ -15,16 +15,19 @@ RETRY_AFTER: Final[Header] = (b"retry-after", b"1")  # seconds
 
 
 class Budget:
-    """How many bytes are in use. Any thread may use it."""
+    """How many bytes are in use. Any thread may use it.
+
+    lock: held while it is looked at and changed; a share holds it around both
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def take(self, size: int) -> None:
         """Raises ApiError 503, or 413 for what never fits."""
-        with self._lock:
+        with self.lock:
             if size > self._limit:
                 raise ApiError(
                     413,
@@ -41,7 +44,7 @@ class Budget:
 
     def give(self, size: int) -> None:
         """Give back what was taken."""
-        with self._lock:
+        with self.lock:
             self._used -= size
 
     @property
@@ -51,27 +54,32 @@ class Budget:
 
 
 class Share:
-    """What one request uses until `end`; a context in which it does."""
+    """What one request uses until `end`; a context in which it does. `end` may come from another thread."""
 
-    __slots__ = ("_budget", "_needed", "_taken")
+    __slots__ = ("_budget", "_ended", "_needed", "_taken")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
+        self._ended = False
         self._needed = self._taken = 0
 
     def need(self, size: int) -> None:
-        """So many bytes more. Raises ApiError 503 and 413."""
+        """So many bytes more. Raises ApiError 503, 413, and 499 after the end."""
         self._needed += size
         more = self._needed - FREE_BYTES - self._taken
         if more > 0:
-            self._budget.take(more)
-            self._taken += more
+            with self._budget.lock:
+                if self._ended:
+                    raise ApiError(499, "the client has left")
+                self._budget.take(more)
+                self._taken += more
 
     def end(self) -> None:
-        """Give back what it used."""
-        if self._taken:
+        """Give back what it used; it gets no more."""
+        with self._budget.lock:
+            self._ended = True
             self._budget.give(self._taken)
-            self._needed = self._taken = 0
+            self._taken = 0
 
     def __enter__(self) -> "Share":
         return self
