@@ -10,7 +10,7 @@ from tailbound.controller.execute import NotLeaderError
 from tailbound.controller.lease import LeadershipLost, LeaseTimes
 from tailbound.controller.operator import Operator
 from tailbound.kube.errors import Transient
-from tailbound.kube.protocol import KubeClient
+from tailbound.kube.protocol import KubeClient, Listing
 from tailbound.kube.resources import DEPLOYMENTS
 
 from tests.integration.controller.environment import FAST_LEASE, Environment
@@ -44,6 +44,13 @@ class Line:
             return answer
 
         return request
+
+    async def pages(self, *arguments: Any) -> AsyncIterator[Listing]:
+        """The pages of a list, unless it is cut."""
+        if self.cut:
+            raise Transient("the line is cut")
+        async for page in self._inner.pages(*arguments):
+            yield page
 
 
 def operator_with_lines(
