@@ -13,7 +13,7 @@ pytestmark = pytest.mark.needs_own_cluster
 
 PODS = 2
 # Longer than progressDeadline below, within which other rollouts are given up.
-OVERDUE_SECONDS = 25
+OVERDUE_SECONDS = 45
 
 
 class Devices:
@@ -61,7 +61,7 @@ def full(scene: Scene, devices: Devices, rollout: dict[str, object]) -> Rollout:
 
 @pytest.mark.lasts(140)
 def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -> None:
-    rollout = full(scene, devices, quick(capacity="surge", progressDeadline="20s"))
+    rollout = full(scene, devices, quick(capacity="surge", progressDeadline="40s"))
     stable = rollout.stable()
     with rollout.load() as load:
         revision = rollout.introduce("second")
@@ -73,7 +73,7 @@ def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -
         scene.gone("Deployment", stable)
         devices.offer(PODS)
         rollout.action("rollback-to", stable)
-        ends = "is abandoned if no further pod gets ready within 20s"
+        ends = "is abandoned if no further pod gets ready within 40s"
         rollout.reaches("Promoting", "RolledBackManually", revision=stable, says=ends)
         told = rollout.reaches("Promoted", "Unschedulable", revision=revision, within=120)["message"]
         assert f"the rollback to {stable} was abandoned" in told, told
@@ -160,7 +160,7 @@ def test_one_that_dies_later_makes_way_for_the_one_before(scene: Scene, devices:
 
 
 def test_a_fix_takes_the_places_of_stable_pods_that_hang(scene: Scene, devices: Devices) -> None:
-    rollout = full(scene, devices, quick(capacity="auto", progressDeadline="20s"))
+    rollout = full(scene, devices, quick(capacity="auto", progressDeadline="60s"))
     stable = rollout.stable()
     scene.wait("all pods of stable", lambda: _ready(rollout, stable), 240)
     rollout.afflict(stable, {"NEVER_READY": 1})

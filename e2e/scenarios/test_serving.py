@@ -2,7 +2,7 @@
 
 import json
 
-from e2e.scenarios.library.manifests import serving_runtime
+from e2e.scenarios.library.manifests import CPU, MEMORY, serving_runtime
 from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import REVISION_LABEL, SERVICE_LABEL, Scene, restarts, serving
 from e2e.scenarios.library.traffic import GATEWAY_URL, VALUES
@@ -188,7 +188,7 @@ def test_a_server_finds_what_its_runtime_adds_to_the_pod(scene: Scene) -> None:
         "open",
         model,
         runtime={"name": "open"},
-        resources={"ephemeralStorage": "1Gi"},
+        resources={"cpu": CPU, "memory": MEMORY, "ephemeralStorage": "1Gi"},
         affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nodes}},
         topologySpreadConstraints=[
             {"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
