@@ -144,7 +144,7 @@ class OwnCluster(Cluster):
         self._node.start_device_driver(name, devices)
 
     def stop_device_driver(self) -> None:
-        """End the driver, if it runs. Its ResourceSlice is left to whoever started it."""
+        """End the driver, if it runs. Its ResourceSlice stays: the caller deletes it."""
         self._node.stop_device_driver()
 
     @property

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tailbound_runtime.devices import Memory
+from tailbound_runtime.devices import Memory, choose_device, device_visible
 from tailbound_runtime.errors import (
     ApiError,
     MemoryShortError,
@@ -24,6 +24,7 @@ from tailbound_runtime.errors import (
 )
 from tailbound_runtime.tensors import Array, Datatype
 
+CPU: Final = "CPU"  # the name of it on every engine but ONNX Runtime
 MOST_PROOF_BYTES: Final = 2**20  # of tensors that are kept to show that the model still works
 UNKNOWN_SECONDS: Final = 0.1
 WARM_UP_RUNS: Final = 3  # the first run allocates, the second plans memory, the third is as later ones are
@@ -110,6 +111,10 @@ class Order:
     providers: Sequence[str] = ()
     device_options: Mapping[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
+
+    def check_cpu_only(self, engine: str) -> None:
+        """Raises ModelLoadError if it asks for a device, or there is one, that this engine would not use."""
+        choose_device(engine, [CPU], device_visible(), self.providers)
 
 
 class Engine(Protocol):

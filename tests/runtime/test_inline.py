@@ -34,7 +34,7 @@ def request(value: float, columns: int = 1) -> InferRequest:
         pytest.param(UNBATCHED, True, 1, 1e-3, False, id="long"),
         pytest.param(UNBATCHED, True, MOST_BYTES, 1e-5, False, id="large"),
         pytest.param(Batching(Mode.DYNAMIC, 8, (), 0), True, 1, 1e-5, False, id="shared"),
-        pytest.param(UNBATCHED, False, 1, 1e-5, False, id="cannot be stopped"),
+        pytest.param(UNBATCHED, False, 1, 1e-5, False, id="cannot-be-stopped"),
     ],
 )
 def test_a_run_is_on_the_loop_if_it_is_short_small_and_not_shared(

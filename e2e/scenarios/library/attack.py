@@ -33,4 +33,4 @@ def attack(world: World, kind: str, address: str, port: int, host: str) -> Itera
         finally:
             out, err = process.communicate(timeout=SECONDS + 60)
     assert process.returncode == 0, err
-    assert int(out) > 0, "the attack has reached nobody"
+    assert int(out) > 0, "the attack opened no connection"

@@ -148,7 +148,7 @@ class HardwareClassStatus(Model):
 
     room: _Count | None = None
     """Further pods of the class for which nodes have devices that no pod of Tailbound has been given; absent
-    where nobody counts them: without resources, and for devices of a DeviceClass."""
+    where they are not counted: without resources, and for devices of a DeviceClass."""
 
     services: _Count | None = None
     """InferenceServices with pods of the class."""

@@ -5,19 +5,16 @@ stopped.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import jax
 import numpy as np
 from jax import export, tree_util
 
-from tailbound_runtime.devices import choose_device, device_visible
-from tailbound_runtime.engine import Engine, Loaded, Order, Run, TensorSpec, one_line
+from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
 from tailbound_runtime.tensors import BY_DTYPE, Array
-
-CPU: Final = "CPU"
 
 
 class Jax(Loaded):
@@ -48,7 +45,7 @@ class Jax(Loaded):
 
 def load(order: Order) -> Engine:
     """Load a file of `jax.export.Exported.serialize()`. Raises ModelLoadError."""
-    choose_device("JAX", [CPU], device_visible(), order.providers)
+    order.check_cpu_only("JAX")
     path = order.path
     found = what_it_is(path)
     if found is not None:

@@ -8,9 +8,8 @@ from typing import Any, Final
 import lightgbm
 import numpy as np
 
-from tailbound_runtime.devices import choose_device, device_visible
 from tailbound_runtime.engine import Engine, Order, one_line
-from tailbound_runtime.engines.table import CPU, TableModel, check_head
+from tailbound_runtime.engines.table import TableModel, check_head
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
 from tailbound_runtime.tensors import BY_NAME, Array
 
@@ -45,7 +44,7 @@ class LightGbm(TableModel):
 
 def load(order: Order) -> Engine:
     """Load a text file. Raises ModelLoadError."""
-    choose_device("LightGBM", [CPU], device_visible(), order.providers)
+    order.check_cpu_only("LightGBM")
     check_head(order.path, "LightGBM", _HEAD)
     lightgbm.register_logger(_Silent())
     text = order.path.read_bytes()

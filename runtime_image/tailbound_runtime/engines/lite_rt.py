@@ -12,13 +12,11 @@ import ai_edge_litert
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from tailbound_runtime.devices import choose_device, device_visible
-from tailbound_runtime.engine import Engine, Loaded, Order, Run, TensorSpec, one_line
+from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
 from tailbound_runtime.tensors import BY_DTYPE, Array
 
-CPU: Final = "CPU"
 _IDENTIFIER: Final = b"TFL3"  # at byte 4 of the file
 
 Names = Mapping[int, str]
@@ -66,7 +64,7 @@ class LiteRt(Loaded):
 
 def load(order: Order) -> Engine:
     """Load a .tflite file, which is mapped and not copied. Raises ModelLoadError."""
-    choose_device("LiteRT", [CPU], device_visible(), order.providers)
+    order.check_cpu_only("LiteRT")
     path = order.path
     found = what_it_is(path)
     if found is not None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from tailbound_runtime.devices import choose_device, device_visible
-from tailbound_runtime.engine import Engine, Loaded, Order, Run, TensorSpec, one_line
+from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
 from tailbound_runtime.tensors import BY_NAME, Array, Datatype
@@ -21,8 +21,6 @@ from tailbound_runtime.tensors import BY_NAME, Array, Datatype
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 import openvino as ov  # noqa: E402
-
-CPU: Final = "CPU"
 
 # BF16 has no array of its own in OpenVINO's Python, and its text tensors crash the process.
 _DATATYPES: Final[Mapping[str, Datatype]] = {

@@ -12,12 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from tailbound_runtime.engine import Loaded, Run, TensorSpec
+from tailbound_runtime.engine import CPU, Loaded, Run, TensorSpec
 from tailbound_runtime.errors import ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
 from tailbound_runtime.tensors import BY_DTYPE, Array, Datatype
 
-CPU: Final = "CPU"
 INPUT: Final = "input"
 OUTPUT: Final = "predict"
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tailbound_runtime.devices import choose_device, device_visible
-from tailbound_runtime.engine import Engine, Loaded, Order, Run, TensorSpec, one_line
+from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import MemoryShortError, ModelFailedError, ModelInputError, ModelLoadError
 from tailbound_runtime.tensors import BY_DTYPE, BY_NAME, Array
 
@@ -20,7 +19,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its lines are not JSON; 2:
 
 import tensorflow as tf
 
-CPU: Final = "CPU"
 FILE: Final = "saved_model.pb"
 DEFAULT_SIGNATURE: Final = "serving_default"
 _DATATYPES: Final = {
@@ -65,7 +63,7 @@ class TensorFlow(Loaded):
 
 def load(order: Order) -> Engine:
     """Load the folder of a SavedModel, or the one that has this saved_model.pb. Raises ModelLoadError."""
-    choose_device("TensorFlow", [CPU], device_visible(), order.providers)
+    order.check_cpu_only("TensorFlow")
     folder = order.path.parent if order.path.name == FILE else order.path
     if not (folder / FILE).is_file():
         raise ModelLoadError(

@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 import xgboost
 
-from tailbound_runtime.devices import choose_device, device_visible
 from tailbound_runtime.engine import Engine, Order
-from tailbound_runtime.engines.table import CPU, TableModel, check_head
+from tailbound_runtime.engines.table import TableModel, check_head
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
 from tailbound_runtime.tensors import BY_NAME, Array
 
@@ -40,7 +39,7 @@ class XgBoost(TableModel):
 
 def load(order: Order) -> Engine:
     """Load a .json or .ubj file, for a moment twice in memory. Raises ModelLoadError."""
-    choose_device("XGBoost", [CPU], device_visible(), order.providers)
+    order.check_cpu_only("XGBoost")
     check_head(order.path, "XGBoost", b"{")
     booster = xgboost.Booster()
     try:

@@ -116,7 +116,7 @@ def test_several_connections_are_faster_than_one_where_each_is_limited(
         Ranged(fails=lambda n: 503 if n % 2 else 0),
         Ranged(ignores=True),
     ],
-    ids=["too many requests", "half of them fail", "no ranges"],
+    ids=["too-many-requests", "half-of-them-fail", "no-ranges"],
 )
 def test_a_source_that_refuses_ranges_for_now_or_for_ever_gives_the_file_all_the_same(
     store: FaultyStore, tmp_path: Path, reply: Ranged
