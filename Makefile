@@ -130,6 +130,9 @@ images: $(INSTALLED) ## Build the container images into the cache
 $(INSTALLED): pyproject.toml constraints.txt | packages
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[gateway,dev]'
+	# Two packages bring the modules opentelemetry.proto.*, xds-protos older ones: whichever pip writes last counts.
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --force-reinstall --no-deps \
+	  opentelemetry-proto
 	@touch $@
 
 packages: ## Install the Debian packages that are missing

@@ -171,7 +171,9 @@ def test_a_full_queue_is_a_503_with_retry_after_at_once(slow_model: Path) -> Non
         ThreadPoolExecutor() as pool,
     ):
         running = [pool.submit(server.infer, SLOW) for _ in range(3)]
-        eventually(lambda: server.metric("tailbound_runtime_queue_depth") == 2)
+        # Two may wait before the model has taken the first: all three have to be there.
+        in_flight, waiting = "tailbound_runtime_requests_in_flight", "tailbound_runtime_queue_depth"
+        eventually(lambda: (server.metric(in_flight), server.metric(waiting)) == (3, 2))
         started = time.monotonic()
         response = server.infer(QUICK)
         assert time.monotonic() - started < 1
