@@ -26,11 +26,14 @@ from tailbound.fetch.source import shown
 from tailbound.fetch.weights import weight_bytes
 
 TERMINATION_LIMIT_BYTES: Final = 4096
+_UMASK: Final = 0o002
+"""Pods of other users share the volume of spec.model.cache by its group, and go on where this one ended."""
 
 
 def main(argv: Sequence[str]) -> int:
     """0: the model is there, verified. 1: it is not to be had, and the message says why. 2: wrong usage."""
     _end_at_sigterm()
+    os.umask(_UMASK)
     arguments = _arguments(argv)
     try:
         order = _order(arguments)

@@ -25,7 +25,7 @@ from tailbound.fetch.credentials import Credentials, authorization_for
 from tailbound.fetch.dial import Dialer, Proxy
 from tailbound.fetch.download import Download, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
-from tailbound.fetch.folder import clear, fetch_folder
+from tailbound.fetch.folder import clear, fetch_folder, remove_others
 from tailbound.fetch.gate import Gate
 from tailbound.fetch.hub import HUB, HubModel
 from tailbound.fetch.mounted import MountedModel, link_entries, link_mounted
@@ -119,7 +119,7 @@ def _through_cache(
 ) -> Fetched:
     """The model on the shared volume, downloaded there if it is missing, with links to it."""
     volume = ModelVolume(cache, sha256, world.emit, world.sleep)
-    inside = replace(order, output=volume.folder / order.output.relative_to(order.root), cache=None)
+    inside = replace(order, output=volume.folder / order.output.relative_to(order.root))
     limits = replace(world.limits, if_too_large=_LARGER_CACHE, if_full=_LARGER_CACHE)
     found = volume.model(lambda: _downloaded(inside, access, replace(world, limits=limits)))
     link_entries(volume.folder, order.root)
@@ -229,6 +229,9 @@ def fetch_file(remote: Remote, order: FetchRequest, download: Download, world: F
     """
     pin = order.pin
     order.output.parent.mkdir(parents=True, exist_ok=True)
+    if order.cache is not None:
+        # The digest is of this file alone, and servers read what lies beside it, as warm-up data.
+        remove_others(order.root, {str(order.output.relative_to(order.root))})
     if pin is None:
         return _fetch_unpinned(remote, Partial(order.output, order.uri), download)
     if order.output.exists():

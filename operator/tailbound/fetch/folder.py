@@ -5,10 +5,11 @@ fetched. If the comparison fails although something was read again or resumed, e
 once.
 """
 
+import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.download import Download, FetchDependencies
@@ -81,8 +82,7 @@ def _fetch_files(
     folder: RemoteFolder, root: Path, download: Download, world: FetchDependencies
 ) -> tuple[list[ManifestEntry], bool]:
     """Every file, and whether all bytes came from the source now."""
-    wanted = {path for path, _ in folder.files}
-    fresh = not _remove_others(root, wanted)
+    fresh = not remove_others(root, {path for path, _ in folder.files})
     entries: list[ManifestEntry] = []
     for path, _ in sorted(folder.files):
         output = root / path
@@ -101,15 +101,25 @@ def _fetch_files(
     return entries, fresh
 
 
-def _remove_others(root: Path, wanted: set[str]) -> bool:
-    """Remove files that the source does not have, parts of wanted ones apart. True if there were any."""
+def remove_others(root: Path, wanted: Set[str]) -> bool:
+    """Remove what the source does not have, parts of wanted files apart. True if there was any file of it.
+
+    It is of another source that had the same place, whose download ended before it was verified. A folder of
+    it may have the name of a wanted file.
+    """
     kept = wanted | {f"{path}.part" for path in wanted} | {f"{path}.part.json" for path in wanted}
-    others = [
-        path for path in root.rglob("*") if not path.is_dir() and str(path.relative_to(root)) not in kept
-    ]
-    for path in others:
-        path.unlink()
-    return bool(others)
+    folders = {str(parent) for path in wanted for parent in PurePosixPath(path).parents}
+    found = False
+    for here, names, files in os.walk(root, topdown=False):
+        for path in (Path(here, name) for name in (*files, *names)):
+            inside = str(path.relative_to(root))
+            if path.is_dir() and not path.is_symlink():
+                if inside not in folders:
+                    path.rmdir()
+            elif inside not in kept:
+                path.unlink()
+                found = True
+    return found
 
 
 def clear(root: Path, but: str = "") -> None:

@@ -17,7 +17,10 @@ from tailbound.fetch.partial import sha256_of
 
 MOST_FILES: Final = 10_000
 _LONGEST_PATH: Final = 1024
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_NAME: Final = 255
+"""Bytes, as those of a path: file systems have no longer names."""
+_UNWRITABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters, and what stands for bytes that are no UTF-8."""
 
 
 @dataclass(frozen=True, order=True)
@@ -44,7 +47,8 @@ def entry_of(root: Path, path: str) -> ManifestEntry:
 def check_paths(paths: Iterable[str], shown: str) -> None:
     """Refuse what must not be written below a folder. Raises FetchFailedError.
 
-    A path is refused if it leads out of the folder, has control characters, or is also a folder of another.
+    A path is refused if it leads out of the folder, has control characters or bytes that are no UTF-8, or is
+    also a folder of another.
     """
     files = list(paths)
     if len(files) > MOST_FILES:
@@ -57,8 +61,9 @@ def check_paths(paths: Iterable[str], shown: str) -> None:
         unsafe = (
             any(part in ("", ".", "..") for part in path.split("/"))
             or "\\" in path
-            or _CONTROL.search(path) is not None
+            or _UNWRITABLE.search(path) is not None
             or len(path.encode()) > _LONGEST_PATH
+            or any(len(part.encode()) > _LONGEST_NAME for part in path.split("/"))
             or path in folders
         )
         if unsafe:

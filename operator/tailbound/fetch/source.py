@@ -155,6 +155,8 @@ class HttpFile:
         response = self._source.open(self._url, headers)
         self._landed = self._source.landed
         begins = start if _continues(response, start) else 0
+        if begins and validator is not None and not _same_version(response, validator):
+            raise RangeRefusedError(f"{self.shown} has changed meanwhile")
         return Body(
             start=begins,
             total=None if response.length is None else begins + response.length,
@@ -173,7 +175,7 @@ class HttpFile:
         response = self._source.open(
             url, headers | {"Range": f"bytes={start}-{end - 1}", "If-Range": validator}
         )
-        if not _continues(response, start):
+        if not (_continues(response, start) and _same_version(response, validator)):
             raise RangeRefusedError(f"{self.shown} gives no range of the version that was begun")
         self._landed = url
         return lambda: self._read(response)
@@ -200,6 +202,13 @@ def _validator(response: http.client.HTTPResponse) -> str | None:
     if etag is not None and not etag.startswith("W/"):
         return etag
     return response.getheader("Last-Modified")
+
+
+def _same_version(response: http.client.HTTPResponse, validator: str) -> bool:
+    """Whether a range may be of this version: a server that does not know If-Range gives that of any."""
+    name = "ETag" if validator.startswith('"') else "Last-Modified"
+    said = response.getheader(name)
+    return said is None or said.startswith("W/") or said == validator
 
 
 def _redirected_to_denied(url: str) -> FetchFailedError:

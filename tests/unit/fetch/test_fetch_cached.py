@@ -144,3 +144,23 @@ def test_a_model_that_cannot_be_kept_says_why(pods: Pods, monkeypatch: pytest.Mo
         fetch(pods.order(**changes), LOCALHOST, world)
     assert caught.value.reason is expected[0]
     assert not (pods.volume / "complete.json").exists()
+
+
+@pytest.mark.parametrize("as_archive", [False, True], ids=["a file", "an archive"])
+def test_nothing_that_another_source_of_the_same_digest_left_is_part_of_the_model(
+    pods: Pods, as_archive: bool
+) -> None:
+    """Its pod was killed before it verified them: files beside the model, and a folder in its place."""
+    stray = pods.volume / "model" / "model.onnx"
+    stray.mkdir(parents=True)
+    for left in (stray / "x", stray.parent / "model.warmup.npz", stray.parent / "other" / "model.onnx.data"):
+        left.parent.mkdir(exist_ok=True)
+        left.write_bytes(b"harm")
+    pods.store.content = ARCHIVE if as_archive else CONTENT
+    changes = {"sha256": sha256(ARCHIVE).hexdigest(), "archive": "tar"} if as_archive else {}
+    order = pods.order(**changes)
+    fetch(order, LOCALHOST, WORLD)
+    assert b"harm" not in [path.read_bytes() for path in order.root.rglob("*") if path.is_file()]
+    assert not [
+        path for path in pods.volume.rglob("*") if path.is_dir() and path.name in ("other", "model.onnx")
+    ]

@@ -13,7 +13,7 @@ import pytest
 from tailbound.api.runtime_contract import Resolution, Termination, TerminationReason
 from tailbound.fetch.command import termination_bytes
 
-from tests.unit.fetch.faulty_store import FaultyStore, running, stall_after, status
+from tests.unit.fetch.faulty_store import FaultyStore, cut_after, running, stall_after, status
 
 CONTENT = b"model" * 100_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -59,6 +59,24 @@ def test_success_exits_0_and_says_what_was_fetched(
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [lines[0]["event"], lines[-1]["event"]] == ["starting", "ended"]
     assert (tmp_path / "model.onnx").read_bytes() == CONTENT
+
+
+def test_pods_of_other_users_can_go_on_with_what_one_left_in_the_cache(
+    store: FaultyStore, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    store.replies.append(cut_after(1000))
+    store.replies.append(status(404))
+    left = run([*command(store, tmp_path), "--cache", str(shared)], TAILBOUND_FETCH_ALLOWED_HOSTS="localhost")
+    assert (left.returncode, left.stderr) == (1, "")
+    modes = {path.relative_to(shared).as_posix(): path.stat().st_mode & 0o070 for path in shared.rglob("*")}
+    assert modes == {
+        "lock": 0o060,
+        "model": 0o070,
+        "model/model.onnx.part": 0o060,
+        "model/model.onnx.part.json": 0o060,
+    }
 
 
 @pytest.mark.parametrize(

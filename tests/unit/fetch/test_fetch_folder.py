@@ -160,6 +160,8 @@ def test_another_folder_is_refused_and_nothing_stays(
         "\x00",
         "model.onnx/below",
         "x" * 2000,
+        "x" * 256,
+        "\udcff",
     ],
 )
 def test_a_path_that_is_none_of_a_file_in_the_folder_is_refused(
