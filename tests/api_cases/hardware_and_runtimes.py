@@ -159,6 +159,13 @@ RUNTIME_REFUSALS = (
              [{"name": "a", "image": "a:1", "volumeMounts": [{"name": "b", "mountPath": "/b"}]}],
              "initContainers has a, which mounts a volume that is not in volumes: add the volume, or remove "
              "the mount", "spec"),
+    *(_runtime(f"sidecar at the server's port, {way}", "spec.initContainers",
+               [{"name": "a", "image": "a:1", "restartPolicy": "Always", probe: {way: {"port": 8000}}}],
+               "initContainers has a, whose probe asks a port of server.ports, and the containers of a pod "
+               "share their ports, so that only one of the two could listen: give the sidecar a port of its "
+               "own", "spec")
+      for probe, way in (
+          ("startupProbe", "httpGet"), ("livenessProbe", "tcpSocket"), ("livenessProbe", "grpc"))),
     _runtime("root", "spec.securityContext", {"runAsUser": 0}, f"runAsUser is 0: {_USER}",
              "spec.securityContext.runAsUser"),
     _runtime("root's group", "spec.securityContext", {"runAsGroup": 0},

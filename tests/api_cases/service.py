@@ -14,6 +14,11 @@ from tests.api_cases.refusal import (
     service,
 )
 
+_KEY_OF_PLUGIN = (
+    "is not allowed: a plugin or webhook of the cluster that acts on it could give the pods another network, "
+    "sandbox, identity or container than those that Tailbound checks, remove it; administrators set such "
+    "things for the namespace or in the plugin"
+)
 _KEY_RESERVED = (
     "is reserved: app.kubernetes.io/managed-by and keys of tailbound.dev are set by Tailbound, "
     "choose another key"
@@ -369,6 +374,13 @@ SERVICE_REFUSALS = (
             {"container.apparmor.security.beta.kubernetes.io/server": "unconfined"},
             "'container.apparmor.security.beta.kubernetes.io/server' is not allowed: AppArmor and seccomp "
             "profiles of serving pods are those of the Pod Security profile restricted, remove it"),
+    *(service(f"{field} of a plugin, {key}", f"spec.{field}", {key: "x"}, f"'{key}' {_KEY_OF_PLUGIN}")
+      for field, key in (
+          ("annotations", "k8s.v1.cni.cncf.io/networks"),
+          ("annotations", "io.kubernetes.cri-o.Devices"),
+          ("annotations", "cni"),
+          ("labels", "sidecar.istio.io/inject"),
+      )),
     service("malformed annotation", "spec.annotations", {"Ä": "y"}, f"'Ä' {KEY_MALFORMED}"),
     quoted("ServiceAccount", "spec.serviceAccountName", "Reader", OBJECT_NAME),
     service("pull secret", "spec.imagePullSecrets", [{"name": "a_b"}], f"'a_b' {OBJECT_NAME}",

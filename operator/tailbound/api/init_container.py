@@ -131,3 +131,9 @@ class InitContainer(Model):
 
     liveness_probe: Probe | None = None
     """Probe of a sidecar, which is restarted when it fails. Its port is a number."""
+
+    @property
+    def probed_ports(self) -> frozenset[int | str]:
+        """The ports that its probes ask."""
+        probes = (self.startup_probe, self.liveness_probe)
+        return frozenset(probe.port for probe in probes if probe is not None and probe.port is not None)

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field, StrictInt, StringConstraints
 
 from tailbound.api.conditions import ConditionStatus
 from tailbound.api.names import GROUP, MANAGED_BY_LABEL, PROFILE_ANNOTATIONS
+from tailbound.api.plugin_keys import PLUGIN_KEYS
 from tailbound.api.runtime_contract import ServerOption
 from tailbound.api.schema import InOrder, Model, Rule, cel_string, matches
 
@@ -157,14 +158,20 @@ _NO_PROFILE_KEYS: Final = _no_key(
     "'{value}' is not allowed: AppArmor and seccomp profiles of serving pods are those of the Pod Security "
     "profile restricted, remove it",
 )
-_POD_KEYS: Final = InOrder(_NO_RESERVED_KEYS, WELL_FORMED_KEYS)
+_NO_PLUGIN_KEYS: Final = _no_key(
+    PLUGIN_KEYS,
+    "'{value}' is not allowed: a plugin or webhook of the cluster that acts on it could give the pods "
+    "another network, sandbox, identity or container than those that Tailbound checks, remove it; "
+    "administrators set such things for the namespace or in the plugin",
+)
+_POD_KEYS: Final = InOrder(_NO_RESERVED_KEYS, _NO_PLUGIN_KEYS, WELL_FORMED_KEYS)
 
 NodeLabels = Annotated[dict[str, LabelValue], Field(max_length=32), WELL_FORMED_KEYS]
 PodLabels = Annotated[dict[str, LabelValue], Field(max_length=32), _POD_KEYS]
 PodAnnotations = Annotated[
     dict[str, Annotated[str, StringConstraints(max_length=4096)]],
     Field(max_length=32),
-    InOrder(_NO_RESERVED_KEYS, _NO_PROFILE_KEYS, WELL_FORMED_KEYS),
+    InOrder(_NO_RESERVED_KEYS, _NO_PROFILE_KEYS, _NO_PLUGIN_KEYS, WELL_FORMED_KEYS),
 ]
 
 

@@ -115,6 +115,12 @@ class Probe(Model):
     success_threshold: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     """Number of consecutive successes after a failure. Kubernetes allows only 1, except for readiness."""
 
+    @property
+    def port(self) -> int | str | None:
+        """Name or number of the port that is asked; None for a command."""
+        way = self.http_get or self.grpc or self.tcp_socket
+        return way.port if way is not None else None
+
     def handlers(self) -> tuple[Model, ...]:
         """The handlers that are set."""
         ways = (self.http_get, self.grpc, self.tcp_socket, self.exec)

@@ -131,6 +131,18 @@ _INIT_MOUNTED_IN_CEL: Final = (
     "c.volumeMounts.exists(m, !has(self.volumes) || !self.volumes.exists(v, v.name == m.name)))"
     ".map(c, c.name) : []"
 )
+_ON_A_SERVER_PORT: Final = " || ".join(
+    f"(has(c.{probe}) && has(c.{probe}.{way}) && type(c.{probe}.{way}.port) == int && "
+    f"self.server.ports.exists(p, p.containerPort == c.{probe}.{way}.port))"
+    if way != "grpc"
+    else f"(has(c.{probe}) && has(c.{probe}.grpc) && "
+    f"self.server.ports.exists(p, p.containerPort == c.{probe}.grpc.port))"
+    for probe in ("startupProbe", "livenessProbe")
+    for way in ("httpGet", "tcpSocket", "grpc")
+)
+_SHARING_IN_CEL: Final = (
+    f"has(self.initContainers) ? self.initContainers.filter(c, {_ON_A_SERVER_PORT}).map(c, c.name) : []"
+)
 _FOLDER_IN_CEL: Final = "f.path.substring(0, f.path.lastIndexOf('/') + 1)"
 _CROSSING_IN_CEL: Final = (
     f"({_FOLDER_IN_CEL}.startsWith(m.mountPath + '/') || (m.mountPath + '/').startsWith({_FOLDER_IN_CEL}))"
@@ -168,6 +180,15 @@ class ServingRuntimeSpec(Model):
             "volume, or remove the mount",
             value_cel=f"({_INIT_MOUNTED_IN_CEL})[0]",
             value=lambda spec: spec.with_unknown_mounts[0],
+        ),
+        Rule(
+            cel=f"size({_SHARING_IN_CEL}) == 0",
+            holds=lambda spec: not spec.on_a_server_port,
+            message="initContainers has {value}, whose probe asks a port of server.ports, and the containers "
+            "of a pod share their ports, so that only one of the two could listen: give the sidecar a port "
+            "of its own",
+            value_cel=f"({_SHARING_IN_CEL})[0]",
+            value=lambda spec: spec.on_a_server_port[0],
         ),
         Rule(
             cel=f"size({_IN_THE_WAY}) == 0",
@@ -250,6 +271,12 @@ class ServingRuntimeSpec(Model):
             for each in self.init_containers
             if any(mount.name not in known for mount in each.volume_mounts)
         )
+
+    @property
+    def on_a_server_port(self) -> tuple[str, ...]:
+        """The names of sidecars that are asked at a port of the server."""
+        of_server = {port.container_port for port in self.server.ports}
+        return tuple(each.name for each in self.init_containers if each.probed_ports & of_server)
 
     @property
     def files_in_the_way(self) -> tuple[str, ...]:

@@ -19,8 +19,7 @@ _RESOURCES: Final = {"cpu": "20m", "memory": "64Mi", "ephemeral-storage": "64Mi"
 
 def hold_port(server: ServerContainer, sidecars: Iterable[InitContainer]) -> int:
     """The first port from `_FIRST_PORT` on that neither the server nor a probe of a sidecar names."""
-    probes = [probe for each in sidecars for probe in (each.startup_probe, each.liveness_probe) if probe]
-    asked = [way.port for probe in probes for way in (probe.http_get, probe.tcp_socket, probe.grpc) if way]
+    asked = frozenset[int | str]().union(*(each.probed_ports for each in sidecars))
     used = {*(port.container_port for port in server.ports), *asked}
     return next(port for port in range(_FIRST_PORT, 65536) if port not in used)
 

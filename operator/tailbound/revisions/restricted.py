@@ -13,6 +13,7 @@ from typing import Final
 
 from tailbound.api.model_cache import CLAIM_PREFIX
 from tailbound.api.names import PROFILE_ANNOTATIONS
+from tailbound.api.plugin_keys import is_plugin_key
 from tailbound.api.pod_parts import FILES_VOLUME, RUNTIME_VOLUME
 from tailbound.api.runtime_contract import CA_VOLUME, CACHE_VOLUME, CREDENTIALS_VOLUME, FETCH_CONTAINER
 from tailbound.objects.fields import Object
@@ -63,7 +64,7 @@ def violations(
     `claims`: names of the ResourceClaimTemplates of its revision.
     """
     pod = template["spec"]
-    found = [*_annotations(template), *_pod_level(pod, service_account), *_claims(pod, claims)]
+    found = [*_metadata(template), *_pod_level(pod, service_account), *_claims(pod, claims)]
     for group in ("initContainers", "containers"):
         for index, container in enumerate(pod.get(group, ())):
             found.extend(_others(container, _CONTAINER_FIELDS[group], f"{group}[{index}]."))
@@ -77,10 +78,14 @@ def _others(part: Object, known: frozenset[str], path: str) -> Iterator[str]:
         yield f"{path}{field} is not allowed"
 
 
-def _annotations(template: Object) -> Iterator[str]:
-    for name in KubernetesObject(template).annotations:
+def _metadata(template: Object) -> Iterator[str]:
+    view = KubernetesObject(template)
+    for name in view.annotations:
         if name.startswith(PROFILE_ANNOTATIONS):
             yield f"metadata.annotations[{name}] is not allowed: the pod's profiles hold"
+    for field, keys in (("annotations", view.annotations), ("labels", view.labels)):
+        for name in filter(is_plugin_key, keys):
+            yield f"metadata.{field}[{name}] is not allowed: a plugin of the cluster acts on it"
 
 
 def _pod_level(pod: Object, service_account: str | None) -> Iterator[str]:

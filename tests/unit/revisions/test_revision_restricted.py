@@ -153,3 +153,27 @@ def test_the_restricted_check_refuses_annotations_that_lift_a_profile(annotation
     pod = {**template(), "metadata": {"annotations": {annotation: "unconfined", "example.com/team": "risk"}}}
     (violation,) = violations(pod, None)
     assert violation.startswith(f"metadata.annotations[{annotation}] is not allowed")
+
+
+_PLUGIN_KEYS = (
+    *("k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network", "cni.projectcalico.org/ipv4pools"),
+    *("policy.cilium.io/no-track-port", "ovn.kubernetes.io/logical_switch", "networking.gke.io/interfaces"),
+    *("a.b.ovn.kubernetes.io/logical_switch", "vpc.amazonaws.com/pod-eni", "io.cilium.no-track-port", "cni"),
+    *("sidecar.istio.io/userVolume", "istio.io/rev", "linkerd.io/inject", "config.linkerd.io/proxy-image"),
+    *("vault.hashicorp.com/agent-inject", "inject.istio.io/templates", "cdi.k8s.io/gpus", "run.oci.handler"),
+    *("io.kubernetes.cri-o.Devices", "io.kubernetes.cri-o.userns-mode", "unified-cgroup.crio.io/server"),
+    *("devices.nri.io/container.server", "io.katacontainers.config.hypervisor.path", "dev.gvisor.spec.mount"),
+    "iam.amazonaws.com/role",
+)
+_OTHER_KEYS = (
+    *("example.com/team", "cni-team", "notistio.io/x", "prometheus.io/scrape", "kueue.x-k8s.io/queue-name"),
+    *("cluster-autoscaler.kubernetes.io/safe-to-evict", "istio.io.example.com/x", "ad.datadoghq.com/checks"),
+)
+
+
+@pytest.mark.parametrize("field", ["annotations", "labels"])
+def test_the_restricted_check_refuses_each_key_that_a_plugin_of_the_cluster_acts_on(field: str) -> None:
+    pod = {**template(), "metadata": {field: dict.fromkeys((*_PLUGIN_KEYS, *_OTHER_KEYS), "x")}}
+    assert violations(pod, None) == tuple(
+        f"metadata.{field}[{key}] is not allowed: a plugin of the cluster acts on it" for key in _PLUGIN_KEYS
+    )

@@ -1,0 +1,46 @@
+"""Keys of pod labels and annotations that plugins, container runtimes and webhooks of a cluster act on.
+
+They can put a pod on another network, past the NetworkPolicies, or into another sandbox, give it devices of
+the host, an identity, or containers that were not checked. What the administrators of a cluster want of
+these, they set for a namespace, a node or in the plugin itself.
+"""
+
+import re
+from typing import Final
+
+_NETWORK: Final = (
+    *("cni.cncf.io", "multus-cni.io", "projectcalico.org", "cilium.io", "antrea.io", "ovn.org"),
+    *("ovn.kubernetes.io", "spidernet.io", "danm.k8s.io", "danm.io", "networking.gke.io"),
+    *("vpc.amazonaws.com", "networkservicemesh.io"),
+)
+_INJECTION: Final = (
+    *("istio.io", "linkerd.io", "kuma.io", "openservicemesh.io", "appmesh.k8s.aws", "dapr.io"),
+    *("consul.hashicorp.com", "vault.hashicorp.com", "sidecar.opentelemetry.io"),
+    *("instrumentation.opentelemetry.io", "admission.datadoghq.com", "gke-gcsfuse"),
+)
+_SANDBOX_AND_DEVICES: Final = (
+    *("crio.io", "cri-o.io", "nri.io", "nri.containerd.io", "cdi.k8s.io", "iam.amazonaws.com"),
+)
+_DOMAINS: Final = (*_NETWORK, *_INJECTION, *_SANDBOX_AND_DEVICES)
+"""Domains of keys, each of which stands for those below it as well."""
+_BEGINNINGS: Final = (
+    *("io.kubernetes.", "io.katacontainers.", "io.containerd.", "io.podman.", "io.cilium"),
+    *("dev.gvisor.", "run.oci.", "org.criu."),
+)
+"""Beginnings of keys whose domain is written backwards."""
+_GENIE: Final = "cni"
+"""A key without a domain, by which CNI-Genie chooses networks."""
+
+
+def _any_of(texts: tuple[str, ...]) -> str:
+    return "|".join(map(re.escape, texts))
+
+
+PLUGIN_KEYS: Final = rf"(?:[^/]*\.)?(?:{_any_of(_DOMAINS)})/.*|(?:{_any_of(_BEGINNINGS)}).*|{_GENIE}"
+"""A pattern of whole keys, which means the same to RE2 and to Python."""
+_PLUGIN_KEY: Final = re.compile(PLUGIN_KEYS)
+
+
+def is_plugin_key(key: str) -> bool:
+    """Whether something of the cluster acts on a pod with a label or an annotation of this key."""
+    return _PLUGIN_KEY.fullmatch(key) is not None
