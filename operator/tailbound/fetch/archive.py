@@ -8,6 +8,7 @@
 | at an absolute path, or with .. in it | the archive is refused |
 | more of them, or more bytes, than a pod may store | the archive is refused |
 | a size below 0, or a header of more than 1 MiB, which would be read into memory | the archive is refused |
+| anything whose reading takes more than 192 MiB of memory | the archive is refused |
 
 The sizes that members declare are added up before anything is written, and no more than them is written.
 """
@@ -29,6 +30,7 @@ from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.download import NO_SPACE, DownloadLimits
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.manifest import MOST_FILES, check_paths
+from tailbound.fetch.memory import MOST_MEMORY_BYTES, bounded_memory
 from tailbound.fetch.partial import CHUNK_BYTES
 from tailbound.fetch.patterns import selected
 from tailbound.fetch.progress import human_bytes
@@ -74,7 +76,7 @@ def unpack(
     archive: Path, kind: str, root: Path, files: Sequence[str], limits: DownloadLimits, shown: str
 ) -> None:
     """Write the files of an archive below `root`. kind: tar or zip. Raises FetchFailedError."""
-    with _named_failures(kind, shown, limits):
+    with _named_failures(kind, shown, limits), bounded_memory(MOST_MEMORY_BYTES):
         with _READERS[kind](archive) as contents:
             beside = replace(limits, total_bytes=limits.total_bytes - archive.stat().st_size)
             kept = _checked((member for member, _ in contents), files, beside, shown)
@@ -184,6 +186,12 @@ def _named_failures(kind: str, shown: str, limits: DownloadLimits) -> Iterator[N
                 f"the disk was full while {shown} was unpacked: {limits.if_full}",
             ) from error
         raise _damaged(kind, shown, error) from error
+    except MemoryError as error:
+        raise FetchFailedError(
+            TerminationReason.NOT_A_MODEL,
+            f"{shown} takes more than {human_bytes(MOST_MEMORY_BYTES)} of memory to unpack: make the archive "
+            "of fewer files, with shorter names, and with at most the compression of xz -9",
+        ) from error
     except _DAMAGED as error:
         raise _damaged(kind, shown, error) from error
 

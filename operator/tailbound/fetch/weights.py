@@ -1,7 +1,8 @@
 """The memory of a model's weights, read from the headers of its files: safetensors, GGUF and ONNX.
 
-Headers only: nothing is loaded, and no more is read than the bounds below allow. A file that cannot be read
-as what its name says is not counted, and a model of which nothing could be counted is of unknown size.
+Headers only: nothing is loaded, and no more is read and no more memory taken than the bounds below allow. A
+file that cannot be read as what its name says is not counted, and a model of which nothing could be counted
+is of unknown size.
 
 | the model's file | what is counted |
 |---|---|
@@ -18,6 +19,8 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from tailbound.fetch.memory import MOST_MEMORY_BYTES, bounded_memory
 
 _LARGEST_HEADER: Final = 100 * 1024 * 1024
 """The most that the header of a safetensors file may have, by its format."""
@@ -43,6 +46,20 @@ class _UnreadableError(Exception):
     """The file is not what its name says."""
 
 
+_UNREADABLE: Final = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    struct.error,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    _UnreadableError,
+)
+
+
 def weight_bytes(model: Path, root: Path) -> int | None:
     """Bytes of the weights of the model whose file is `model`, in the folder `root`; None if unknown."""
     if model.suffix == ".onnx":
@@ -59,7 +76,7 @@ def _counted(files: list[tuple[Path, Callable[[Path], int]]]) -> int | None:
     """The sum over all files; None if there is none, or one cannot be read: a part would mislead."""
     try:
         found = [reader(path) for path, reader in files]
-    except (OSError, ValueError, LookupError, TypeError, struct.error, OverflowError, _UnreadableError):
+    except _UNREADABLE:
         return None
     return sum(found) or None
 
@@ -77,9 +94,10 @@ def _safetensors(path: Path) -> int:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > _LARGEST_HEADER:
             raise _UnreadableError
-        header = json.loads(file.read(length))
-    offsets = (each["data_offsets"] for name, each in header.items() if name != "__metadata__")
-    return sum(int(end) - int(begin) for begin, end in offsets)
+        with bounded_memory(MOST_MEMORY_BYTES):
+            header = json.loads(file.read(length))
+            offsets = (each["data_offsets"] for name, each in header.items() if name != "__metadata__")
+            return sum(int(end) - int(begin) for begin, end in offsets)
 
 
 def _gguf(path: Path) -> int:

@@ -1,10 +1,13 @@
 """Models that come as archives: what is unpacked, and what is refused before anything is written."""
 
 import io
+import lzma
+import resource
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -152,3 +155,54 @@ def test_only_files_that_match_are_unpacked(tmp_path: Path) -> None:
     archive.write_bytes(zipped(FILES))
     unpack(archive, "zip", root, ("*.onnx",), DownloadLimits(total_bytes=10**6), "http://models/x")
     assert content(root) == {"model.onnx": b"graph"}
+
+
+MUCH = 1 << 31
+"""More bytes than the heap of the process has left of other tests."""
+
+
+def directory_bomb(path: Path) -> None:
+    """A zip whose directory is long, and consists of nothing."""
+    end = zipped({})
+    with path.open("wb") as file:
+        file.truncate(MUCH)
+        file.seek(MUCH)
+        file.write(end[:12] + MUCH.to_bytes(4, "little") + end[16:])
+
+
+def dictionary_bomb(path: Path) -> None:
+    """A tar whose decompressor wants a dictionary of 1 GiB."""
+    xz = bytearray(lzma.compress(tar(FILES, "w")))
+    end = 12 + (xz[12] + 1) * 4  # of the block's header, which ends with its checksum
+    xz[xz.index(b"\x21\x01", 12) + 2] = 36
+    xz[end - 4 : end] = zlib.crc32(xz[12 : end - 4]).to_bytes(4, "little")
+    path.write_bytes(bytes(xz))
+
+
+def record_bomb(path: Path) -> None:
+    """A tar whose extended header has records within each other, each of which becomes a long key."""
+    text = b"2 " * (1 << 16) + b"=\n"
+    info = tarfile.TarInfo("header")
+    info.type, info.size = tarfile.XHDTYPE, len(text)
+    path.write_bytes(info.tobuf() + text + bytes(-len(text) % tarfile.BLOCKSIZE) + bytes(tarfile.RECORDSIZE))
+
+
+@pytest.mark.parametrize(
+    ("kind", "bomb"),
+    [
+        ("zip", directory_bomb),
+        ("tar", dictionary_bomb),
+        ("tar", record_bomb),
+    ],
+)
+def test_an_archive_that_asks_for_memory_is_refused_before_the_pod_is_killed_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, bomb: Callable[[Path], None]
+) -> None:
+    archive, root = tmp_path / "archive", tmp_path / "root"
+    bomb(archive)
+    root.mkdir()
+    monkeypatch.setattr("tailbound.fetch.archive.MOST_MEMORY_BYTES", 1 << 25)
+    with pytest.raises(FetchFailedError, match=r"takes more than 33\.6 MB .* of memory to unpack") as caught:
+        unpack(archive, kind, root, (), DownloadLimits(total_bytes=10**9), "http://models/x")
+    assert caught.value.reason is TerminationReason.NOT_A_MODEL
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY

@@ -122,3 +122,16 @@ def test_a_file_that_lies_is_of_unknown_size_and_ends_nothing(
     path.write_bytes(bytes(content[: len(content) - cut]))
     found = weight_bytes(path, tmp_path)
     assert found is None or found > 0
+
+
+LONG = b'{"__metadata__": [' + b"[]," * (1 << 22) + b'0], "a": {"data_offsets": [0, 8]}}'
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b"[1]", LONG], ids=["depth", "list", "length"])
+def test_a_header_that_costs_much_is_of_unknown_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bytes
+) -> None:
+    monkeypatch.setattr("tailbound.fetch.weights.MOST_MEMORY_BYTES", 1 << 25)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert weight_bytes(path, tmp_path) is None
