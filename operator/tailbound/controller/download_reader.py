@@ -8,7 +8,7 @@ bounded in time and bytes.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -99,10 +99,12 @@ class DownloadReader:
     _followed: dict[Key, _Download] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def view(self, key: Key) -> DownloadProgress | None:
-        """The newest progress that was published of the service's download; None if nothing is known."""
+    def view(self, key: Key) -> Mapping[str, DownloadProgress]:
+        """The newest progress that was published of the service's download, by revision."""
         followed = self._followed.get(key)
-        return followed.published if followed is not None else None
+        if followed is None or followed.published is None:
+            return {}
+        return {followed.request.revision: followed.published}
 
     def expect(self, key: Key, request: DownloadRequest | None) -> None:
         """Follow this download of the service, or none."""

@@ -36,7 +36,7 @@ def observe(
         device_classes=(
             stores.cluster_wide(DEVICE_CLASSES) if stores.serves(DEVICE_CLASSES) else NO_DEVICE_CLASSES
         ),
-        download=followed.download,
+        downloads=followed.downloads,
         claims=stores.claims(key[0]),
         hosts=stores.hosts.of(key),
         gateways=followed.gateways,

@@ -2,7 +2,7 @@
 traffic."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tailbound.api.traffic import Observed
 from tailbound.controller.autoscaler import Autoscaler
@@ -26,7 +26,7 @@ class Followed:
     readings: PollResults | None
     signatures: Mapping[str, ModelSignature | Unknown]
     sizes: ScalingDecisions | None
-    download: DownloadProgress | None = None
+    downloads: Mapping[str, DownloadProgress] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Subscriptions:
             readings=self.counters.view(key),
             signatures=self.signatures.view(key),
             sizes=self.autoscaler.view(key),
-            download=self.downloads.view(key),
+            downloads=self.downloads.view(key),
         )
 
     def follow(self, key: Key, plan: Plan) -> None:

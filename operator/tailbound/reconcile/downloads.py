@@ -21,9 +21,12 @@ def wanted(owned: OwnedState, name: str | None) -> DownloadRequest | None:
     return DownloadRequest(name, urls) if urls else None
 
 
-def words(owned: OwnedState) -> str:
-    """How far it is, as the end of a message; empty where that is not known."""
-    progress = owned.observation.download
+def words(owned: OwnedState, name: str) -> str:
+    """How far the revision of this name is, as the end of a message; empty where that is not known.
+
+    What is known may be of the revision before, for as long as no pod of this one has been asked.
+    """
+    progress = owned.observation.downloads.get(name)
     return f": {progress.text}" if progress is not None else ""
 
 

@@ -7,7 +7,7 @@ observation, so that the status explains it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -187,8 +187,8 @@ class Observation:
     jobs: tuple[Object, ...] = ()
     claim_templates: tuple[Object, ...] = ()
     device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES
-    download: DownloadProgress | None = None
-    """How far the download of the desired revision's model was when another tenth of it was there."""
+    downloads: Mapping[str, DownloadProgress] = field(default_factory=dict)
+    """By revision, how far the download of its model was when another tenth of it was there."""
     claims: tuple[Object, ...] = ()
     """The PersistentVolumeClaims of the namespace that cache models, of all its services."""
 

@@ -74,7 +74,7 @@ class Simulator(Cluster):
     prometheus: Callable[[str], tuple[Series, ...] | Unknown] = field(default=no_series)
     """Answers a query."""
     device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES
-    download: DownloadProgress | None = None
+    downloads: dict[str, DownloadProgress] = field(default_factory=dict)
     """What the pods that download have reported."""
     job_pods: tuple[Object, ...] = ()
     """The pods of Jobs."""
@@ -97,7 +97,7 @@ class Simulator(Cluster):
             jobs=self.of("Job"),
             claim_templates=self.of("ResourceClaimTemplate"),
             device_classes=self.device_classes,
-            download=self.download,
+            downloads=self.downloads,
             claims=self.of("PersistentVolumeClaim"),
             endpoint_slices=self.endpoint_slices(),
             gateways={name: gateway.report(key) for name, gateway in self.gateways.items()},

@@ -32,7 +32,7 @@ def test_conditions_say_how_far_a_download_is_and_nothing_is_written_until_there
     plan = simulator.reconcile()
     (revision,) = simulator.names("ControllerRevision")
     assert plan.download == DownloadRequest(revision, ("http://10.0.0.1:8079/",))
-    simulator.download = HALF
+    simulator.downloads = {revision: HALF}
     simulator.reconcile()
     for kind in ("Ready", "ModelVerified"):
         assert simulator.condition(kind) == ("Unknown", "Fetching")
@@ -40,11 +40,20 @@ def test_conditions_say_how_far_a_download_is_and_nothing_is_written_until_there
     assert simulator.reconcile().status is None
 
 
+def test_after_an_edit_nothing_is_said_of_the_download_before() -> None:
+    simulator = downloading()
+    simulator.downloads = dict.fromkeys(simulator.names("ControllerRevision"), HALF)
+    simulator.service = service(env=[{"name": "LEVEL", "value": "2"}], generation=2)
+    simulator.reconcile()
+    for kind in ("Ready", "ModelVerified"):
+        assert "5 GB" not in simulator.message(kind)
+
+
 def test_a_rollout_is_not_late_while_its_pods_download() -> None:
     simulator = downloading()
     simulator.reconcile()
     simulator.now += timedelta(hours=3)
-    simulator.download = HALF
+    simulator.downloads = dict.fromkeys(simulator.names("ControllerRevision"), HALF)
     simulator.reconcile()
     assert simulator.condition("Promoted")[0] == "Unknown"
     assert simulator.rollout["state"] != "RolledBack"
