@@ -29,7 +29,7 @@ from tailbound.reconcile.sources import ModelPin, Unresolved, model_pin
 from tailbound.revisions.claims import ClaimTemplate, claim_template
 from tailbound.revisions.identity import canonical_json, revision_name
 from tailbound.revisions.model_mounts import Fetcher
-from tailbound.revisions.pod import Ingredients, context, pod_template
+from tailbound.revisions.pod import Ingredients, context, pod_template, without_device_memory
 from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision
 from tailbound.revisions.relevant import digest, relevant
 from tailbound.revisions.resolved import ResolvedModel
@@ -169,7 +169,7 @@ def _outdated(stored: Revision, fresh: Draft) -> Problem | None:
     untouched = f"the pods of {stored.name} keep running"
     if isinstance(fresh, Problem):
         return Problem(fresh.reason, f"{untouched}, but could not be made again: {fresh.message}")
-    if not isinstance(fresh, Revision) or _templates(fresh) == _templates(stored):
+    if not isinstance(fresh, Revision) or _same_pods(fresh, stored):
         return None
     return Problem(
         Reason.RUNTIME_CHANGED,
@@ -284,9 +284,25 @@ def _template(
     )
 
 
+def _same_pods(fresh: Revision, stored: Revision) -> bool:
+    """Whether the pods are the same, save what their fetch container compares the weights with.
+
+    That bears on no pod that serves, and follows spec.model.size, whose edits make no revision.
+    """
+    if _templates(fresh) == _templates(stored):
+        return True
+    return _unbounded_templates(fresh) == _unbounded_templates(stored)
+
+
 def _templates(revision: Revision) -> tuple[tuple[str, str], ...] | str:
     """What its pods are made from: the template, or those of all classes."""
     return revision.choices or revision.template_json
+
+
+def _unbounded_templates(revision: Revision) -> list[tuple[str, dict[str, Any]]]:
+    """The templates of all classes, without the memory of their devices."""
+    named = revision.choices or ((revision.hardware_class, revision.template_json),)
+    return [(name, without_device_memory(json.loads(text))) for name, text in named]
 
 
 def _oversized(revision: Revision) -> Problem:

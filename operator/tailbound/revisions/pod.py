@@ -35,6 +35,7 @@ from tailbound.api.runtime_contract import (
 )
 from tailbound.api.server_metrics import ServerMetrics, metrics_text
 from tailbound.api.servingruntime import ServerContainer
+from tailbound.objects.fields import child, children
 from tailbound.revisions.claims import CLAIM, claim_template
 from tailbound.revisions.containers import (
     container_security,
@@ -226,6 +227,16 @@ def _device_memory(made_of: Ingredients) -> dict[str, str]:
     activations = size.activations if size is not None else None
     memory = PodMemory(hardware.metadata.name, devices, each, activations)
     return {FetchEnv.DEVICE_MEMORY: memory.written()}
+
+
+def without_device_memory(template: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod template without what its fetch container compares the weights with."""
+    spec = child(template, "spec")
+    containers = [
+        {**each, "env": [var for var in children(each, "env") if var.get("name") != FetchEnv.DEVICE_MEMORY]}
+        for each in children(spec, "initContainers")
+    ]
+    return {**template, "spec": {**spec, "initContainers": containers}}
 
 
 def _runtime_container(made_of: Ingredients, of: ServerContainer | InitContainer) -> dict[str, Any]:

@@ -88,6 +88,19 @@ def test_a_size_makes_no_revision_and_stops_no_pod_that_serves() -> None:
     assert simulator.condition("RuntimeOutdated") == ("True", "ModelTooLarge")
 
 
+def test_what_weights_are_compared_with_makes_no_pods_outdated() -> None:
+    simulator = Simulator(service=service(), hardware_classes={"cpu": hardware_class(**gpus(4))})
+    simulator.settle()
+    before = simulator.names("ControllerRevision")
+    sized(simulator)  # the pods compare nothing any more
+    simulator.settle()
+    assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
+    simulator.hardware_classes = {"cpu": hardware_class(**(gpus(4) | {"nodeSelector": {"zone": "a"}}))}
+    simulator.settle()
+    assert simulator.condition("RuntimeOutdated") == ("True", "RuntimeChanged")
+    assert simulator.names("ControllerRevision") == before
+
+
 def test_a_class_without_memory_is_said_to_be_unchecked() -> None:
     simulator = settled()
     sized(simulator)
