@@ -48,6 +48,11 @@ HARDWARE_REFUSALS = (
     _hardware("memory of a device", "spec.deviceMemory", "40k",
               "'40k' is out of range: write an amount of memory with its unit, for example 40Gi, from 1M to "
               "1P"),
+    _hardware("price with a currency", "spec.price.perHour", "1.25 EUR",
+              "'1.25 EUR' is not a price: write a number of at most six decimals without a currency, in "
+              'quotes, for example "1.25"'),
+    _hardware("price of no device", "spec", {"price": {"perHour": "1", "unit": "Device"}},
+              "price.unit is Device, and the pods of this class have no devices: write CPU or Pod"),
     _hardware("memory of no device", "spec", {"deviceMemory": "40Gi"},
               "deviceMemory is 40Gi, and the pods of this class have no devices: add resources or "
               "resourceClaim, or remove deviceMemory"),

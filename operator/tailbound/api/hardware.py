@@ -119,5 +119,9 @@ class HardwareStatus(Model):
     attempt: Annotated[str | None, StringConstraints(max_length=64)] = None
     """Name of the return that the next look makes a revision of; absent otherwise."""
 
+    cost_per_hour: Annotated[str | None, StringConstraints(max_length=32)] = None
+    """What the pods that have a node cost in an hour, by spec.price of their HardwareClasses and in its
+    currency; absent where the class of one of them has no price."""
+
     memory: Annotated[str | None, StringConstraints(max_length=LONGEST_MESSAGE)] = None
     """Whether the model fits the devices of a pod, with the arithmetic, or why that is not known."""

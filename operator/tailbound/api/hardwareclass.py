@@ -3,13 +3,16 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StrictInt, StringConstraints
+from pydantic import AwareDatetime, Field, StrictInt, StringConstraints
 
 from tailbound.api.devices import DEVICE_CLASS_PREFIX, DeviceResource
 from tailbound.api.meta import LabelValue, NamespaceName, NodeLabels, ObjectMeta, ObjectName
 from tailbound.api.model_size import Bytes
+from tailbound.api.price import Price, PriceUnit
 from tailbound.api.resource_claim import ResourceClaim
 from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, unreadable_as
+
+_Count = Annotated[StrictInt, Field(ge=0)]
 
 
 class TolerationOperator(StrEnum):
@@ -82,6 +85,17 @@ class HardwareClassSpec(Model):
             value_cel="self.deviceMemory",
             value=lambda spec: spec.device_memory,
         ),
+        Rule(
+            cel="!has(self.price) || !has(self.price.unit) || self.price.unit != 'Device' "
+            "|| has(self.resourceClaim) || has(self.resources) && self.resources.size() > 0",
+            holds=lambda spec: (
+                spec.price is None
+                or spec.price.unit is not PriceUnit.DEVICE
+                or spec.resource_claim is not None
+                or bool(spec.resources)
+            ),
+            message="price.unit is Device, and the pods of this class have no devices: write CPU or Pod",
+        ),
     )
 
     resources: Annotated[tuple[DeviceResource, ...], Field(max_length=8), list_map("name")] = ()
@@ -94,6 +108,9 @@ class HardwareClassSpec(Model):
     device_memory: Bytes | None = None
     """Memory of each device, for example 40Gi; the share of a pod where a device is shared. A service whose
     model.size exceeds that of all devices of a pod is refused. Default: unknown, and nothing is refused."""
+
+    price: Price | None = None
+    """What the hardware costs, for the cost of services in their status and as a metric. Default: unknown."""
 
     node_selector: NodeLabels = Field(default_factory=dict)
     """Labels that the node must carry."""
@@ -131,11 +148,31 @@ class HardwareClassSpec(Model):
         return not self.allowed_namespaces or namespace in self.allowed_namespaces
 
 
-_Count = Annotated[StrictInt, Field(ge=0)]
+class InstallationUsage(Model):
+    """What the pods of one installation of Tailbound have of the class."""
+
+    name: Annotated[str, StringConstraints(max_length=320)]
+    """Namespace and release of the installation."""
+
+    services: _Count
+    """InferenceServices of it with pods of the class."""
+
+    waiting: _Count
+    """Pods of these that have no node yet."""
+
+    devices: _Count | None = None
+    """Devices of the class's nodes that its pods have been given; absent for a class without devices."""
+
+    room: _Count | None = None
+    """Pods of the class for which its pods leave no devices; absent where they are not counted."""
+
+    renewed_at: AwareDatetime
+    """Within the last hour while the installation runs. One of three hours ago counts no longer."""
 
 
 class HardwareClassStatus(Model):
-    """What the class has and who uses it, as it was counted within the last minutes."""
+    """What the class has and who uses it, as it was counted within the last minutes. With several
+    installations of Tailbound these are the sums over all of them."""
 
     nodes: _Count | None = None
     """Nodes that pods of the class can be scheduled to."""
@@ -155,6 +192,9 @@ class HardwareClassStatus(Model):
 
     waiting: _Count | None = None
     """Pods of the class that have no node yet."""
+
+    installations: Annotated[tuple[InstallationUsage, ...], Field(max_length=64), list_map("name")] = ()
+    """What of this each installation of Tailbound uses."""
 
 
 class HardwareClass(Model):

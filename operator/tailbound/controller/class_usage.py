@@ -1,22 +1,26 @@
 """Keeps the status of HardwareClasses: nodes, devices, and who uses them.
 
+All installations of a cluster do, each for its own pods (`reconcile.class_status`).
+
 Nothing of it is computed when something changes. Once a period all nodes are listed and all known pods are
 counted, and a status is written only if it differs.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Final
 
 from tailbound.api.hardwareclass import HardwareClass, HardwareClassStatus
 from tailbound.api.names import REVISION_LABEL
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.controller.stores import Stores
-from tailbound.kube.errors import KubeError
+from tailbound.kube.errors import Conflict, KubeError
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import CONTROLLER_REVISIONS, HARDWARE_CLASSES, NODES, PODS
 from tailbound.objects.fields import child, text
 from tailbound.objects.pod import Pod
+from tailbound.reconcile.class_status import class_status
 from tailbound.reconcile.class_usage import PodOfClass, usage
 from tailbound.reconcile.pod_classes import class_of
 from tailbound.telemetry.logs import logger
@@ -26,10 +30,19 @@ PERIOD_SECONDS: Final = 60.0
 
 
 class ClassUsage:
-    """Writes the status of every HardwareClass while this process leads."""
+    """Writes the status of every HardwareClass while this process leads. installation: its name there."""
 
-    def __init__(self, cluster: KubeClient, stores: Stores, holds: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        cluster: KubeClient,
+        stores: Stores,
+        holds: Callable[[], bool],
+        installation: str,
+        now: Callable[[], datetime],
+    ) -> None:
         self._cluster = cluster
+        self._installation = installation
+        self._now = now
         self._stores = stores
         self._holds = holds
 
@@ -54,8 +67,10 @@ class ClassUsage:
         nodes = (await self._cluster.list(NODES)).items
         found = usage(classes, nodes, self._pods())
         for each in classes:
-            if each.status != found[each.metadata.name]:
-                await self._write(each.metadata.name, found[each.metadata.name])
+            count = found[each.metadata.name]
+            status = class_status(count, self._installation, each.status, self._now())
+            if each.status != status:
+                await self._write(each.metadata.name, status)
 
     async def _write(self, name: str, status: HardwareClassStatus) -> None:
         store = self._stores.of[HARDWARE_CLASSES]
@@ -63,7 +78,11 @@ class ClassUsage:
         if stored is None or not self._holds():
             return
         document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        store.upsert(await self._cluster.replace_status(HARDWARE_CLASSES, {**stored, "status": document}))
+        try:
+            written = await self._cluster.replace_status(HARDWARE_CLASSES, {**stored, "status": document})
+        except Conflict:  # another installation was first: the next round counts what it has written
+            return
+        store.upsert(written)
 
     def _pods(self) -> Iterator[PodOfClass]:
         for pod in map(Pod, self._stores.of[PODS]):

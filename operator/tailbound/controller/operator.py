@@ -31,6 +31,7 @@ from tailbound.controller.pump import Pump
 from tailbound.controller.reconciler import Decider, PassOutcome, Reconciler
 from tailbound.controller.renderer import Renderer
 from tailbound.controller.resync import Resync
+from tailbound.controller.service_costs import ServiceCosts
 from tailbound.controller.settings import OperatorSettings
 from tailbound.controller.signature_reader import MetadataClient, SignatureReader
 from tailbound.controller.stale_gateways import StaleGatewayReplacer
@@ -136,9 +137,16 @@ class Operator:
         self._workers = Workers(self._reconcile, self.metrics, self._clock)
         self.stores = Stores(self._workers.add, settings.services.cluster_domain, settings.host_policy)
         self._conditions = ConditionCounts(self.stores.of[INFERENCE_SERVICES])
+        self._costs = ServiceCosts(self.stores.of[INFERENCE_SERVICES], self._elector.holds)
         self._events = EventWriter(self._cluster, settings.pod_name, _now, lambda: uuid.uuid4().hex[:16])
         following = self._following(stack)
-        self._class_usage = ClassUsage(self._cluster, self.stores, self._elector.holds)
+        self._class_usage = ClassUsage(
+            self._cluster,
+            self.stores,
+            self._elector.holds,
+            installation=f"{settings.namespace}/{settings.release}",
+            now=_now,
+        )
         renderer = Renderer()
         stack.push_async_callback(renderer.close)
         await renderer.start()
@@ -232,6 +240,12 @@ class Operator:
             "InferenceServices by condition and its status.",
             ("condition", "status"),
             self._conditions.by_status,
+        )
+        self.metrics.gauge(
+            "tailbound_service_cost_per_hour",
+            "Cost of the pods of a service in an hour, by the prices of their HardwareClasses.",
+            ("namespace", "service"),
+            self._costs.by_service,
         )
         health = await serve_health(self.settings.health_port, self._healthy, self._ready)
         stack.push_async_callback(health.cleanup)

@@ -1,8 +1,8 @@
-"""What each HardwareClass has and who uses it, for its status. Pure.
+"""What each HardwareClass has, and what the pods of this installation use of it. Pure.
 
 A node counts for a class if it can be scheduled to, has the labels of nodeSelector, no taint that the class
-does not tolerate, and at least one of the devices. Free is what no pod of Tailbound has been given: what
-other pods of the cluster hold is not seen. Devices of a DeviceClass are not counted: no node reports them.
+does not tolerate, and at least one of the devices. What other pods of the cluster hold is not seen. Devices
+of a DeviceClass are not counted: no node reports them.
 """
 
 from collections import Counter
@@ -14,7 +14,6 @@ from tailbound.api.devices import DEVICE_CLASS_PREFIX, DeviceResource
 from tailbound.api.hardwareclass import (
     HardwareClass,
     HardwareClassSpec,
-    HardwareClassStatus,
     TaintEffect,
     Toleration,
     TolerationOperator,
@@ -35,6 +34,27 @@ class _Tally:
 
 
 @dataclass(frozen=True)
+class ClassCount:
+    """A class: what its nodes have, and what the known pods use.
+
+    devices, room: None for a class without devices, and where they are not counted; held, taken as well.
+    """
+
+    nodes: int
+    devices: int | None
+    """The devices of these nodes."""
+    room: int | None
+    """Pods of the class for which the nodes have devices."""
+    services: int
+    waiting: int
+    """Pods without a node."""
+    held: int | None
+    """Devices that pods have been given, those of other classes as well."""
+    taken: int | None
+    """Pods of the class for which the known pods leave no devices."""
+
+
+@dataclass(frozen=True)
 class PodOfClass:
     """A pod, and the class that it is for."""
 
@@ -44,8 +64,8 @@ class PodOfClass:
 
 def usage(
     classes: Iterable[HardwareClass], nodes: Iterable[Object], pods: Iterable[PodOfClass]
-) -> Mapping[str, HardwareClassStatus]:
-    """The status of each class."""
+) -> Mapping[str, ClassCount]:
+    """The count of each class."""
     held: Counter[tuple[str, str]] = Counter()
     tallies: dict[str, _Tally] = {}
     for each in pods:
@@ -58,30 +78,33 @@ def usage(
         held.update({(node, name): amount for name, amount in _devices_of(each.pod) if node})
     known = tuple(nodes)
     return {
-        each.metadata.name: _status(each.spec, known, held, tallies.get(each.metadata.name, _Tally()))
+        each.metadata.name: _count(each.spec, known, held, tallies.get(each.metadata.name, _Tally()))
         for each in classes
     }
 
 
-def _status(
+def _count(
     spec: HardwareClassSpec, nodes: Iterable[Object], held: Mapping[tuple[str, str], int], tally: _Tally
-) -> HardwareClassStatus:
+) -> ClassCount:
     names = (each.name for each in spec.resources if each.devices)
     needed = {each.name: each for each in spec.resources}
     countable = bool(needed) and not spec.device_classes
     device = next((name for name in names if not name.startswith(DEVICE_CLASS_PREFIX)), None)
     fitting = [node for node in nodes if _fits(spec, node) and (device is None or _amount(node, device))]
-    devices = free = None
+    devices = in_use = None
     if device is not None:
         devices = sum(_amount(node, device) for node in fitting)
-        free = devices - sum(held.get((KubernetesObject(node).name, device), 0) for node in fitting)
-    return HardwareClassStatus(
+        in_use = sum(held.get((KubernetesObject(node).name, device), 0) for node in fitting)
+    room = sum(_room(node, needed, {}) for node in fitting) if countable else None
+    left = sum(_room(node, needed, held) for node in fitting)
+    return ClassCount(
         nodes=len(fitting),
         devices=devices,
-        free=None if free is None else max(free, 0),
-        room=sum(_room(node, needed, held) for node in fitting) if countable else None,
+        room=room,
         services=len(tally.services),
         waiting=tally.waiting,
+        held=in_use,
+        taken=None if room is None else room - left,
     )
 
 

@@ -1,19 +1,26 @@
-"""status.hardware: which hardware serves, and whether the model fits it."""
+"""status.hardware: which hardware serves, what it costs, and whether the model fits it."""
 
 from datetime import datetime
 from typing import Any
 
 from tailbound.api.hardware import LONGEST_MESSAGE, HardwareStatus
+from tailbound.api.names import REVISION_LABEL
+from tailbound.objects.pod import Pod
 from tailbound.reconcile import class_returns
+from tailbound.reconcile.cost import cost_per_hour
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.device_memory import Fits, Unchecked, memory_verdict
+from tailbound.reconcile.owned_state import OwnedState
+from tailbound.reconcile.pod_classes import class_of
 from tailbound.reconcile.selection import Problem
 from tailbound.rollout.class_return import ReturnStart
 
 
 def status(decided: Decided) -> HardwareStatus | None:
     """The status; None where nothing is to be said."""
-    found = _class(decided).model_copy(update={"memory": _memory(decided), **_return(decided)})
+    found = _class(decided).model_copy(
+        update={"memory": _memory(decided), "cost_per_hour": _cost(decided), **_return(decided)}
+    )
     return found if found != HardwareStatus() else None
 
 
@@ -32,6 +39,22 @@ def _return(decided: Decided) -> dict[str, Any]:
         "room_since": None if isinstance(decision, ReturnStart) else decision.room_since,
         "attempt": str(class_returns.next_attempt(owned)) if begins else None,
     }
+
+
+def _cost(decided: Decided) -> str | None:
+    """The cost of all pods that have a node, those that end included."""
+    owned, desired = decided.owned, decided.desired.revision
+    placed = (pod for pod in owned.pods if pod.node_name and not pod.finished)
+    return cost_per_hour(
+        ((pod, _class_of(pod, owned)) for pod in placed),
+        owned.observation.hardware_classes,
+        desired.hardware_class if desired is not None else None,
+    )
+
+
+def _class_of(pod: Pod, owned: OwnedState) -> str | None:
+    revision = owned.revision(pod.label(REVISION_LABEL))
+    return class_of(pod) or (revision.hardware_class if revision is not None else None)
 
 
 def _class(decided: Decided) -> HardwareStatus:

@@ -1,4 +1,6 @@
-"""The operator's own Prometheus metrics. No label grows with the number of services."""
+"""The operator's own Prometheus metrics. No label grows with the number of services, save those of the cost,
+which only services on priced hardware have.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,6 +1,7 @@
 """The status of HardwareClasses is written rarely, and concerns no service."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from tailbound.controller.class_usage import ClassUsage
@@ -10,6 +11,7 @@ from tailbound.kube.protocol import KubeClient, Listing
 from tailbound.kube.resources import HARDWARE_CLASSES, INFERENCE_SERVICES, Resource
 from tailbound.objects.fields import Object
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NODE = {"metadata": {"name": "n"}, "spec": {}, "status": {"allocatable": {"nvidia.com/gpu": "2"}}}
 
 
@@ -40,7 +42,7 @@ def test_a_status_is_written_when_it_differs_and_looks_at_no_service() -> None:
     stores.of[HARDWARE_CLASSES].upsert(gpu)
     seen.clear()
     leads = [True]
-    watch = ClassUsage(cast(KubeClient, cluster), stores, lambda: leads[0])
+    watch = ClassUsage(cast(KubeClient, cluster), stores, lambda: leads[0], "ours/tailbound", lambda: NOW)
 
     async def rounds() -> None:
         await watch.look()
@@ -52,7 +54,9 @@ def test_a_status_is_written_when_it_differs_and_looks_at_no_service() -> None:
         await watch.look()
 
     asyncio.run(rounds())
-    counted = {"services": 0, "waiting": 0}
+    counted: dict[str, Any] = {"services": 0, "waiting": 0}
+    own = {"name": "ours/tailbound", **counted, "devices": 0, "room": 0, "renewedAt": "2026-01-01T00:00:00Z"}
+    counted["installations"] = [own]
     assert cluster.written == [
         {"nodes": 1, "devices": 2, "free": 2, "room": 2, **counted},
         {"nodes": 2, "devices": 4, "free": 4, "room": 4, **counted},

@@ -1,10 +1,11 @@
-"""Counts of conditions: equal to a look at every service, after any sequence of changes."""
+"""What is kept for metrics: equal to a look at every service, after any sequence of changes."""
 
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tailbound.controller.condition_counts import ConditionCounts
+from tailbound.controller.service_costs import ServiceCosts
 from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 
@@ -35,3 +36,19 @@ def test_counts_are_those_of_the_services_that_are_there(
             there[name] = conditions
     expected = Counter(pair for each in there.values() for pair in each.items() if pair[0] != "Another")
     assert counts.by_status() == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "1.25", "0", "much"])), max_size=20))
+def test_costs_are_those_of_the_services_whose_cost_is_known(changes: list[tuple[str, str]]) -> None:
+    store, leads = ObjectStore(), [True]
+    costs = ServiceCosts(store, lambda: leads[0])
+    for version, (name, cost) in enumerate(changes, start=1):
+        status = {"hardware": {"costPerHour": cost}} if cost else {}
+        store.upsert({**_service(name, version, {}), "status": status})
+    for name in "a":
+        store.gone("risk", name, name)
+    expected = {("risk", name): float(cost) for name, cost in dict(changes).items() if cost in ("1.25", "0")}
+    expected.pop(("risk", "a"), None)
+    assert costs.by_service() == expected
+    leads[0] = False
+    assert costs.by_service() == {}

@@ -1,11 +1,13 @@
 """What a HardwareClass has, and who uses it."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tailbound.api.hardwareclass import HardwareClass, HardwareClassStatus
 from tailbound.objects.pod import Pod
-from tailbound.reconcile.class_usage import PodOfClass, usage
+from tailbound.reconcile.class_status import class_status
+from tailbound.reconcile.class_usage import ClassCount, PodOfClass, usage
 
 from tests.unit.reconcile.objects import hardware_class
 
@@ -59,7 +61,7 @@ def test_nodes_and_devices_by_table(fields: dict[str, Any], wanted: tuple[int, i
     made = HardwareClass.model_validate(hardware_class("a", **fields))
     found = usage([made], NODES, [])["a"]
     assert (found.nodes, found.devices) == wanted
-    assert found.free == found.devices
+    assert found.held == (None if found.devices is None else 0)
     assert found.room == (None if found.devices is None else found.devices)
 
 
@@ -95,5 +97,36 @@ def test_pods_hold_devices_on_their_nodes_and_wait_without_one() -> None:
         pod("old", "soft", 1, "Failed"),
     ]
     found = usage([made, other], NODES, pods)
-    assert found["a"] == HardwareClassStatus(nodes=2, devices=3, free=2, room=2, services=2, waiting=1)
-    assert found["b"] == HardwareClassStatus(nodes=2, devices=3, free=2, room=2, services=0, waiting=0)
+    assert found["a"] == ClassCount(nodes=2, devices=3, room=3, services=2, waiting=1, held=1, taken=1)
+    assert found["b"] == ClassCount(nodes=2, devices=3, room=3, services=0, waiting=0, held=1, taken=1)
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_installations_that_see_other_pods_write_the_same_sums() -> None:
+    made = HardwareClass.model_validate(hardware_class("a", **gpu_class()))
+    ours = usage([made], NODES, [pod("churn", "two", 1), pod("fraud", None, 1, "Pending")])["a"]
+    theirs = usage([made], NODES, [pod("churn", "two", 1), pod("late", "soft", 1)])["a"]
+    status = class_status(ours, "ours", HardwareClassStatus(), NOW)
+    assert (status.free, status.room, status.services, status.waiting) == (2, 2, 2, 1)
+    status = class_status(theirs, "theirs", status, NOW)
+    assert (status.free, status.room, status.services, status.waiting) == (0, 0, 4, 1)
+    for hour in (0.0, 0.9):
+        later = NOW + timedelta(hours=hour)
+        assert (
+            class_status(ours, "ours", status, later)
+            == class_status(theirs, "theirs", status, later)
+            == status
+        )
+    renewed = class_status(ours, "ours", status, NOW + timedelta(hours=2))
+    assert renewed.free == status.free
+    alone = class_status(ours, "ours", renewed, NOW + timedelta(hours=3))
+    assert (alone.free, [each.name for each in alone.installations]) == (2, ["ours"])
+
+
+def test_an_entry_of_the_future_is_renewed() -> None:
+    made = HardwareClass.model_validate(hardware_class("a"))
+    count = usage([made], NODES, [])["a"]
+    status = class_status(count, "ours", HardwareClassStatus(), NOW + timedelta(days=9))
+    assert class_status(count, "ours", status, NOW).installations[0].renewed_at == NOW
