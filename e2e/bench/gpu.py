@@ -112,6 +112,15 @@ def stages(port: int) -> dict[str, tuple[float, float]]:
     return {n: (values[f'{base}count{{stage="{n}"}}'], values[f'{base}sum{{stage="{n}"}}']) for n in names}
 
 
+def environment(size: int) -> dict[str, str]:
+    """The server's settings for batches of this size."""
+    return {
+        "TAILBOUND_BATCHING_MODE": "dynamic",
+        "TAILBOUND_BATCHING_MAX_SIZE": str(size),
+        "TAILBOUND_QUEUE_LIMIT": "4096",
+    }
+
+
 def bench(name: str, folder: Path, pool: ProcessPoolExecutor) -> dict[str, Any]:
     """The figures of one graph."""
     path = GRAPHS[name](folder / f"{name}.onnx")
@@ -121,12 +130,7 @@ def bench(name: str, folder: Path, pool: ProcessPoolExecutor) -> dict[str, Any]:
     size = best_size(seconds)
     able = size / seconds[size]
     asked = message(gpu_graphs.row(name))
-    env = {
-        "TAILBOUND_BATCHING_MODE": "dynamic",
-        "TAILBOUND_BATCHING_MAX_SIZE": str(size),
-        "TAILBOUND_QUEUE_LIMIT": "4096",
-    }
-    with batching.server(path, env) as (url, pid):
+    with batching.server(path, environment(size)) as (url, pid):
         port = int(url.rpartition(":")[2])
         check(port, asked, truth)
         before, cpu, began = stages(port), batching.cpu_seconds(pid), time.perf_counter()

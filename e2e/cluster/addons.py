@@ -40,49 +40,40 @@ Kubectl = Callable[..., str]
 def install_dns(kubectl: Kubectl) -> None:
     """Run CoreDNS as a pod behind the address that every pod has as its name server. Does not wait for it."""
     objects = [
-        _object("v1", "ServiceAccount", "coredns"),
-        _object(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRole",
-            "coredns",
-            rules=[
-                {
-                    "apiGroups": [""],
-                    "resources": ["services", "namespaces", "pods"],
-                    "verbs": ["list", "watch"],
-                },
-                {
-                    "apiGroups": ["discovery.k8s.io"],
-                    "resources": ["endpointslices"],
-                    "verbs": ["list", "watch"],
-                },
-            ],
-        ),
-        _object(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRoleBinding",
-            "coredns",
-            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "coredns"},
-            subjects=[{"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}],
-        ),
+        *_dns_account(),
         _object("v1", "ConfigMap", "coredns", data={"Corefile": COREFILE}),
         _object("apps/v1", "Deployment", "coredns", spec=_dns_deployment()),
-        _object(
-            "v1",
-            "Service",
-            "kube-dns",
-            spec={
-                "clusterIP": DNS_ADDRESS,
-                "selector": {"app": "coredns"},
-                "ports": [
-                    {"name": "dns", "port": 53, "targetPort": DNS_PORT, "protocol": "UDP"},
-                    {"name": "dns-tcp", "port": 53, "targetPort": DNS_PORT, "protocol": "TCP"},
-                ],
-            },
-        ),
+        _object("v1", "Service", "kube-dns", spec=_dns_service()),
     ]
     document = {"apiVersion": "v1", "kind": "List", "items": objects}
     kubectl("apply", "--server-side", "-f", "-", input=json.dumps(document))
+
+
+def _dns_account() -> list[dict[str, object]]:
+    """The ServiceAccount of CoreDNS and its permissions."""
+    group, verbs = "rbac.authorization.k8s.io", ["list", "watch"]
+    rules = [
+        {"apiGroups": [""], "resources": ["services", "namespaces", "pods"], "verbs": verbs},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs},
+    ]
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": "coredns"}
+    account = {"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}
+    return [
+        _object("v1", "ServiceAccount", "coredns"),
+        _object(f"{group}/v1", "ClusterRole", "coredns", rules=rules),
+        _object(f"{group}/v1", "ClusterRoleBinding", "coredns", roleRef=role, subjects=[account]),
+    ]
+
+
+def _dns_service() -> dict[str, object]:
+    return {
+        "clusterIP": DNS_ADDRESS,
+        "selector": {"app": "coredns"},
+        "ports": [
+            {"name": "dns", "port": 53, "targetPort": DNS_PORT, "protocol": "UDP"},
+            {"name": "dns-tcp", "port": 53, "targetPort": DNS_PORT, "protocol": "TCP"},
+        ],
+    }
 
 
 def set_fake_gpus(kubectl: Kubectl) -> None:

@@ -211,6 +211,16 @@ class ControlPlane:
             f"--kubelet-certificate-authority={pki.ca}",
             # The node's name is in no DNS.
             "--kubelet-preferred-address-types=InternalIP",
+            *self._aggregation_flags(),
+            f"--audit-policy-file={self.directory / 'audit-policy.json'}",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-maxsize=4096",
+        ]
+
+    def _aggregation_flags(self) -> list[str]:
+        """What lets other servers answer for API groups."""
+        pki = self.pki
+        return [
             f"--requestheader-client-ca-file={pki.ca}",
             "--requestheader-allowed-names=front-proxy",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
@@ -219,9 +229,6 @@ class ControlPlane:
             f"--proxy-client-cert-file={pki.certificate('front-proxy')}",
             f"--proxy-client-key-file={pki.key('front-proxy')}",
             "--enable-aggregator-routing=true",
-            f"--audit-policy-file={self.directory / 'audit-policy.json'}",
-            f"--audit-log-path={self.audit_log}",
-            "--audit-log-maxsize=4096",
         ]
 
     def _start_controller_manager(self) -> None:
@@ -236,6 +243,7 @@ class ControlPlane:
             f"--cluster-signing-key-file={pki.key('ca')}",
             f"--cluster-cidr={POD_RANGE}",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
+            "--horizontal-pod-autoscaler-sync-period=5s",
         )
 
     def _start_scheduler(self) -> None:

@@ -210,6 +210,8 @@ state = "{state}/state"
             # Many pods share few CPUs here. Shares follow the requests, but nobody is throttled beside an
             # idle CPU: a pod that asks for little would take half a minute to start.
             "cpuCFSQuota": False,
+            # A pod that writes more to its disk than it may is evicted seconds later, not after a minute.
+            "volumeStatsAggPeriod": "5s",
             # The disk and the memory are the host's; only a real shortage may evict.
             "evictionHard": {
                 "memory.available": "100Mi",

@@ -5,6 +5,7 @@ from functools import partial
 
 from e2e.scenarios.library.api import Object, conditions, names
 from e2e.scenarios.library.models import Model
+from e2e.scenarios.library.rollouts import Rollout, quick
 from e2e.scenarios.library.scene import SERVICE_LABEL, Scene, serving
 from e2e.scenarios.library.waiting import Unmet, stays
 
@@ -82,10 +83,11 @@ def _replaced(scene: Scene, kind: str, old: Object) -> Object | Unmet:
 
 
 def test_lost_record_is_replaced_by_a_rollover_and_a_deleted_namespace_goes(scene: Scene) -> None:
-    model = scene.model(slope=2.0)
-    # Kubernetes looks again after half the longest grace period of its pods, which covers their time-out.
-    lost = serving(scene.serve("recorded", model, timeout="5s"))
-    with scene.world.client.load(scene.namespace, "recorded") as load:
+    # Kubernetes looks again after half the longest grace period of the pods of a namespace that is deleted:
+    # the drain of these takes seconds.
+    rollout = Rollout.begin(scene, "recorded", quick())
+    lost = rollout.stable()
+    with rollout.load() as load:
         scene.api.delete("ControllerRevision", lost, scene.namespace)
         scene.gone("Deployment", lost)
         revision = serving(scene.ready("recorded"))

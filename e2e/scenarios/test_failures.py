@@ -156,13 +156,19 @@ def test_quota_is_quoted_and_its_end_is_enough(scene: Scene) -> None:
     scene.ready("crowded")
 
 
-@pytest.mark.lasts(180)
+@pytest.mark.lasts(110)
 def test_release_without_its_service_account_is_tried_again_by_itself(scene: Scene) -> None:
-    # The second try has this long for a pod as well, on a node whose processors other scenarios share.
-    rollout = {"progressDeadline": "40s"}
-    scene.serve("patient", scene.model(slope=13.0), rollout=rollout)
+    scene.serve("patient", scene.model(slope=13.0))
     model = scene.model(slope=14.0)
-    scene.apply("patient", model, rollout=rollout, serviceAccountName="patient")
+
+    def release(deadline: str) -> None:
+        rollout = {"progressDeadline": deadline}
+        scene.apply("patient", model, rollout=rollout, serviceAccountName="patient")
+
+    release("10s")
+    scene.condition("patient", "Promoted", "False", "RolledBack", "it is tried again by itself", within=120)
+    # The second try has time for a pod, on a node whose processors other scenarios share.
+    release("2m")
     scene.condition("patient", "Promoted", "False", "RolledBack", "it is tried again by itself", within=120)
     meta = {"name": "patient", "namespace": scene.namespace}
     scene.api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
@@ -170,7 +176,7 @@ def test_release_without_its_service_account_is_tried_again_by_itself(scene: Sce
     scene.predicts("patient", model)
 
 
-@pytest.mark.lasts(200)
+@pytest.mark.lasts(80)
 def test_evicted_pods_are_named_and_not_left_behind(scene: Scene) -> None:
     """The server writes more to its disk than it may, and the kubelet evicts the pod."""
     model = scene.model(slope=12.0)

@@ -139,10 +139,11 @@ def test_operator_killed_at_work_finishes_it_and_neither_loses_nor_doubles_evide
 ) -> None:
     old, new = other_scene.model(slope=5.0), other_scene.model(slope=6.0)
     services = [f"killed-{number}" for number in range(3)]
+    rollout = {"scaleDownDelay": "2s"}
     for name in services:
-        other_scene.apply(name, old)
+        other_scene.apply(name, old, rollout=rollout)
     # Neither verdict comes before the evidence that is counted after the kill.
-    good = Rollout.begin(scene, "survivor", canary(50, minStepTime="60s"))
+    good = Rollout.begin(scene, "survivor", canary(50, minStepTime="45s"))
     bad = Rollout.begin(scene, "condemned", canary(50, minStepTime="90s"), sla={"errorRate": "5%"})
     for name in services:
         other_scene.ready(name)
@@ -154,7 +155,7 @@ def test_operator_killed_at_work_finishes_it_and_neither_loses_nor_doubles_evide
         judged = scene.wait("evidence", partial(_judged, good, 20), 240)
         mark = audit.mark()
         for name in services:
-            other_scene.apply(name, new)
+            other_scene.apply(name, new, rollout=rollout)
         scene.wait("a first write for the edits", partial(_written, other_scene, audit, mark), 30)
         for pod in workload(scene.api, OPERATOR):  # the standby too, so that no process takes over
             host.kill_container(pod, "operator")

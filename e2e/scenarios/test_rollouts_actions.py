@@ -18,6 +18,7 @@ from e2e.scenarios.library.rollouts import (
     quick,
 )
 from e2e.scenarios.library.scene import REVISION_LABEL, Scene, restarts
+from e2e.scenarios.library.tools import Kubectl
 from e2e.scenarios.library.waiting import Unmet, stays
 
 ENOUGH_FOR_A_VERDICT_SECONDS = 15
@@ -201,26 +202,7 @@ def test_verdict_acts_during_a_manual_wait_and_a_manifest_applied_again_does_not
     rollout.assert_untouched(stable)
     wanted = json.dumps(rollout.manifest("second"))
     scene.gone("Deployment", revision)
-    # Argo CD applies client-side, or server-side with its own field manager; Flux server-side and forced.
-    kubectl.run("apply", "-f", "-", text=wanted)
-    kubectl.run(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--field-manager=argocd-controller",
-        "-f",
-        "-",
-        text=wanted,
-    )
-    kubectl.run(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--field-manager=kustomize-controller",
-        "-f",
-        "-",
-        text=wanted,
-    )
+    _apply_as_pipelines_do(kubectl, wanted)
 
     def left_alone() -> bool | Unmet:
         status = rollout.status()
@@ -230,6 +212,14 @@ def test_verdict_acts_during_a_manual_wait_and_a_manifest_applied_again_does_not
     with rollout.load() as load:
         stays("the rollback", left_alone, 8)
     load.assert_flawless(at_least=50)
+
+
+def _apply_as_pipelines_do(kubectl: Kubectl, wanted: str) -> None:
+    """Argo CD applies client-side, or server-side with its own field manager; Flux server-side and forced."""
+    kubectl.run("apply", "-f", "-", text=wanted)
+    for manager in ("argocd-controller", "kustomize-controller"):
+        options = ("--server-side", "--force-conflicts", f"--field-manager={manager}")
+        kubectl.run("apply", *options, "-f", "-", text=wanted)
 
 
 def test_too_little_traffic_is_inconclusive_and_a_person_with_the_permission_promotes(scene: Scene) -> None:

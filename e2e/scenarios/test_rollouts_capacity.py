@@ -13,7 +13,7 @@ pytestmark = pytest.mark.needs_own_cluster
 
 PODS = 2
 # Longer than progressDeadline below, within which other rollouts are given up.
-OVERDUE_SECONDS = 45
+OVERDUE_SECONDS = 30
 
 
 class Devices:
@@ -59,9 +59,9 @@ def full(scene: Scene, devices: Devices, rollout: dict[str, object]) -> Rollout:
     )
 
 
-@pytest.mark.lasts(140)
+@pytest.mark.lasts(80)
 def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -> None:
-    rollout = full(scene, devices, quick(capacity="surge", progressDeadline="40s"))
+    rollout = full(scene, devices, quick(capacity="surge", progressDeadline="25s"))
     stable = rollout.stable()
     with rollout.load() as load:
         revision = rollout.introduce("second")
@@ -73,7 +73,7 @@ def test_surge_waits_for_a_device_and_names_it(scene: Scene, devices: Devices) -
         scene.gone("Deployment", stable)
         devices.offer(PODS)
         rollout.action("rollback-to", stable)
-        ends = "is abandoned if no further pod gets ready within 40s"
+        ends = "is abandoned if no further pod gets ready within 25s"
         rollout.reaches("Promoting", "RolledBackManually", revision=stable, says=ends)
         told = rollout.reaches("Promoted", "Unschedulable", revision=revision, within=120)["message"]
         assert f"the rollback to {stable} was abandoned" in told, told
@@ -149,7 +149,8 @@ def test_one_that_dies_later_makes_way_for_the_one_before(scene: Scene, devices:
     rollout.promoted(revision)
     scene.wait("all pods", lambda: _ready(rollout, revision), 240)
     scene.gone("Deployment", stable)
-    rollout.rollout = quick(capacity="auto", progressDeadline="10s")
+    # The pods of the one before have no longer than this to start, either.
+    rollout.rollout = quick(capacity="auto", progressDeadline="20s")
     rollout.change("second")
     rollout.afflict(revision, {"NEVER_READY": 1})
     rollout.rolled_back(revision, "Lost", stable=stable)

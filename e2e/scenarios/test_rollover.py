@@ -7,13 +7,15 @@ from e2e.scenarios.library.waiting import Unmet
 
 def test_rollover_under_load_fails_no_request(scene: Scene) -> None:
     old, new = scene.model(slope=2.0), scene.model(slope=3.0)
-    before = serving(scene.serve("rolling", old))
+    # The old pods go while the load is high: by default they would stay for half a minute.
+    rollout = {"scaleDownDelay": "2s"}
+    before = serving(scene.serve("rolling", old, rollout=rollout))
     client = scene.world.client
     with (
         client.load(scene.namespace, "rolling") as kept,
         client.load(scene.namespace, "rolling", new_connections=True) as fresh,
     ):
-        scene.apply("rolling", new)
+        scene.apply("rolling", new, rollout=rollout)
         after = serving(scene.ready("rolling"))
         scene.gone("Deployment", before)
         _old_pods_end(scene)

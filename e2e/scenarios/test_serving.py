@@ -2,6 +2,7 @@
 
 import json
 
+from e2e.scenarios.library.api import Object
 from e2e.scenarios.library.manifests import CPU, MEMORY, serving_runtime
 from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import REVISION_LABEL, SERVICE_LABEL, Scene, restarts, serving
@@ -144,43 +145,8 @@ def test_a_server_finds_what_its_runtime_adds_to_the_pod(scene: Scene) -> None:
     kubectl = scene.world.kubectl
     kubectl.run("create", "configmap", "modes", "-n", scene.namespace, "--from-literal=mode=calm")
     kubectl.run("create", "secret", "generic", "keys", "-n", scene.namespace, "--from-literal=key=hidden")
-    runtime = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
-    mounted = {"shm": "/dev/shm", "modes": "/mnt/modes", "keys": "/mnt/keys"}
-    server = {
-        **runtime["server"],
-        "env": [{"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": "modes", "key": "mode"}}}],
-        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounted.items()],
-        "preStop": {"exec": {"command": ["sh", "-c", "sleep 1"]}},
-    }
-    shared = {"image": runtime["server"]["image"], "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
-    measure = "stat -c %s $TAILBOUND_MODEL_PATH > /dev/shm/size"
-    # The first process of a container ignores SIGTERM unless it handles it: the pod would end with its grace.
-    serve = "trap exit TERM; python -m http.server 9000 --directory /dev/shm & wait"
-    parts = {
-        "initContainers": [
-            {
-                **shared,
-                "name": "once",
-                "command": ["sh", "-c", measure],
-            },
-            {
-                **shared,
-                "name": "beside",
-                "restartPolicy": "Always",
-                "command": ["sh", "-c", serve],
-                "resources": {"memory": "64Mi"},
-                "startupProbe": {"tcpSocket": {"port": 9000}, "periodSeconds": 1, "failureThreshold": 60},
-            },
-        ],
-        "securityContext": {"runAsUser": 1234},
-        "files": [{"path": "/etc/open/server.yaml", "content": "name: {{ service.name }}\n"}],
-        "volumes": [
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
-            {"name": "modes", "configMap": {"name": "modes"}},
-            {"name": "keys", "secret": {"secretName": "keys"}},
-        ],
-    }
-    scene.api.apply(serving_runtime(scene.namespace, "open", {**runtime, **parts, "server": server}))
+    runtime = _with_parts(scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"])
+    scene.api.apply(serving_runtime(scene.namespace, "open", runtime))
     model = scene.model(slope=6.0)
     exists = {"key": "kubernetes.io/hostname", "operator": "Exists"}
     nodes = {"nodeSelectorTerms": [{"matchExpressions": [exists]}]}
@@ -207,3 +173,44 @@ def test_a_server_finds_what_its_runtime_adds_to_the_pod(scene: Scene) -> None:
     name, values, user, found, _, size = said.split("\n")[:6]
     assert (name, values, user) == ("name: open", "calmhiddencalm", "1234")
     assert found == size, "the sidecar serves what the init container measured"
+
+
+def _with_parts(runtime: Object) -> Object:
+    """The spec of a runtime that adds every kind of part to its pods."""
+    mounted = {"shm": "/dev/shm", "modes": "/mnt/modes", "keys": "/mnt/keys"}
+    server = {
+        **runtime["server"],
+        "env": [{"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": "modes", "key": "mode"}}}],
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounted.items()],
+        "preStop": {"exec": {"command": ["sh", "-c", "sleep 1"]}},
+    }
+    shared = {"image": runtime["server"]["image"], "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+    measure = "stat -c %s $TAILBOUND_MODEL_PATH > /dev/shm/size"
+    # The first process of a container ignores SIGTERM unless it handles it: the pod would end with its grace.
+    serve = "trap exit TERM; python -m http.server 9000 --directory /dev/shm & wait"
+    return {
+        **runtime,
+        "initContainers": [
+            {
+                **shared,
+                "name": "once",
+                "command": ["sh", "-c", measure],
+            },
+            {
+                **shared,
+                "name": "beside",
+                "restartPolicy": "Always",
+                "command": ["sh", "-c", serve],
+                "resources": {"memory": "64Mi"},
+                "startupProbe": {"tcpSocket": {"port": 9000}, "periodSeconds": 1, "failureThreshold": 60},
+            },
+        ],
+        "securityContext": {"runAsUser": 1234},
+        "files": [{"path": "/etc/open/server.yaml", "content": "name: {{ service.name }}\n"}],
+        "volumes": [
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+            {"name": "modes", "configMap": {"name": "modes"}},
+            {"name": "keys", "secret": {"secretName": "keys"}},
+        ],
+        "server": server,
+    }

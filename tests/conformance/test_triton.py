@@ -42,11 +42,8 @@ instance_group [{ kind: KIND_CPU count: 1 }]
 """
 
 
-@contextmanager
-def triton(folder: Path) -> Iterator[str]:
-    """The URL of a real one."""
-    assert ENVIRONMENT is not None
-    packages = next(Path(ENVIRONMENT).glob("lib/python3.*/site-packages"))
+def _installed(packages: Path, folder: Path) -> Path:
+    """Write its backends and its models into a folder; gives its home."""
     home = packages / "pytriton" / "tritonserver"
     backends, version = folder / "backends", folder / "models" / NAME / "1"
     shutil.copytree(home / "backends" / "python", backends / "python")
@@ -56,6 +53,15 @@ def triton(folder: Path) -> Iterator[str]:
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL)
     (version.parent / "config.pbtxt").write_text(CONFIG)
+    return home
+
+
+@contextmanager
+def triton(folder: Path) -> Iterator[str]:
+    """The URL of a real one."""
+    assert ENVIRONMENT is not None
+    packages = next(Path(ENVIRONMENT).glob("lib/python3.*/site-packages"))
+    home = _installed(packages, folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -63,8 +69,8 @@ def triton(folder: Path) -> Iterator[str]:
     process = subprocess.Popen(
         [
             *(str(home / "bin" / "tritonserver"), f"--model-repository={folder / 'models'}"),
-            *(f"--backend-directory={backends}", f"--http-port={port}", "--http-address=127.0.0.1"),
-            *("--allow-grpc=false", "--allow-metrics=false"),
+            *(f"--backend-directory={folder / 'backends'}", f"--http-port={port}"),
+            *("--http-address=127.0.0.1", "--allow-grpc=false", "--allow-metrics=false"),
         ],
         env={
             **os.environ,

@@ -9,17 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from tailbound.api.names import (
-    API_VERSION,
-    APPLICATION,
-    APPLICATION_LABEL,
-    COMPONENT_LABEL,
-    DEFAULT_CLASS_ANNOTATION,
-    GATEWAY_COMPONENT,
-    INSTANCE_LABEL,
-    REVISION_LABEL,
-    SERVICE_LABEL,
-)
+from tailbound.api.names import API_VERSION, REVISION_LABEL, SERVICE_LABEL
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.errors import KubeError
 from tailbound.kube.informer import Informer
@@ -35,31 +25,15 @@ from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 
 from e2e.cluster import ControlPlane
+from tests.support.cluster_objects import install_kinds
+from tests.support.gateway_pod import create_ready, serve_observed
 
 NAMESPACE = "fleet"
 ADDRESS = "127.0.0.1"
 _AT_ONCE = 16
 _LONGEST_SECONDS = 1800.0
 _REPOSITORY = Path(__file__).parents[3]
-_CRDS = _REPOSITORY / "crds"
 _RUNTIMES = _REPOSITORY / "charts" / "tailbound" / "files" / "runtimes"
-_CLUSTER_OBJECTS = f"""
-apiVersion: {API_VERSION}
-kind: HardwareClass
-metadata: {{name: cpu, annotations: {{{DEFAULT_CLASS_ANNOTATION}: "true"}}}}
-spec: {{}}
----
-apiVersion: {API_VERSION}
-kind: ClusterServingRuntime
-metadata: {{name: onnxruntime}}
-spec:
-  formats: [{{name: onnx}}]
-  server:
-    image: runtime:bench
-    args: ["--model={{{{ model.path }}}}"]
-    ports: [{{name: http, containerPort: 8080}}]
-    readinessProbe: {{httpGet: {{path: /v2/health/ready, port: http}}}}
-"""
 _SCALING = {"min": 1, "max": 4}
 _REQUESTS_PER_READ = 400
 """Requests that the gateway counts of each revision with weight between two readings; all are good."""
@@ -83,9 +57,7 @@ class World:
     @asynccontextmanager
     async def of(cls, plane: ControlPlane, cluster: AioCluster) -> "AsyncIterator[World]":
         """Put our kinds into the API server, and let the stand-ins work."""
-        plane.kubectl("apply", "--server-side", "-f", str(_CRDS))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
-        plane.kubectl("apply", "-f", "-", input=_CLUSTER_OBJECTS)
+        install_kinds(plane)
         # Those of the chart, all of them: each decision chooses among the runtimes.
         for path in sorted(_RUNTIMES.glob("*.yaml")):
             text = path.read_text("utf-8").replace("image: IMAGE", "image: runtime:bench")
@@ -184,41 +156,15 @@ class World:
         """One gateway pod, whose address answers /observed from what the API server has sent."""
         with socket.create_server((ADDRESS, 0)) as free:
             self.port = int(free.getsockname()[1])
-        application = web.Application()
-        application.add_routes([web.get("/observed", self._observed), web.post("/observed", self._observed)])
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, ADDRESS, self.port).start()
-        labels = {
-            APPLICATION_LABEL: APPLICATION,
-            INSTANCE_LABEL: "tailbound",
-            COMPONENT_LABEL: GATEWAY_COMPONENT,
-        }
-        owner = {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "name": "tailbound-gateway-5d4f",
-            "uid": "0",
-            "controller": True,
-        }
-        meta = {
-            "namespace": NAMESPACE,
-            "name": "gateway-0",
-            "labels": labels,
-            "ownerReferences": [owner],
-        }
-        await self._pod(meta, ADDRESS)
+        runner = await serve_observed(ADDRESS, self.port, self._observed)
+        await create_ready(self.cluster, NAMESPACE, "gateway-0", ADDRESS)
         return runner
 
-    async def _observed(self, request: web.Request) -> web.Response:
-        question = await request.json() if request.can_read_body else None
+    async def _observed(self, question: Any) -> dict[str, Any]:
         every = self.shown or ["/".join(key_of(each)) for each in self.services]
         names = question["services"] if question else every
         counted = bool(question and question.get("counters"))
-        services = {name: seen for name in names if (seen := self._seen(name, counted=counted)) is not None}
-        return web.json_response(
-            {"envoyStartTime": "2026-01-01T00:00:00Z", "synced": True, "services": services}
-        )
+        return {name: seen for name in names if (seen := self._seen(name, counted=counted)) is not None}
 
     def _seen(self, name: str, *, counted: bool) -> dict[str, Any] | None:
         stored = self.services.get(*(self.shown[0] if self.shown else name).split("/"))

@@ -102,8 +102,8 @@ def _objects() -> list[Object]:
     ]
 
 
-def _deployment() -> Object:
-    container = {
+def _container() -> Object:
+    return {
         "name": NAME,
         "image": f"{installation.registry()}/{IMAGE}:{installation.TAG}",
         "imagePullPolicy": "IfNotPresent",
@@ -132,6 +132,9 @@ def _deployment() -> Object:
         },
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
+
+
+def _deployment() -> Object:
     pod = {
         "serviceAccountName": NAME,
         "securityContext": {
@@ -139,7 +142,7 @@ def _deployment() -> Object:
             "runAsUser": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [container],
+        "containers": [_container()],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
     labels = {"app": NAME}

@@ -126,25 +126,32 @@ class Client:
         counts as answered in time. `path`: another path than that of predictions. `body_bytes`: the least
         length of a body, whose last byte is sent after `pause_seconds`. The result is there after the block.
         """
-        stop_file = f"/tmp/{uuid.uuid4().hex}"
         arguments = [
-            "load",
             f"http://{name}.{namespace}.svc{path or f'/v2/models/{name}/infer'}",
-            *("--body", "--seconds", str(LONGEST_SECONDS), "--stop-file", stop_file),
             *(("--workers", str(workers)) if rate is None else ("--rate", f"{rate:g}")),
+            *("--timeout", f"{timeout_seconds:g}", "--within", f"{within_seconds:g}"),
+            *("--pause", f"{pause_seconds:g}"),
+            *(() if rise is None else ("--rise", *(f"{number:g}" for number in rise))),
+            *(("--new-connections",) if new_connections else ()),
         ]
-        arguments += ["--timeout", f"{timeout_seconds:g}", "--within", f"{within_seconds:g}"]
-        arguments += ["--pause", f"{pause_seconds:g}"]
-        if rise is not None:
-            arguments += ["--rise", *(f"{number:g}" for number in rise)]
-        if new_connections:
-            arguments.append("--new-connections")
+        body = json.dumps(infer_body(VALUES)).encode().ljust(body_bytes)
+        with self._load_driver(arguments, body, timeout_seconds) as load:
+            yield load
+
+    @contextmanager
+    def _load_driver(self, arguments: Sequence[str], body: bytes, timeout_seconds: float) -> Iterator[Load]:
+        """The load driver in its pod, with these arguments and this body of its requests."""
+        stop_file = f"/tmp/{uuid.uuid4().hex}"
+        lasting = ("--body", "--seconds", str(LONGEST_SECONDS), "--stop-file", stop_file)
         load = Load(result={})
         with subprocess.Popen(
-            self._exec(*arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            self._exec("load", *arguments, *lasting),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as process:
             assert process.stdin is not None
-            process.stdin.write(json.dumps(infer_body(VALUES)).encode().ljust(body_bytes))
+            process.stdin.write(body)
             process.stdin.close()
             process.stdin = None
             try:

@@ -3,17 +3,16 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import inf
-from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from tailbound.api.names import REFRESH_ANNOTATION
 from tailbound.api.quantities import Duration
 from tailbound.api.traffic import utc_seconds
 from tailbound.cli import actions, outcome
 from tailbound.cli.actions import Action
+from tailbound.cli.arguments import ACTIONS, parser
 from tailbound.cli.cluster import Cluster, ConflictError
 from tailbound.cli.dryrun import applied
 from tailbound.cli.history import diff, history
@@ -33,24 +32,6 @@ _SILENCE_SECONDS: Final = 15.0
 """An operator that runs looks at an edit in less."""
 _TRIES: Final = 10
 _CLEAR: Final = "\x1b[H\x1b[2J"
-_DEFAULT_TIMEOUT: Final = Duration.parse("1h")
-_DEFAULT_MEASURE: Final = Duration.parse("10s")
-_ACTIONS: Final = {
-    Action.PROMOTE: "give all requests to the candidate",
-    Action.ABORT: "reject the candidate and roll back its requests",
-    Action.PAUSE: "keep the weight of the candidate as it is",
-    Action.RESUME: "end a pause",
-    Action.RETRY: "try the rejected revision again",
-    Action.ROLLBACK: "roll back to an older revision",
-}
-
-
-class _Parser(argparse.ArgumentParser):
-    """Wrong usage is 1, as in kubectl: 2 says that a rollout was rolled back."""
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(1, f"error: {message}\n")
 
 
 class Session:
@@ -234,12 +215,23 @@ class Session:
             time.sleep(_POLL_SECONDS)
 
 
+_RUNS: Final[Mapping[str, Callable[[Session], int]]] = {
+    "status": Session.status,
+    "history": Session.history,
+    "why": Session.why,
+    "diff": Session.diff,
+    **dict.fromkeys(ACTIONS, Session.action),
+    "plan": Session.plan,
+    "refresh": Session.refresh,
+    "wait": Session.wait,
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is the process's."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
-        run: Callable[[Session], int] = options.run
-        return run(Session(options))
+        return _RUNS[options.command](Session(options))
     except CommandError as error:
         sys.stderr.write(printable(f"error: {error}\n"))
         return 1
@@ -259,126 +251,6 @@ def _no_end(subject: Subject, timeout: Duration) -> str:
 def _print(text: str) -> None:
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="kubectl tailbound", description="Show and control rollouts of inference services.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-
-    def add(
-        name: str, run: Callable[[Session], int], text: str, *, named: bool = True
-    ) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        if named:
-            command.add_argument("name", metavar="NAME", help="name of the InferenceService")
-        command.add_argument(
-            "-n", "--namespace", help="namespace of the InferenceService; default: that of the context"
-        )
-        command.add_argument("--context", help="context of the kubeconfig")
-        command.add_argument(
-            "--kubeconfig", type=Path, help="path of the kubeconfig; default: as for kubectl"
-        )
-        command.set_defaults(run=run)
-        return command
-
-    shown = add(
-        "status", Session.status, "show the stable revision, the candidate, and the evidence", named=False
-    )
-    shown.add_argument("name", nargs="?", metavar="NAME", help="name of the InferenceService; default: all")
-    shown.add_argument("-A", "--all-namespaces", action="store_true", help="show services of all namespaces")
-    shown.add_argument("-w", "--watch", action="store_true", help="show it again every second")
-    add("history", Session.history, "list the revisions and the result of each")
-    add("why", Session.why, "explain the last decision with its numbers")
-    compared = add("diff", Session.diff, "show how two revisions differ", named=False)
-    compared.add_argument("older", metavar="REVISION")
-    compared.add_argument("newer", metavar="REVISION")
-    for action, text in _ACTIONS.items():
-        command = add(action, Session.action, text)
-        if action is Action.ROLLBACK:
-            command.add_argument(
-                "--to",
-                metavar="REVISION",
-                help="revision to roll back to; default: the one that served before",
-            )
-    planned = add(
-        "plan", Session.plan, "show what applying a file would do, without applying it", named=False
-    )
-    planned.add_argument("-f", "--filename", required=True, metavar="FILE", help="as for kubectl apply")
-    planned.add_argument(
-        "--requests-per-second",
-        type=_rate,
-        metavar="N",
-        help="request rate; default: counted at the gateways",
-    )
-    planned.add_argument(
-        "--measure",
-        type=_duration,
-        default=_DEFAULT_MEASURE,
-        help="time for which requests are counted; default: 10s",
-    )
-    planned.add_argument(
-        "--gateway-namespace",
-        default="tailbound-system",
-        help="namespace of Tailbound; default: tailbound-system",
-    )
-    fresh = add(
-        "refresh",
-        Session.refresh,
-        "make a new revision from the present runtime, HardwareClass and operator, through a normal rollout",
-        named=False,
-    )
-    fresh.add_argument(
-        "name", nargs="?", metavar="NAME", help="refresh this InferenceService and return at once"
-    )
-    fresh.add_argument(
-        "--all", action="store_true", help="refresh all outdated services, one after the other"
-    )
-    fresh.add_argument("-l", "--selector", help="refresh only services with these labels")
-    fresh.add_argument(
-        "-A", "--all-namespaces", action="store_true", help="refresh services of all namespaces"
-    )
-    fresh.add_argument(
-        "--at-once",
-        type=_count,
-        default=1,
-        metavar="N",
-        help="number of services to refresh at a time; default: 1",
-    )
-    fresh.add_argument(
-        "--timeout", type=_duration, default=_DEFAULT_TIMEOUT, help="timeout for each service; default: 1h"
-    )
-    waiting = add(
-        "wait",
-        Session.wait,
-        "wait for the end of a rollout: exit status 0 promoted, 2 rolled back, 3 paused, 1 otherwise",
-    )
-    waiting.add_argument(
-        "--timeout", type=_duration, default=_DEFAULT_TIMEOUT, help="timeout, for example 10m; default: 1h"
-    )
-    return parser
-
-
-def _duration(text: str) -> Duration:
-    try:
-        return Duration.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a request rate: write a number above 0")
-    return rate
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of services: write 1 or more")
-    return int(text)
 
 
 if __name__ == "__main__":

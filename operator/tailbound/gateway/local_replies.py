@@ -68,6 +68,18 @@ _OVERLOADED: Final = {
 
 def local_replies(max_request_bytes: int, cluster_domain: str) -> dict[str, Any]:
     """The mappers of one gateway. Of each pair the one for gRPC comes first."""
+    return {
+        "mappers": [
+            *_of_this_gateway(max_request_bytes, cluster_domain),
+            *_of_every_gateway(),
+            {"filter": _GRPC, "body_format_override": _text(_OTHER)},
+        ],
+        "body_format": _json(_OTHER),
+    }
+
+
+def _of_this_gateway(max_request_bytes: int, cluster_domain: str) -> list[dict[str, Any]]:
+    """The mappers whose texts name a setting."""
     unknown_host = (
         "no InferenceService answers to host '%REQ(:AUTHORITY)%': use NAME.NAMESPACE, NAME.NAMESPACE.svc or "
         f"NAME.NAMESPACE.svc.{cluster_domain} (a bare NAME carries no namespace), or one of its spec.hosts"
@@ -82,32 +94,30 @@ def local_replies(max_request_bytes: int, cluster_domain: str) -> dict[str, Any]
         f"the request body is larger than {WHOLE_BYTES} bytes, the most without a "
         f"Content-Length header: send one, and up to {max_request_bytes} bytes"
     )
-    return {
-        "mappers": [
-            *_mappers(_flags("NR"), unknown_host, {"status_code": 421}),
-            *(
-                _mappers(_both(_status(413), _SAYS_NO_LENGTH), no_length, {"status_code": 411})
-                if longer
-                else []
-            ),
-            *_mappers(_status(413), too_large),
-            *_mappers(_status(431), _HEADERS),
-            *_mappers(_status(408), _INCOMPLETE),
-            *_mappers(_status(403), _UPGRADE),
-            *_mappers(_status(405), _TUNNEL),
-            *_mappers(_status(400), _INVALID),
-            *_mappers(_OVERLOADED, _NO_MEMORY, _RETRY_AFTER),
-            *_mappers(_flags("UH", "NC"), _NO_POD, _RETRY_AFTER),
-            *_mappers(_flags("UO"), _TOO_MANY, _RETRY_AFTER),
-            *_mappers(_flags("UF"), _UNREACHABLE, _RETRY_AFTER),
-            *_mappers(_flags("UT", "DT"), _TOO_LATE),
-            *_mappers(_both(_flags("UC", "UR", "UPE"), _status(503)), _BROKEN, _RETRY_AFTER),
-            *_mappers(_flags("UC", "UR", "UPE"), _BROKEN),
-            *_mappers(_status(503), _OTHER, _RETRY_AFTER),
-            {"filter": _GRPC, "body_format_override": _text(_OTHER)},
-        ],
-        "body_format": _json(_OTHER),
-    }
+    without_length = _mappers(_both(_status(413), _SAYS_NO_LENGTH), no_length, {"status_code": 411})
+    return [
+        *_mappers(_flags("NR"), unknown_host, {"status_code": 421}),
+        *(without_length if longer else []),
+        *_mappers(_status(413), too_large),
+    ]
+
+
+def _of_every_gateway() -> list[dict[str, Any]]:
+    return [
+        *_mappers(_status(431), _HEADERS),
+        *_mappers(_status(408), _INCOMPLETE),
+        *_mappers(_status(403), _UPGRADE),
+        *_mappers(_status(405), _TUNNEL),
+        *_mappers(_status(400), _INVALID),
+        *_mappers(_OVERLOADED, _NO_MEMORY, _RETRY_AFTER),
+        *_mappers(_flags("UH", "NC"), _NO_POD, _RETRY_AFTER),
+        *_mappers(_flags("UO"), _TOO_MANY, _RETRY_AFTER),
+        *_mappers(_flags("UF"), _UNREACHABLE, _RETRY_AFTER),
+        *_mappers(_flags("UT", "DT"), _TOO_LATE),
+        *_mappers(_both(_flags("UC", "UR", "UPE"), _status(503)), _BROKEN, _RETRY_AFTER),
+        *_mappers(_flags("UC", "UR", "UPE"), _BROKEN),
+        *_mappers(_status(503), _OTHER, _RETRY_AFTER),
+    ]
 
 
 def _mappers(which: dict[str, Any], text: str, extra: dict[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -108,6 +108,33 @@ class Cluster:
             self.admin.kubectl("delete", "inferenceservice", "stamp")
 
 
+def bind_users(plane: ControlPlane) -> None:
+    """Roles in the namespace of the service, and who has them."""
+    verbs = "get,list,watch,create,update,patch"
+    for role, resource, verb in (
+        ("writer", "inferenceservices.tailbound.dev", "delete"),
+        ("tuner", "inferenceservices.tailbound.dev", "edit-spec"),
+        ("archivist", "controllerrevisions.apps", "delete"),
+    ):
+        plane.kubectl(
+            *("create", "role", role, "--namespace=risk", f"--resource={resource}", f"--verb={verbs},{verb}")
+        )
+    # Nothing aggregates roles here: what the built-in role edit would get is bound itself.
+    for user, role in (
+        ("pipeline", "clusterrole=tailbound-promoter"),
+        ("editor", "clusterrole=tailbound-edit"),
+        ("editor", "clusterrole=tailbound-view"),
+        ("writer", "role=writer"),
+        ("tuner", "role=tuner"),
+        ("archivist", "role=archivist"),
+    ):
+        plane.kubectl(
+            *("create", "rolebinding", f"{user}-{role.partition('=')[2]}", "--namespace=risk"),
+            *(f"--user={user}", f"--{role}"),
+        )
+    plane.kubectl("create", "clusterrolebinding", "admin", "--clusterrole=cluster-admin", "--user=admin")
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("admission")
@@ -119,32 +146,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             *("--namespace", NAMESPACE, "--kubeconfig", plane.kubeconfig),
         )
         plane.kubectl("wait", "--for=condition=Established", "crd/inferenceservices.tailbound.dev")
-        plane.kubectl(
-            *("create", "role", "writer", "--namespace=risk", "--resource=inferenceservices.tailbound.dev"),
-            "--verb=get,list,watch,create,update,patch,delete",
-        )
-        plane.kubectl(
-            *("create", "role", "tuner", "--namespace=risk", "--resource=inferenceservices.tailbound.dev"),
-            "--verb=get,list,watch,create,update,patch,edit-spec",
-        )
-        plane.kubectl(
-            *("create", "role", "archivist", "--namespace=risk", "--resource=controllerrevisions.apps"),
-            "--verb=get,list,watch,create,update,patch,delete",
-        )
-        # Nothing aggregates roles here: what the built-in role edit would get is bound itself.
-        for user, role in (
-            ("pipeline", "clusterrole=tailbound-promoter"),
-            ("editor", "clusterrole=tailbound-edit"),
-            ("editor", "clusterrole=tailbound-view"),
-            ("writer", "role=writer"),
-            ("tuner", "role=tuner"),
-            ("archivist", "role=archivist"),
-        ):
-            plane.kubectl(
-                *("create", "rolebinding", f"{user}-{role.partition('=')[2]}", "--namespace=risk"),
-                *(f"--user={user}", f"--{role}"),
-            )
-        plane.kubectl("create", "clusterrolebinding", "admin", "--clusterrole=cluster-admin", "--user=admin")
+        bind_users(plane)
         users = {
             user: User(user, plane.kubeconfig_for(user))
             for user in ("pipeline", "editor", "writer", "tuner", "archivist", "admin")

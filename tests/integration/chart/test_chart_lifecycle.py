@@ -150,9 +150,8 @@ def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPla
     cluster.kubectl("wait", "--for=condition=Established", *definitions(cluster), "--timeout=120s")
     wait_for("our kinds are served", lambda: serves_our_kinds(cluster), timeout_seconds=120)
     cluster.kubectl("apply", "--filename", "-", input=json.dumps(SERVICE))
-    uid = cluster.kubectl(
-        "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"
-    )
+    read_uid = ("get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}")
+    uid = cluster.kubectl(*read_uid)
 
     certificate = ("get", "secret", "tailbound-gateway-observed", f"--namespace={NAMESPACE}", "--output=yaml")
     made = yaml.safe_load(cluster.kubectl(*certificate))["data"]
@@ -175,10 +174,7 @@ def test_services_outlive_the_chart_until_the_definitions_go(cluster: ControlPla
     assert len(definitions(cluster)) == 5
 
     release(cluster, *install, "--set", "crds.keep=false")
-    again = cluster.kubectl(
-        "get", "inferenceservice", "churn", "--namespace=risk", "--output=jsonpath={.metadata.uid}"
-    )
-    assert again == uid
+    assert cluster.kubectl(*read_uid) == uid
 
     release(cluster, "uninstall")
     # A deletion that meets its own change of the status waits for the API server's resync, five minutes.

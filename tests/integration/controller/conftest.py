@@ -4,43 +4,22 @@ import asyncio
 import itertools
 import socket
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from tailbound.api.names import API_VERSION, DEFAULT_CLASS_ANNOTATION
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
 
 from e2e.cluster import ControlPlane
 from tests.integration.controller.environment import NAMESPACES, Environment
+from tests.support.cluster_objects import install_kinds
 
-CRDS = Path(__file__).parents[3] / "crds"
-CLUSTER_OBJECTS = f"""
-apiVersion: {API_VERSION}
-kind: HardwareClass
-metadata: {{name: cpu, annotations: {{{DEFAULT_CLASS_ANNOTATION}: "true"}}}}
-spec: {{}}
----
-apiVersion: {API_VERSION}
-kind: ClusterServingRuntime
-metadata: {{name: onnxruntime}}
-spec:
-  formats: [{{name: onnx}}]
-  server:
-    image: runtime:test
-    args: ["--model={{{{ model.path }}}}"]
-    ports: [{{name: http, containerPort: 8080}}]
-    readinessProbe: {{httpGet: {{path: /v2/health/ready, port: http}}}}
-"""
 _NUMBER = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def api(control_plane: ControlPlane) -> ControlPlane:
     """The control plane with our kinds, a default class and a runtime."""
-    control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
-    control_plane.kubectl("apply", "-f", "-", input=CLUSTER_OBJECTS)
+    install_kinds(control_plane)
     return control_plane
 
 

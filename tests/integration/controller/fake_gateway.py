@@ -4,17 +4,12 @@ import asyncio
 from typing import Any
 
 from aiohttp import web
-from tailbound.api.names import (
-    APPLICATION,
-    APPLICATION_LABEL,
-    COMPONENT_LABEL,
-    GATEWAY_COMPONENT,
-    INSTANCE_LABEL,
-)
 from tailbound.kube.objects import key_of
 from tailbound.kube.protocol import KubeClient
-from tailbound.kube.resources import INFERENCE_SERVICES, PODS
+from tailbound.kube.resources import INFERENCE_SERVICES
 from tailbound.objects.fields import Object
+
+from tests.support.gateway_pod import create_ready, serve_observed
 
 
 class FakeGateway:
@@ -52,54 +47,17 @@ class FakeGateway:
         return {"applied": applied, "counters": counters}
 
     async def serve(self, port: int) -> web.AppRunner:
-        application = web.Application()
-        application.add_routes([web.get("/observed", self._observed), web.post("/observed", self._observed)])
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, self.address, port).start()
-        return runner
+        return await serve_observed(self.address, port, self._services)
 
-    async def _observed(self, request: web.Request) -> web.Response:
+    async def _services(self, question: Any) -> dict[str, Any]:
         self.reads += 1
         if self.acknowledges:
             async with self._applying:
                 listing = await self.cluster.list(INFERENCE_SERVICES)
                 self.frozen = {"/".join(key_of(service)): self._apply(service) for service in listing.items}
-        asked = (await request.json())["services"] if request.can_read_body else self.frozen
-        services = {name: self.frozen[name] for name in asked if name in self.frozen}
-        return web.json_response(
-            {"envoyStartTime": "2026-01-01T00:00:00Z", "synced": True, "services": services}
-        )
+        asked = question["services"] if question else self.frozen
+        return {name: self.frozen[name] for name in asked if name in self.frozen}
 
     async def appear(self) -> None:
         """Create the pod object and make it Ready."""
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "namespace": self.namespace,
-                "name": self.name,
-                "labels": {
-                    APPLICATION_LABEL: APPLICATION,
-                    INSTANCE_LABEL: "tailbound",
-                    COMPONENT_LABEL: GATEWAY_COMPONENT,
-                },
-                "ownerReferences": [
-                    {
-                        "apiVersion": "apps/v1",
-                        "kind": "ReplicaSet",
-                        "name": "tailbound-gateway-5d4f",
-                        "uid": "0",
-                        "controller": True,
-                    }
-                ],
-            },
-            "spec": {"containers": [{"name": "envoy", "image": "gateway"}]},
-        }
-        created = await self.cluster.insert(PODS, body)
-        status = {
-            "podIP": self.address,
-            "podIPs": [{"ip": self.address}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        await self.cluster.replace_status(PODS, {**created, "status": status})
+        await create_ready(self.cluster, self.namespace, self.name, self.address)

@@ -45,7 +45,9 @@ def emulated(files: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Ite
     """The emulations on a port of this machine, to which the providers' names resolve meanwhile."""
     authority = trustme.CA()
     clouds = Clouds(files, authority.cert_pem.bytes().decode())
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(clouds))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (_Handler,), {"clouds": clouds})
+    )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(GCS, AZURE, HUB, CDN).configure_cert(context)
     server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -61,75 +63,73 @@ def emulated(files: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Ite
         server.server_close()
 
 
-def _handler(clouds: Clouds) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(http.server.BaseHTTPRequestHandler):
+    clouds: Clouds
+    protocol_version = "HTTP/1.1"
 
-        def do_HEAD(self) -> None:
-            self.do_GET()
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            host, query = self.headers["Host"], parse_qs(parts.query)
-            clouds.requests.append((host, unquote(self.path), self.headers["Authorization"]))
-            folders = {GCS: "/models/", AZURE: "/models/", CDN: "/"}
-            if host == HUB:
-                self._hub(parts.path, query)
-            elif "list-type" in query or query.get("comp") == ["list"]:
-                page = _gcs_page if host == GCS else _azure_page
-                prefix = query.get("prefix", [""])[0]
-                self._say(page({k: v for k, v in clouds.files.items() if k.startswith(prefix)}).encode())
-            else:
-                self._file(unquote(parts.path).removeprefix(folders[host]))
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        host, query = self.headers["Host"], parse_qs(parts.query)
+        self.clouds.requests.append((host, unquote(self.path), self.headers["Authorization"]))
+        folders = {GCS: "/models/", AZURE: "/models/", CDN: "/"}
+        if host == HUB:
+            self._hub(parts.path, query)
+        elif "list-type" in query or query.get("comp") == ["list"]:
+            page = _gcs_page if host == GCS else _azure_page
+            prefix = query.get("prefix", [""])[0]
+            self._say(page({k: v for k, v in self.clouds.files.items() if k.startswith(prefix)}).encode())
+        else:
+            self._file(unquote(parts.path).removeprefix(folders[host]))
 
-        def _hub(self, path: str, query: Mapping[str, list[str]]) -> None:
-            if clouds.token is not None and self.headers["Authorization"] != f"Bearer {clouds.token}":
-                self._say(b"sign in", status=401)
-            elif path == f"/api/models/risk/churn/tree/{COMMIT}":
-                self._tree(int(query.get("cursor", ["0"])[0]))
-            elif path.startswith(f"/risk/churn/resolve/{COMMIT}/"):
-                name = path.removeprefix(f"/risk/churn/resolve/{COMMIT}/")
-                self._say(b"", status=302, Location=f"https://{CDN}/{name}")
-            else:
-                self._say(b"Entry not found", status=404)
+    def _hub(self, path: str, query: Mapping[str, list[str]]) -> None:
+        if self.clouds.token is not None and self.headers["Authorization"] != f"Bearer {self.clouds.token}":
+            self._say(b"sign in", status=401)
+        elif path == f"/api/models/risk/churn/tree/{COMMIT}":
+            self._tree(int(query.get("cursor", ["0"])[0]))
+        elif path.startswith(f"/risk/churn/resolve/{COMMIT}/"):
+            name = path.removeprefix(f"/risk/churn/resolve/{COMMIT}/")
+            self._say(b"", status=302, Location=f"https://{CDN}/{name}")
+        else:
+            self._say(b"Entry not found", status=404)
 
-        def _tree(self, first: int) -> None:
-            """Two entries a page, one of them a folder."""
-            names = sorted(clouds.files)
-            entries = [
-                {"type": "directory", "path": "onnx", "size": 0},
-                {"type": "file", "path": names[first], "size": len(clouds.files[names[first]])},
-            ]
-            more = {}
-            if first + 1 < len(names):
-                more["Link"] = f'<https://{HUB}{urlsplit(self.path).path}?cursor={first + 1}>; rel="next"'
-            self._say(json.dumps(entries).encode(), 200, **more)
+    def _tree(self, first: int) -> None:
+        """Two entries a page, one of them a folder."""
+        names = sorted(self.clouds.files)
+        entries = [
+            {"type": "directory", "path": "onnx", "size": 0},
+            {"type": "file", "path": names[first], "size": len(self.clouds.files[names[first]])},
+        ]
+        more = {}
+        if first + 1 < len(names):
+            more["Link"] = f'<https://{HUB}{urlsplit(self.path).path}?cursor={first + 1}>; rel="next"'
+        self._say(json.dumps(entries).encode(), 200, **more)
 
-        def _file(self, name: str) -> None:
-            data = clouds.files.get(name)
-            if data is None:
-                self._say(b"", status=404)
-                return
-            start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
-            etag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
-            headers = {"ETag": etag, "Last-Modified": formatdate(0, usegmt=True), "Accept-Ranges": "bytes"}
-            if "Range" in self.headers:
-                headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-            self._say(data[start:], status=206 if "Range" in self.headers else 200, **headers)
+    def _file(self, name: str) -> None:
+        data = self.clouds.files.get(name)
+        if data is None:
+            self._say(b"", status=404)
+            return
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
+        etag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+        headers = {"ETag": etag, "Last-Modified": formatdate(0, usegmt=True), "Accept-Ranges": "bytes"}
+        if "Range" in self.headers:
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        self._say(data[start:], status=206 if "Range" in self.headers else 200, **headers)
 
-        def _say(self, body: bytes, status: int = 200, **headers: str) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+    def _say(self, body: bytes, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    return Handler
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
 
 
 def _gcs_page(files: Mapping[str, bytes]) -> str:
