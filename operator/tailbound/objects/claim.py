@@ -6,26 +6,19 @@ from typing import Any
 
 from tailbound.objects.fields import child, text, texts
 from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.view import Field
 
 
 @dataclass(frozen=True)
 class VolumeClaim(KubernetesObject):
     """A PersistentVolumeClaim."""
 
-    @property
-    def phase(self) -> str:
-        """Pending, Bound or Lost; empty before the control plane has seen it."""
-        return text(child(self.raw, "status"), "phase")
-
-    @property
-    def storage_class_name(self) -> str:
-        """Empty where it has none, and the cluster has no default class."""
-        return text(child(self.raw, "spec"), "storageClassName")
-
-    @property
-    def access_modes(self) -> tuple[str, ...]:
-        """The modes that it asks for."""
-        return tuple(texts(child(self.raw, "spec"), "accessModes"))
+    phase = Field(text, "status", "phase")
+    """Pending, Bound or Lost; empty before the control plane has seen it."""
+    storage_class_name = Field(text, "spec", "storageClassName")
+    """Empty where it has none, and the cluster has no default class."""
+    access_modes = Field(texts, "spec", "accessModes")
+    """The modes that it asks for."""
 
     @property
     def requests(self) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tailbound.objects.fields import Object, child, children, flag, number, text, texts
 from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.view import Field
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,8 @@ class SliceEntry:
 class EndpointSlice(KubernetesObject):
     """Some of the endpoints of one Service."""
 
-    @property
-    def family(self) -> str:
-        """IPv4, IPv6 or FQDN; empty where it is absent."""
-        return text(self.raw, "addressType")
+    family = Field(text, "addressType")
+    """IPv4, IPv6 or FQDN; empty where it is absent."""
 
     def ports(self, name: str) -> tuple[int, ...]:
         """The numbers of the ports of this name; a port without a number is passed over."""

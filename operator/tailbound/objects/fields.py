@@ -8,16 +8,16 @@ from typing import Any, Final, TypeAlias
 Object: TypeAlias = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as JSON. Never mutated: stores share it."""
 
-_EMPTY: Final[Object] = MappingProxyType({})
+EMPTY: Final[Object] = MappingProxyType({})
 # Nearly every object is a dict, and for that the check costs a tenth of what it does for a Mapping.
-_OBJECT_TYPES: Final = (dict, Mapping)
+OBJECT_TYPES: Final = (dict, Mapping)
 
 
 def child(parent: Object, *names: str) -> Object:
     """The object at this path; an empty one where it is absent."""
     for name in names:
         value = parent.get(name)
-        parent = value if isinstance(value, _OBJECT_TYPES) else _EMPTY
+        parent = value if isinstance(value, OBJECT_TYPES) else EMPTY
     return parent
 
 
@@ -25,7 +25,7 @@ def children(parent: Object, name: str) -> Iterator[Object]:
     """The objects in the list `name`; none where it is absent."""
     value = parent.get(name)
     if isinstance(value, list | tuple):
-        yield from (each for each in value if isinstance(each, _OBJECT_TYPES))
+        yield from (each for each in value if isinstance(each, OBJECT_TYPES))
 
 
 def texts(parent: Object, name: str) -> tuple[str, ...]:
@@ -46,10 +46,20 @@ def number(parent: Object, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def count(parent: Object, name: str) -> int:
+    """A number of things; 0 where it is absent."""
+    return number(parent, name) or 0
+
+
 def flag(parent: Object, name: str) -> bool | None:
     """A truth value; None where it is absent."""
     value = parent.get(name)
     return value if isinstance(value, bool) else None
+
+
+def is_true(parent: Object, name: str) -> bool:
+    """Whether a truth value is true; absent, it is not."""
+    return flag(parent, name) is True
 
 
 def moment(parent: Object, name: str) -> datetime | None:

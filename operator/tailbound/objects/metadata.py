@@ -1,11 +1,12 @@
 """The views of what Kubernetes objects have in common: apiVersion, kind, metadata, and conditions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
-from tailbound.objects.fields import Object, child, children, flag, moment, number, strings, text
+from tailbound.objects.fields import Object, child, children, count, is_true, moment, number, strings, text
+from tailbound.objects.view import Field
 
 _GRACE: Final = 30
 """Seconds that Kubernetes grants a pod whose deletion names no other period."""
@@ -16,31 +17,16 @@ class OwnerReference:
     """One owner of an object."""
 
     raw: Object
-
-    @property
-    def api_version(self) -> str:
-        """Group and version; empty where it is absent."""
-        return text(self.raw, "apiVersion")
-
-    @property
-    def kind(self) -> str:
-        """Empty where it is absent."""
-        return text(self.raw, "kind")
-
-    @property
-    def name(self) -> str:
-        """Empty where it is absent."""
-        return text(self.raw, "name")
-
-    @property
-    def uid(self) -> str:
-        """Empty where it is absent."""
-        return text(self.raw, "uid")
-
-    @property
-    def controller(self) -> bool:
-        """Whether this owner manages the object; absent means that it does not."""
-        return flag(self.raw, "controller") is True
+    api_version = Field(text, "apiVersion")
+    """Group and version; empty where it is absent."""
+    kind = Field(text, "kind")
+    """Empty where it is absent."""
+    name = Field(text, "name")
+    """Empty where it is absent."""
+    uid = Field(text, "uid")
+    """Empty where it is absent."""
+    controller = Field(is_true, "controller")
+    """Whether this owner manages the object; absent means that it does not."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +34,12 @@ class ManagedFields:
     """The fields that one client has set."""
 
     raw: Object
-
-    @property
-    def manager(self) -> str:
-        """Name of the client; empty where it is absent."""
-        return text(self.raw, "manager")
-
-    @property
-    def subresource(self) -> str:
-        """Empty for the object itself."""
-        return text(self.raw, "subresource")
-
-    @property
-    def time(self) -> str:
-        """When it last changed them, as it is written; empty where it is absent."""
-        return text(self.raw, "time")
+    manager = Field(text, "manager")
+    """Name of the client; empty where it is absent."""
+    subresource = Field(text, "subresource")
+    """Empty for the object itself."""
+    time = Field(text, "time")
+    """When it last changed them, as it is written; empty where it is absent."""
 
 
 @dataclass(frozen=True)
@@ -70,31 +47,20 @@ class ObjectCondition:
     """One condition of a status. One that is not reported has the status Unknown, as Kubernetes has it."""
 
     raw: Object
-
-    @property
-    def type(self) -> str:
-        """Empty where it is absent."""
-        return text(self.raw, "type")
+    type = Field(text, "type")
+    """Empty where it is absent."""
 
     @property
     def status(self) -> str:
         """True, False or Unknown."""
         return text(self.raw, "status") or "Unknown"
 
-    @property
-    def reason(self) -> str:
-        """One word; empty where it is absent."""
-        return text(self.raw, "reason")
-
-    @property
-    def message(self) -> str:
-        """The message for people; empty if it is absent."""
-        return text(self.raw, "message")
-
-    @property
-    def last_transition_time(self) -> datetime | None:
-        """When `status` last changed; None where that is not recorded."""
-        return moment(self.raw, "lastTransitionTime")
+    reason = Field(text, "reason")
+    """One word; empty where it is absent."""
+    message = Field(text, "message")
+    """The message for people; empty if it is absent."""
+    last_transition_time = Field(moment, "lastTransitionTime")
+    """When `status` last changed; None where that is not recorded."""
 
 
 @dataclass(frozen=True)
@@ -102,51 +68,24 @@ class KubernetesObject:
     """An object of any kind."""
 
     raw: Object
-
-    @property
-    def api_version(self) -> str:
-        """Group and version; empty where it is absent, as in the items of a list."""
-        return text(self.raw, "apiVersion")
-
-    @property
-    def kind(self) -> str:
-        """Empty where it is absent, as in the items of a list."""
-        return text(self.raw, "kind")
-
-    @property
-    def name(self) -> str:
-        """Empty on a body that the API server is to name."""
-        return text(child(self.raw, "metadata"), "name")
-
-    @property
-    def namespace(self) -> str:
-        """Empty for cluster-wide kinds."""
-        return text(child(self.raw, "metadata"), "namespace")
-
-    @property
-    def uid(self) -> str:
-        """Empty on a body that was never stored."""
-        return text(child(self.raw, "metadata"), "uid")
-
-    @property
-    def resource_version(self) -> str:
-        """Empty on a body that was never stored."""
-        return text(child(self.raw, "metadata"), "resourceVersion")
-
-    @property
-    def generation(self) -> int:
-        """Number of the spec's state; 0 on a body that was never stored."""
-        return number(child(self.raw, "metadata"), "generation") or 0
-
-    @property
-    def creation_timestamp(self) -> datetime | None:
-        """None on a body that was never stored."""
-        return moment(child(self.raw, "metadata"), "creationTimestamp")
-
-    @property
-    def deletion_timestamp(self) -> datetime | None:
-        """When the grace period of the deletion ends; None: it is not being deleted."""
-        return moment(child(self.raw, "metadata"), "deletionTimestamp")
+    api_version = Field(text, "apiVersion")
+    """Group and version; empty where it is absent, as in the items of a list."""
+    kind = Field(text, "kind")
+    """Empty where it is absent, as in the items of a list."""
+    name = Field(text, "metadata", "name")
+    """Empty on a body that the API server is to name."""
+    namespace = Field(text, "metadata", "namespace")
+    """Empty for cluster-wide kinds."""
+    uid = Field(text, "metadata", "uid")
+    """Empty on a body that was never stored."""
+    resource_version = Field(text, "metadata", "resourceVersion")
+    """Empty on a body that was never stored."""
+    generation = Field(count, "metadata", "generation")
+    """Number of the spec's state; 0 on a body that was never stored."""
+    creation_timestamp = Field(moment, "metadata", "creationTimestamp")
+    """None on a body that was never stored."""
+    deletion_timestamp = Field(moment, "metadata", "deletionTimestamp")
+    """When the grace period of the deletion ends; None: it is not being deleted."""
 
     @property
     def deletion_grace_period(self) -> timedelta:
@@ -159,20 +98,16 @@ class KubernetesObject:
         """Whether it is being deleted."""
         return bool(text(child(self.raw, "metadata"), "deletionTimestamp"))
 
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """All labels."""
-        return strings(child(self.raw, "metadata"), "labels")
+    labels = Field(strings, "metadata", "labels")
+    """All labels."""
 
     def label(self, name: str) -> str | None:
         """The value of one label; None without it."""
         value = child(self.raw, "metadata", "labels").get(name)
         return value if isinstance(value, str) else None
 
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """All annotations."""
-        return strings(child(self.raw, "metadata"), "annotations")
+    annotations = Field(strings, "metadata", "annotations")
+    """All annotations."""
 
     @property
     def controller(self) -> OwnerReference | None:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tailbound.objects.fields import Object, child, children, flag, number, text, texts
+from tailbound.objects.fields import Object, child, children, count, is_true, number, text, texts
 from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.view import Field
 
 _FINISHED: Final = frozenset({"Failed", "Succeeded"})
 
@@ -15,21 +16,12 @@ class Terminated:
     """How a container ended."""
 
     raw: Object
-
-    @property
-    def exit_code(self) -> int | None:
-        """None where it is absent, against the API's promise."""
-        return number(self.raw, "exitCode")
-
-    @property
-    def reason(self) -> str:
-        """One word, such as OOMKilled; empty where it is absent."""
-        return text(self.raw, "reason")
-
-    @property
-    def message(self) -> str:
-        """The termination message or the end of the log; empty without either."""
-        return text(self.raw, "message")
+    exit_code = Field(number, "exitCode")
+    """None where it is absent, against the API's promise."""
+    reason = Field(text, "reason")
+    """One word, such as OOMKilled; empty where it is absent."""
+    message = Field(text, "message")
+    """The termination message or the end of the log; empty without either."""
 
 
 @dataclass(frozen=True)
@@ -37,46 +29,26 @@ class ContainerStatus:
     """What the kubelet reports of one container."""
 
     raw: Object
-
-    @property
-    def name(self) -> str:
-        """Empty where it is absent."""
-        return text(self.raw, "name")
-
-    @property
-    def image(self) -> str:
-        """Empty where it is absent."""
-        return text(self.raw, "image")
-
-    @property
-    def ready(self) -> bool:
-        """Whether its readiness probe succeeds; absent means that it does not."""
-        return flag(self.raw, "ready") is True
-
-    @property
-    def started(self) -> bool:
-        """Whether its startup probe has succeeded; absent means that it has not."""
-        return flag(self.raw, "started") is True
-
-    @property
-    def restart_count(self) -> int:
-        """How often it was started again."""
-        return number(self.raw, "restartCount") or 0
+    name = Field(text, "name")
+    """Empty where it is absent."""
+    image = Field(text, "image")
+    """Empty where it is absent."""
+    ready = Field(is_true, "ready")
+    """Whether its readiness probe succeeds; absent means that it does not."""
+    started = Field(is_true, "started")
+    """Whether its startup probe has succeeded; absent means that it has not."""
+    restart_count = Field(count, "restartCount")
+    """How often it was started again."""
 
     @property
     def running(self) -> bool:
         """Whether it runs now."""
         return isinstance(child(self.raw, "state").get("running"), Mapping)
 
-    @property
-    def waiting_reason(self) -> str:
-        """Why it does not run yet, in one word; empty where it does not wait."""
-        return text(child(self.raw, "state", "waiting"), "reason")
-
-    @property
-    def waiting_message(self) -> str:
-        """Why it does not run yet, for people; empty where nothing is said."""
-        return text(child(self.raw, "state", "waiting"), "message")
+    waiting_reason = Field(text, "state", "waiting", "reason")
+    """Why it does not run yet, in one word; empty where it does not wait."""
+    waiting_message = Field(text, "state", "waiting", "message")
+    """Why it does not run yet, for people; empty where nothing is said."""
 
     @property
     def terminated(self) -> Terminated | None:
@@ -117,16 +89,10 @@ class NamedPort:
     """A port that a container listens on."""
 
     raw: Object
-
-    @property
-    def name(self) -> str:
-        """Empty for a port without a name."""
-        return text(self.raw, "name")
-
-    @property
-    def container_port(self) -> int:
-        """Its number; 0 where it is absent, against the API's promise."""
-        return number(self.raw, "containerPort") or 0
+    name = Field(text, "name")
+    """Empty for a port without a name."""
+    container_port = Field(count, "containerPort")
+    """Its number; 0 where it is absent, against the API's promise."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +100,8 @@ class Container:
     """One container of a pod's spec."""
 
     raw: Object
-
-    @property
-    def name(self) -> str:
-        """Empty where it is absent."""
-        return text(self.raw, "name")
+    name = Field(text, "name")
+    """Empty where it is absent."""
 
     @property
     def startup_probe(self) -> ContainerProbe | None:
@@ -169,10 +132,8 @@ class Container:
 class Pod(KubernetesObject):
     """A Pod."""
 
-    @property
-    def node_name(self) -> str:
-        """The node that it was given to; empty while it has none."""
-        return text(child(self.raw, "spec"), "nodeName")
+    node_name = Field(text, "spec", "nodeName")
+    """The node that it was given to; empty while it has none."""
 
     @property
     def containers(self) -> Iterator[Container]:
@@ -184,25 +145,18 @@ class Pod(KubernetesObject):
         """The init containers of its spec, sidecars included."""
         return map(Container, children(child(self.raw, "spec"), "initContainers"))
 
-    @property
-    def pod_ip(self) -> str:
-        """Its address; empty while it has none."""
-        return text(child(self.raw, "status"), "podIP")
+    pod_ip = Field(text, "status", "podIP")
+    """Its address; empty while it has none."""
 
     @property
     def finished(self) -> bool:
         """Whether all its containers have ended and none will be started again: it holds nothing any more."""
         return text(child(self.raw, "status"), "phase") in _FINISHED
 
-    @property
-    def reason(self) -> str:
-        """Why it is in its phase, in one word, such as Evicted; empty where nothing is said."""
-        return text(child(self.raw, "status"), "reason")
-
-    @property
-    def message(self) -> str:
-        """The same for people; empty where nothing is said."""
-        return text(child(self.raw, "status"), "message")
+    reason = Field(text, "status", "reason")
+    """Why it is in its phase, in one word, such as Evicted; empty where nothing is said."""
+    message = Field(text, "status", "message")
+    """The same for people; empty where nothing is said."""
 
     @property
     def ready(self) -> bool:

@@ -12,6 +12,7 @@ from tailbound import objects
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
+from tailbound.objects.view import Field
 
 
 def views() -> list[type[Any]]:
@@ -48,7 +49,7 @@ WRONG: tuple[Any, ...] = (None, 5, "text", True, [1, None, {}], {}, {"type": 3, 
 
 def properties(view: Any) -> Iterator[Any]:
     for name in dir(type(view)):
-        if isinstance(getattr(type(view), name), property):
+        if isinstance(getattr(type(view), name), property | Field):
             value = getattr(view, name)
             yield from value if isinstance(value, Iterator) else (value,)
 
