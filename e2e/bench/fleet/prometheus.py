@@ -10,7 +10,9 @@ from typing import Any
 
 from aiohttp import web
 from tailbound.autoscale.model import TICK
-from tailbound.controller.signals import BATCH_WINDOW, LATENCY_WINDOW, QUERIES
+from tailbound.controller.signals import QUERIES
+
+from tests.support.signals import batched
 
 _RATE, _ROWS = 10.0, 4.0
 _BASE_SECONDS, _ROW_SECONDS = 0.02, 0.005
@@ -83,24 +85,12 @@ def _success(kind: str, result: list[dict[str, Any]]) -> str:
 
 
 def _value(signal: str) -> float:
-    """A server that is lightly loaded, with batches of two sizes: a line needs two points."""
-    seconds = _BASE_SECONDS + _ROW_SECONDS * _ROWS
-    batches = _RATE * BATCH_WINDOW / _ROWS
-    squares = _ROWS**2 + 1
+    """A server that is lightly loaded."""
     values = {
+        **batched(_RATE, _ROWS, _BASE_SECONDS, _ROW_SECONDS),
         "gateways": 1.0,
-        "in flight": _RATE * seconds,
-        "judged": _RATE * LATENCY_WINDOW,
-        "late": 0.0,
-        "shed": 0.0,
-        "batch_requests": _RATE * BATCH_WINDOW,
-        "batches": batches,
-        "batch_rows": batches * _ROWS,
-        "batch_rows_squared": batches * squares,
-        "batch_seconds": batches * seconds,
-        "batch_row_seconds": batches * (_BASE_SECONDS * _ROWS + _ROW_SECONDS * squares),
         "answered": _RATE,
-        "inside": _RATE * seconds,
+        "inside": _RATE * (_BASE_SECONDS + _ROW_SECONDS * _ROWS),
         "least inside": 0.0,
         "most inside": 2.0,
         "replicas": 1.0,

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
-from tailbound.controller.signals import BATCH_WINDOW, LATENCY_WINDOW, QUERIES
+from tailbound.controller.signals import LATENCY_WINDOW, QUERIES
+
+from tests.support.signals import batched
 
 SPEED: Final = 20
 """Seconds that pass here in one of ours: a value is believed for 45 of them, and a busy machine may take two
@@ -74,20 +76,9 @@ class FakePrometheus:
         return {"metric": labels, "value": [self.now(), str(self._value(self.rates[revision], signal))]}
 
     def _value(self, rate: float, signal: str) -> float:
-        seconds = self.base + self.per_row * self.rows
-        # Two sizes of batches: a line needs two points.
-        batches = rate * BATCH_WINDOW / self.rows
         values = {
+            **batched(rate, self.rows, self.base, self.per_row),
             "gateways": float(self.gateways),
-            "in flight": rate * seconds,
-            "judged": rate * LATENCY_WINDOW,
             "late": rate * LATENCY_WINDOW * self.late,
-            "shed": 0.0,
-            "batch_requests": rate * BATCH_WINDOW,
-            "batches": batches,
-            "batch_rows": batches * self.rows,
-            "batch_rows_squared": batches * (self.rows**2 + 1),
-            "batch_seconds": batches * seconds,
-            "batch_row_seconds": batches * (self.base * self.rows + self.per_row * (self.rows**2 + 1)),
         }
         return values.get(signal, rate)
