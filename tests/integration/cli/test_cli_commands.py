@@ -85,7 +85,7 @@ def annotations(api: Api) -> dict[str, str]:
             ["canary   churn-r3-c   25%        1 of 1", "rollout of churn-r3-c: analysing"],
         ),
         (("status",), ["churn   Unknown   5/5        Unknown    churn-r2-b   churn-r3-c   25%"]),
-        (("status", "-A"), ["risk        churn   Unknown"]),
+        (("status", "-A"), ["risk churn Unknown"]),
         (("history", "churn"), ["churn-r2-b (stable)   75%"]),
         (("why", "churn"), ["beyond the SLA: not proven, evidence 2.5 of 5.0"]),
         (("diff", R1, R2), [f"{R1} and {R2} do not differ"]),
@@ -94,7 +94,9 @@ def annotations(api: Api) -> dict[str, str]:
 def test_what_is_shown(churn: Api, run: Run, arguments: tuple[str, ...], lines: list[str]) -> None:
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
-    assert [line for line in lines if line not in out] == []
+    # How wide a column is depends on the services that other tests have left in other namespaces.
+    said = {text for line in out.splitlines() for text in (line, " ".join(line.split()))}
+    assert [line for line in lines if not any(line in text for text in said)] == []
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from tests.integration.controller.services import (
     SLA,
     SLOW,
     condition,
-    gives_weight,
     is_ready,
     rollout_of,
     weights_of,
@@ -154,15 +153,10 @@ def judges(service: Object) -> bool:
     return any(finding["requests"] for finding in rollout_of(service).get("findings", ()))
 
 
-def rolls_back(service: Object) -> bool:
-    return rollout_of(service).get("state") == "RolledBack"
-
-
+# A kill before each write is tried on the simulated API server, in tests/unit/reconcile.
 KILLS = {
-    "good-weight": (GOOD, Moment("replace_status", "InferenceService", gives_weight("r2"))),
     "good-evidence": (GOOD, Moment("replace_status", "InferenceService", judges)),
     "slow-rejection": (SLOW, Moment("apply", "ControllerRevision")),
-    "slow-return": (SLOW, Moment("replace_status", "InferenceService", rolls_back)),
 }
 
 

@@ -1,13 +1,9 @@
 """The operator is killed before a write of each class while pods change places on full nodes."""
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 
-import pytest
-from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, INFERENCE_SERVICES
-from tailbound.objects.fields import Object
+from tailbound.kube.resources import DEPLOYMENTS
 
 from tests.integration.controller.environment import Environment, beside
 from tests.integration.controller.kills import Moment, dies
@@ -15,8 +11,7 @@ from tests.integration.controller.nodes import kubelet
 from tests.integration.controller.services import NEW_MODEL, condition, weights_of
 
 NAME = "churn"
-# Cuts are tried side by side, each in namespaces of its own.
-LANES = 3
+PODS = 3
 # So that no look at the API server takes the time from those who work with it.
 EVERY_SECONDS = 0.2
 MOMENTS = (
@@ -24,18 +19,18 @@ MOMENTS = (
     Moment("replace_status", "InferenceService"),
     Moment("delete", "Deployment"),
 )
-ROLLOUT = {"capacity": "inPlace", "scaleDownDelay": "0s", "minStepTime": "1s", "historyLimit": 100}
+ROLLOUT = {"capacity": "inPlace", "scaleDownDelay": "0s", "minStepTime": "1s"}
 
 
-async def alone(environment: Environment, number: int, pods: int) -> bool:
+async def alone(environment: Environment, number: int) -> bool:
     """One revision has all requests and all places, and says so. On the way at most one pod is missing."""
     fleet = {
         each["metadata"]["name"].split("-")[-2]: each["spec"]["replicas"]
         for each in await environment.children(DEPLOYMENTS, NAME)
         if "deletionTimestamp" not in each["metadata"]
     }
-    assert not fleet or sum(fleet.values()) >= pods - 1, fleet
-    if fleet != {f"r{number}": pods}:
+    assert not fleet or sum(fleet.values()) >= PODS - 1, fleet
+    if fleet != {f"r{number}": PODS}:
         return False
     service = await environment.service(NAME)
     reconciling = condition(service, "Reconciling")
@@ -47,65 +42,27 @@ async def alone(environment: Environment, number: int, pods: int) -> bool:
     )
 
 
-async def change(environment: Environment, number: int) -> None:
-    """The spec asks for a revision that was never there."""
-    await environment.edit(NAME, model={**NEW_MODEL, "sha256": f"{number:064x}"})
-
-
-async def roll_back(environment: Environment, number: int) -> None:
-    """Somebody asks for a return to the first revision."""
-    revisions = await environment.children(CONTROLLER_REVISIONS, NAME)
-    (first,) = (each["metadata"]["name"] for each in revisions if int(each["revision"]) == 1)
-
-    def asked(stored: Object) -> Object:
-        annotations = {"tailbound.dev/rollback-to": f"{first}/{number}"}
-        return {**stored, "metadata": {**stored["metadata"], "annotations": annotations}}
-
-    await environment.replace(INFERENCE_SERVICES, NAME, asked)
-
-
-@dataclass
-class Enumeration:
-    """Moments at which the operator dies, one after the other."""
-
-    returns: bool
-    """The operator dies in manual returns, and otherwise in rollouts."""
-    pods: int
-    moments: Iterator[Moment] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.moments = iter(MOMENTS)
-
-    async def lane(self, environment: Environment) -> None:
-        """One cut after the other, of one rollout after the other of the same service."""
-        await environment.create(NAME, rollout=ROLLOUT, scaling={"min": self.pods})
-        serving = newest = 1
-        async with kubelet(environment, self.pods):
-            while True:
-                async with environment.running():
-                    await self._until_alone(environment, serving)
-                    if (moment := next(self.moments, None)) is None:
-                        return
-                    newest += 1
-                    if self.returns:
-                        await change(environment, newest)
-                        await self._until_alone(environment, newest)
-                serving = 1 if self.returns else newest
-                await (roll_back if self.returns else change)(environment, newest)
-                reached = partial(alone, environment, serving, self.pods)
-                assert await dies(environment, moment, reached, EVERY_SECONDS)
-
-    async def _until_alone(self, environment: Environment, number: int) -> None:
-        reached = partial(alone, environment, number, self.pods)
+async def until_alone(environment: Environment, number: int) -> None:
+    """Let an operator that nobody kills bring the service to this revision."""
+    async with environment.running():
+        reached = partial(alone, environment, number)
         await environment.until(f"r{number} alone", reached, every=EVERY_SECONDS)
 
 
-@pytest.mark.parametrize(("returns", "pods"), [(False, 3), (True, 2)], ids=["rollout", "manual-return"])
+async def killed_at(environment: Environment, moment: Moment) -> None:
+    """A rollout whose operator dies at this moment, and another operator that ends it."""
+    await environment.create(NAME, rollout=ROLLOUT, scaling={"min": PODS})
+    async with kubelet(environment, PODS):
+        await until_alone(environment, 1)
+        await environment.edit(NAME, model=NEW_MODEL)
+        assert await dies(environment, moment, partial(alone, environment, 2), EVERY_SECONDS)
+        await until_alone(environment, 2)
+
+
 async def test_kills_while_pods_are_replaced_in_place_end_where_no_kill_ends(
-    environment: Environment, returns: bool, pods: int
+    environment: Environment,
 ) -> None:
-    lanes = [await beside(environment, number) for number in range(LANES)]
-    enumeration = Enumeration(returns, pods)
+    """Side by side, each in namespaces of its own."""
     async with asyncio.TaskGroup() as group:
-        for lane in lanes:
-            group.create_task(enumeration.lane(lane))
+        for number, moment in enumerate(MOMENTS):
+            group.create_task(killed_at(await beside(environment, number), moment))
