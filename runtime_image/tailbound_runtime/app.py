@@ -6,7 +6,7 @@ protocol knows one, curl -d sends another.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
@@ -17,20 +17,21 @@ import structlog
 
 from tailbound_runtime import describe, reception
 from tailbound_runtime.budget import RETRY_AFTER, Budget, Share
-from tailbound_runtime.control import Call, Control
+from tailbound_runtime.control import Call, Control, check_parameters
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.exposition import CONTENT_TYPE, Exposition
 from tailbound_runtime.inference import FAILURES, check_room, in_words, infer
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models, Target
-from tailbound_runtime.protocol import infer_response, is_long, parse_infer
+from tailbound_runtime.protocol import is_long
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Head, Intake, Limits
-from tailbound_runtime.responses import JSON, Response, packing, refusal, success
+from tailbound_runtime.responses import JSON, Response, refusal, success
 from tailbound_runtime.routes import Route, path_of, repository_call
 from tailbound_runtime.shedding import Bound
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array
+from tailbound_runtime.wire import REST
 
 T = TypeVar("T")
 
@@ -98,7 +99,7 @@ class App:
         model = target.model
         model.metrics.begun()
         model.take()
-        intake = Intake(head, time.perf_counter(), self._limits, Share(self._budget), model)
+        intake = Intake(head, time.perf_counter(), self._limits, Share(self._budget), model, REST)
         if model.is_open and head.refusal is not None:
             return self._refused(intake, head.refusal)
         try:
@@ -107,6 +108,16 @@ class App:
         except ApiError as error:
             return self._refused(intake, error)
         return intake
+
+    def begin_whole(self, intake: Intake, now: float) -> Response | Pending | Coroutine[Any, Any, Response]:
+        """Begin and infer a request that is there with all of its body; outcomes as of `infer`."""
+        intake.model.metrics.begun()
+        try:
+            _, thread = intake.model.loaded()
+            check_room(thread, intake.model.metrics)
+        except ApiError as error:
+            return self._refused(intake, error)
+        return self.infer(intake, now)
 
     def whole(self, head: Head, body: bytes) -> Response | Intake | None:
         """The answer to a request that is there with its whole short body; an intake if that takes more.
@@ -146,7 +157,7 @@ class App:
     def _taken(self, head: Head, body: bytes, started: float, model: Model) -> Intake:
         model.metrics.begun()
         model.take()
-        intake = Intake(head, started, self._limits, Share(self._budget), model)
+        intake = Intake(head, started, self._limits, Share(self._budget), model, REST)
         intake.body = body
         return intake
 
@@ -180,13 +191,14 @@ class App:
 
     def _refused(self, intake: Intake, error: ApiError) -> Response:
         self._end(intake, error.status)
-        return refusal(error)
+        return intake.wire.refusal(error)
 
     def _end(self, intake: Intake, code: int) -> None:
         if not intake.ended:
             body_bytes = len(intake.body)
             intake.end()
-            intake.model.metrics.answered(code, time.perf_counter() - intake.started, "http", body_bytes)
+            seconds = time.perf_counter() - intake.started
+            intake.model.metrics.answered(code, seconds, intake.wire.name, body_bytes)
             intake.model.give()
 
     def _answer(
@@ -202,11 +214,7 @@ class App:
         if route is Route.METRICS:
             return Response(200, [(b"content-type", CONTENT_TYPE)], [self._exposition.render()])
         if call is not None and self.control is None:
-            raise ApiError(
-                400,
-                "this server has its models from its start to its end, and no other: start it with "
-                "--model-control explicit, or TAILBOUND_MODEL_CONTROL=explicit, to load and unload them",
-            )
+            raise _UNCONTROLLED
         if call is not None:
             return Head(path.encode(), headers, self._limits)
         model = None if target is None else target.model
@@ -232,16 +240,15 @@ class App:
         intake.received = now
         if isinstance(intake, Call):
             return self._called(intake)
-        head, codec = intake.head, intake.model.codec
         request = None
         try:
             signature, thread = intake.model.loaded()
             if intake.parsed is not None:
                 request, arrays = intake.parsed
-            elif head.encoding is not None or codec.takes_long(len(intake.body), head.json_length):
+            elif intake.wire.takes_long(intake):
                 return self._later(intake)
             else:
-                request = codec.parse(intake.body, head.json_length, intake.share.need)
+                request = intake.wire.parse(intake)
                 self._decoded(intake)
                 arrays = thread.here(request)
             if arrays is None:
@@ -255,8 +262,7 @@ class App:
     async def _called(self, call: Call) -> Response:
         try:
             call.check()
-            if self.phase is not Phase.READY:
-                raise ApiError(503, "this server is not ready, or about to end", [RETRY_AFTER])
+            self._check_ready()
             await call.work()
             return Response(200, [JSON], [b"{}"])
         except ApiError as error:
@@ -266,6 +272,18 @@ class App:
             return refusal(_UNEXPECTED)
         finally:
             call.end()
+
+    def controlled(self, parameters: Iterable[str]) -> Control:
+        """What loads and unloads models, for a call with these parameters. Raises ApiError."""
+        if self.control is None:
+            raise _UNCONTROLLED
+        check_parameters(parameters)
+        self._check_ready()
+        return self.control
+
+    def _check_ready(self) -> None:
+        if self.phase is not Phase.READY:
+            raise ApiError(503, "this server is not ready, or about to end", [RETRY_AFTER])
 
     def run_is_over(self, pending: Pending) -> Response | Coroutine[Any, Any, Response] | None:
         """The answer to an inference whose run is over; None if its caller has gone."""
@@ -283,7 +301,7 @@ class App:
 
     def _failed(self, intake: Intake, error: Exception, request: InferRequest | None) -> Response:
         if isinstance(error, FAILURES):
-            error = in_words(error, intake.model.metrics, self._limits.seconds, request)
+            error = in_words(error, intake.model.metrics, intake.limits.seconds, request)
         if not isinstance(error, ApiError):
             log.error("inference failed unexpectedly", exc_info=error)
             error = _UNEXPECTED
@@ -302,7 +320,7 @@ class App:
         if is_long(request, signature, arrays):
             return self._later(intake, request, arrays)
         response = self._written(intake, request, arrays)
-        packed_with = packing(intake, response)
+        packed_with = intake.wire.packing(intake, response)
         if packed_with is not None:
             return self._later(intake, response=response)
         self._end(intake, 200)
@@ -320,18 +338,18 @@ class App:
         try:
             if response is None:
                 response = await self._inferred(intake, request, arrays)
-            packed_with = packing(intake, response)
+            packed_with = intake.wire.packing(intake, response)
             if packed_with is not None:
                 response = await self._packed(packed_with, response)
             code = 200
             return response
         except ApiError as error:
             code = error.status
-            return refusal(error)
+            return intake.wire.refusal(error)
         except Exception:
             log.exception("inference failed unexpectedly")
             code = 500
-            return refusal(_UNEXPECTED)
+            return intake.wire.refusal(_UNEXPECTED)
         finally:
             self._end(intake, code)
 
@@ -340,26 +358,23 @@ class App:
     ) -> Response:
         signature, thread = intake.model.loaded()
         if request is None:
-            request = await self._aside(lambda: self._unpacked(intake, signature))
+            request = await self.aside(lambda: self._parsed_aside(intake))
         if arrays is None:
             deadline = self._deadline(intake, request)
-            metrics, seconds = intake.model.metrics, self._limits.seconds
+            metrics, seconds = intake.model.metrics, intake.limits.seconds
             watch = self._watch(intake)
             arrays = await infer(request, thread, metrics, seconds, deadline, _bound(intake), watch)
         if not is_long(request, signature, arrays):
             return self._written(intake, request, arrays)
         known, there = request, arrays
-        return await self._aside(lambda: self._written(intake, known, there, aside=True))
+        return await self.aside(lambda: self._written(intake, known, there, aside=True))
 
     def _watch(self, intake: Intake) -> Callable[[Job], None] | None:
         """What is told of the run of a request that takes long."""
         return None
 
-    def _unpacked(self, intake: Intake, signature: Signature) -> InferRequest:
-        body = intake.body
-        if intake.head.encoding is not None:
-            body = reception.unpack(intake.head.encoding, body, self._limits, intake.share)
-        request = parse_infer(body, intake.head.json_length, signature, intake.share.need)
+    def _parsed_aside(self, intake: Intake) -> InferRequest:
+        request = intake.wire.parse_aside(intake)
         self._decoded(intake)
         return request
 
@@ -371,27 +386,26 @@ class App:
     def _written(
         self, intake: Intake, request: InferRequest, arrays: Sequence[Array], aside: bool = False
     ) -> Response:
-        """The answer; `aside` of the loop, whose own is what was remembered."""
+        """The answer, written in the loop's thread or `aside`."""
         began = time.perf_counter()
-        model = intake.model
-        answer = (
-            infer_response(request, model.loaded()[0], arrays)
-            if aside
-            else model.codec.answer(request, arrays)
-        )
-        response = success(answer)
+        response = intake.wire.write(intake, request, arrays, aside)
         intake.model.metrics.encoded(time.perf_counter() - began)
         return response
 
     async def _packed(self, packing: bytes, response: Response) -> Response:
-        packed = await self._aside(lambda: reception.pack(packing, b"".join(response.parts)))
+        packed = await self.aside(lambda: reception.pack(packing, b"".join(response.parts)))
         return Response(response.status, [*response.headers, (b"content-encoding", packing)], [packed])
 
-    async def _aside(self, work: Callable[[], T]) -> T:
+    async def aside(self, work: Callable[[], T]) -> T:
         """The result of this work, which takes long, done in a thread of its own."""
         return await self._loop.run_in_executor(self._long, work)
 
 
+_UNCONTROLLED: Final = ApiError(
+    400,
+    "this server has its models from its start to its end, and no other: start it with --model-control "
+    "explicit, or TAILBOUND_MODEL_CONTROL=explicit, to load and unload them",
+)
 _UNEXPECTED: Final = ApiError(500, "internal error: the server's log has the details")
 
 

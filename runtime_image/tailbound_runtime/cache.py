@@ -117,10 +117,6 @@ class CachingThread(InferenceThread):
         """The remembered answer, or else that of a short run."""
         return self._found_or(request, super().here)
 
-    def beside(self, request: InferRequest) -> list[Array] | None:
-        """The same as `here`, in the calling thread."""
-        return self._found_or(request, super().beside)
-
     async def wait(
         self,
         request: InferRequest,

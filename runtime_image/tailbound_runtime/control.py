@@ -14,7 +14,7 @@ requests, too: a model that is loaded anew is there twice for a while.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
 import orjson
@@ -27,6 +27,7 @@ from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models
 from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.repository import ModelFile, Repository, RepositoryError
+from tailbound_runtime.wire import REST
 
 _OVERRIDES: Final = ("config", "file:")
 
@@ -46,7 +47,7 @@ class Call(Intake):
         share: Share,
         work: Callable[[], Awaitable[None]],
     ) -> None:
-        super().__init__(head, started, limits, share, Model("", "", Metrics()))
+        super().__init__(head, started, limits, share, Model("", "", Metrics()), REST)
         self.model.take()
         self.work = work
 
@@ -59,11 +60,16 @@ class Call(Intake):
         except orjson.JSONDecodeError as error:
             raise ApiError(400, f"the request body is not JSON: {error}") from None
         parameters = asked.get("parameters") if isinstance(asked, dict) else None
-        for name in parameters if isinstance(parameters, dict) else ():
-            if name.startswith(_OVERRIDES):
-                raise ApiError(
-                    400, f"parameter {name!r} is not supported: this server loads what its repository holds"
-                )
+        check_parameters(parameters if isinstance(parameters, dict) else ())
+
+
+def check_parameters(names: Iterable[str]) -> None:
+    """Raises ApiError if a call with these parameters asks for what this server cannot do."""
+    for name in names:
+        if name.startswith(_OVERRIDES):
+            raise ApiError(
+                400, f"parameter {name!r} is not supported: this server loads what its repository holds"
+            )
 
 
 class Control:

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from tailbound_runtime import binary
 from tailbound_runtime.batch import rows_of
 from tailbound_runtime.binary import Reserve
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
+from tailbound_runtime.grpc_message import Asked, no_message
 from tailbound_runtime.inference_pb2 import (
     InferParameter,
     InferTensorContents,
@@ -39,9 +41,18 @@ _CONTENTS: Final[Mapping[str, str]] = {
 _STEP: Final = 2**14  # elements that are copied while no other thread runs
 
 
-def parse(message: ModelInferRequest, signature: Signature, reserve: Reserve) -> InferRequest:
+def message_of(asked: Asked) -> ModelInferRequest:
+    """The message without its raw tensors. Raises ApiError."""
+    try:
+        return ModelInferRequest.FromString(asked.rest)
+    except DecodeError:
+        raise no_message() from None
+
+
+def parse(
+    message: ModelInferRequest, raw: Sequence[bytes | memoryview], signature: Signature, reserve: Reserve
+) -> InferRequest:
     """Raises ApiError that names what is wrong, and what `reserve` raises."""
-    raw = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
         raise ApiError(400, f"there are {len(message.inputs)} inputs, but {len(raw)} raw_input_contents")
     arrays: dict[str, Array] = {}
@@ -71,23 +82,26 @@ def parse(message: ModelInferRequest, signature: Signature, reserve: Reserve) ->
     )
 
 
-def response(request: InferRequest, signature: Signature, arrays: Sequence[Array]) -> ModelInferResponse:
-    """The successful answer."""
+def response(
+    request: InferRequest, signature: Signature, arrays: Sequence[Array]
+) -> tuple[ModelInferResponse, list[bytes | memoryview]]:
+    """The successful answer, and the raw tensors that belong to it."""
     answer = ModelInferResponse(
         model_name=signature.name, model_version=signature.version, id=request.id or ""
     )
     datatypes = {name: signature.outputs[name].datatype for name in request.outputs}
-    raw = bool(request.binary) or any(one.name not in _CONTENTS for one in datatypes.values())
+    in_raw = bool(request.binary) or any(one.name not in _CONTENTS for one in datatypes.values())
+    raw: list[bytes | memoryview] = []
     for name, array in zip(request.outputs, arrays, strict=True):
         datatype = datatypes[name]
         output = answer.outputs.add(name=name, datatype=datatype.name, shape=array.shape)
-        if raw:
-            answer.raw_output_contents.append(bytes(binary.to_bytes(datatype, array)))
+        if in_raw:
+            raw.append(binary.to_bytes(datatype, array))
         else:
             flat = array.ravel().tolist()
             elements = [one.encode() if isinstance(one, str) else one for one in flat]
             getattr(output.contents, _CONTENTS[datatype.name]).extend(elements)
-    return answer
+    return answer, raw
 
 
 def _outputs(names: Sequence[str], signature: Signature) -> tuple[str, ...]:

@@ -14,9 +14,6 @@
 | has computed for MOST_SECONDS / 4 since it was first seen, or is on a device and goes on | stopped; rest |
 | goes on for MOST_WAIT_SECONDS | stopped: other processes hold it up, and the next one may be short |
 
-A run in the thread of a gRPC call holds up no other. It may be there for the same reasons, and is stopped
-after MOST_WAIT_SECONDS, and done again in the inference thread, which knows deadlines.
-
 A rest is LEAST_REST_SECONDS, and doubles with each that follows within MOST_REST_SECONDS.
 
 On the CPU, time is that of the thread, not of the clock: what holds up one run says nothing about the next.
@@ -60,7 +57,6 @@ class Inline:
         self._doubts = False
         self._began: float | None = None  # the run of now, in `time`, where there are doubts
         self._now: tuple[Run, float] | None = None
-        self._beside: dict[Run, float] = {}
         self._last = 0.0
         self._used = threading.Event()
         self._closed = threading.Event()
@@ -112,18 +108,6 @@ class Inline:
         self._closed.set()
         self._used.set()
 
-    def begins_beside(self, run: Run, now: float) -> None:
-        """A run in the thread of a call begins, at a time of `perf_counter`."""
-        self._last = now
-        self._beside[run] = now
-        if not self._used.is_set():
-            self._used.set()
-
-    def ends_beside(self, run: Run, seconds: float) -> None:
-        """It has ended, or was stopped, after so many seconds of `time`."""
-        del self._beside[run]
-        self.ran(seconds)
-
     def ran(self, seconds: float) -> None:
         """A run took so many seconds of `time`, wherever it happened."""
         self._typical *= STEP if seconds > self._typical else 1 / STEP
@@ -133,9 +117,6 @@ class Inline:
         while self._used.wait() and not self._closed.is_set():
             time.sleep(MOST_SECONDS / 2)
             now, current = time.perf_counter(), self._now
-            for run, begun in tuple(self._beside.items()):
-                if now - begun > MOST_WAIT_SECONDS:
-                    run.stop()
             if current is not None and current is not seen:
                 seen, computed = current, time.clock_gettime(self._clock)
             elif current is not None:
@@ -144,7 +125,7 @@ class Inline:
                     current[0].stop()
                 elif now - current[1] > MOST_WAIT_SECONDS:
                     current[0].stop()
-            elif now - self._last > _IDLE_SECONDS and not self._beside:
+            elif now - self._last > _IDLE_SECONDS:
                 self._used.clear()
                 if self._closed.is_set():  # since it was looked at: nobody sets the event again
                     return

@@ -39,8 +39,6 @@ The stages, in the order that a request goes through them; what failed counts up
 | encode | the outputs, until the answer's bytes are there |
 | send | these bytes, until the kernel or the connection's buffer has them |
 
-Over gRPC, receiving and sending is the library's, and is not seen.
-
 Health checks, metadata and unknown paths are not counted: they say nothing about the model.
 
 A server of several models, or one whose clients load and unload them, adds the labels model and model_version

@@ -9,6 +9,7 @@
 """
 
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from tailbound_runtime.budget import RETRY_AFTER
 from tailbound_runtime.codec import Codec
@@ -17,12 +18,16 @@ from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.signature import Signature
 from tailbound_runtime.worker import InferenceThread
 
+if TYPE_CHECKING:
+    from tailbound_runtime.grpc_codec import RpcCodec
+
 
 class Model:
     """Any thread may use it, but `open` and `retire` are the loop's.
 
     size_bytes: of its files
     codec: of its requests over HTTP; there once it is open
+    rpc: the codec of its calls over gRPC, once there was one
     closed: whether nothing of it is left
     """
 
@@ -33,6 +38,7 @@ class Model:
         self.size_bytes = size_bytes
         self.closed = False
         self.codec: Codec
+        self.rpc: RpcCodec | None = None
         self._loaded: tuple[Signature, InferenceThread] | None = None
         self._lock = Lock()
         self._users = 0
@@ -83,5 +89,6 @@ class Model:
         if self._loaded is not None:
             self._loaded[1].close()
             del self.codec
+            self.rpc = None
         self._loaded = None
         self.closed = True

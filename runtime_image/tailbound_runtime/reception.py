@@ -4,7 +4,7 @@ import gzip
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from tailbound_runtime.model import Model
 from tailbound_runtime.protocol import Body
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.tensors import Array
+
+if TYPE_CHECKING:
+    from tailbound_runtime.wire import Wire
 
 CLOSE: Final[Header] = (b"connection", b"close")
 LEAST_PACKED_BYTES: Final = 16 * 2**10
@@ -89,22 +92,27 @@ class Intake:
     parsed: the request, and the outputs if its run is over, once these are known
     ended: whether the answer is known, or nobody waits for it any more
     trace: what an application that traces requests notes of it
+    limits: of its body and time
+    wire: the protocol that it came by
     """
 
     __slots__ = (
-        "_limits",
         "body",
         "ended",
         "head",
+        "limits",
         "model",
         "parsed",
         "received",
         "share",
         "started",
         "trace",
+        "wire",
     )
 
-    def __init__(self, head: Head, started: float, limits: Limits, share: Share, model: Model) -> None:
+    def __init__(
+        self, head: Head, started: float, limits: Limits, share: Share, model: Model, wire: "Wire"
+    ) -> None:
         self.head = head
         self.model = model
         self.started = started
@@ -114,12 +122,13 @@ class Intake:
         self.share = share
         self.parsed: tuple[InferRequest, Sequence[Array] | None] | None = None
         self.body: Body = b""
-        self._limits = limits
+        self.limits = limits
+        self.wire = wire
 
     def add(self, chunk: bytes) -> None:
         """Take in a part of the body. Raises ApiError 413 and 503."""
-        if len(self.body) + len(chunk) > self._limits.max_bytes:
-            raise self._limits.too_long()
+        if len(self.body) + len(chunk) > self.limits.max_bytes:
+            raise self.limits.too_long()
         self.share.need(len(chunk))
         if not self.body:
             self.body = chunk
@@ -157,7 +166,7 @@ class Intake:
 
     def left(self, now: float) -> float:
         """Seconds until the answer is due."""
-        return self.started + self._limits.seconds - now
+        return self.started + self.limits.seconds - now
 
 
 def encoding_of(headers: Mapping[bytes, bytes]) -> bytes | None:

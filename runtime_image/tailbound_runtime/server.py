@@ -32,7 +32,7 @@ from tailbound_runtime.repository import ModelFile, Repository, RepositoryError
 from tailbound_runtime.request_log import RequestLog
 
 if TYPE_CHECKING:
-    from tailbound_runtime import grpc_service, tracing
+    from tailbound_runtime import grpc_front, tracing
 
 BACKLOG: Final = 2048
 SWITCH_SECONDS: Final = 0.001  # how long a thread that parses keeps the interpreter while liveness is asked
@@ -45,8 +45,8 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-def listen(port: int) -> socket.socket:
-    """A socket on every address, IPv6 too where the machine has it. Raises ConfigError naming the port."""
+def listen(port: int, option: Option = Option.HTTP_PORT) -> socket.socket:
+    """A socket on every address, IPv6 too where the machine has it. Raises ConfigError naming the option."""
     try:
         if socket.has_dualstack_ipv6():
             return socket.create_server(
@@ -55,7 +55,7 @@ def listen(port: int) -> socket.socket:
         return socket.create_server(("", port), backlog=BACKLOG)
     except OSError as error:
         raise ConfigError(
-            f"{Option.HTTP_PORT} is {port}, where this process cannot listen: {error.strerror}"
+            f"{option} is {port}, where this process cannot listen: {error.strerror}"
         ) from error
 
 
@@ -77,16 +77,21 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     front = Front(app)
     server = await loop.create_server(front.connection, sock=listener, backlog=BACKLOG)
     log.info("listening", port=listener.getsockname()[1])
-    rpc = None
+    rpc = rpc_server = None
     try:
         if settings.grpc_port is not None:
-            rpc = _grpc(settings.grpc_port, app, limits, budget)
+            rpc = _rpc_front(app, limits, budget)
+            rpc_listener = listen(settings.grpc_port, Option.GRPC_PORT)
+            rpc_server = await loop.create_server(rpc.connection, sock=rpc_listener, backlog=BACKLOG)
+            log.info("listening for gRPC", port=rpc_listener.getsockname()[1])
         await _serve_models(settings, app, files, rpc, stop)
     finally:
         server.close()
-        if rpc is not None:
-            await asyncio.to_thread(rpc.stop)
-        await front.close(settings.request_timeout_seconds + 2)
+        closing = [front.close(settings.request_timeout_seconds + 2)]
+        if rpc is not None and rpc_server is not None:
+            rpc_server.close()
+            closing.append(rpc.close(settings.request_timeout_seconds + 2))
+        await asyncio.gather(*closing)
         if tracer is not None:
             await asyncio.to_thread(tracer.close)
     log.info("stopped")
@@ -129,7 +134,7 @@ async def _serve_models(
     settings: Settings,
     app: App,
     files: Sequence[ModelFile],
-    rpc: "grpc_service.Server | None",
+    rpc: "grpc_front.RpcFront | None",
     stop: asyncio.Event,
 ) -> None:
     """Load the models, be ready, and drain when `stop` is set."""
@@ -159,25 +164,18 @@ async def _serve_models(
     app.phase = Phase.DRAINING
     if rpc is not None:
         rpc.ready(False)
+        rpc.drain()
     if error is not None:
         raise error
     log.info("draining", seconds=settings.drain_seconds)
     await asyncio.sleep(settings.drain_seconds)
 
 
-def _grpc(port: int, app: App, limits: Limits, budget: Budget) -> "grpc_service.Server":
-    # Not at the top: without gRPC, a start is a third of a second shorter and the process 20 MB smaller.
-    from tailbound_runtime import grpc_service
+def _rpc_front(app: App, limits: Limits, budget: Budget) -> "grpc_front.RpcFront":
+    # Not at the top: without gRPC, the process needs no protobuf, and is smaller.
+    from tailbound_runtime import grpc_front
 
-    service = grpc_service.Service(app, limits, budget, asyncio.get_running_loop())
-    try:
-        rpc = grpc_service.Server(service, port, limits)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"{Option.GRPC_PORT} is {port}, where this process cannot listen: {error}"
-        ) from error
-    log.info("listening for gRPC", port=rpc.port)
-    return rpc
+    return grpc_front.RpcFront(app, limits, budget)
 
 
 async def _unless(stop: asyncio.Event, future: asyncio.Future[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""The application with a span for each inference over HTTP, and one for each of its stages.
+"""The application with a span for each inference, and one for each of its stages.
 
 The stages are those of `tailbound_runtime_stage_seconds`. A run on the event loop has no queue and no batch.
 """
@@ -90,14 +90,15 @@ class TracedApp(App):
         if not intake.ended and not isinstance(intake, Call):
             trace, model = _of(intake), intake.model
             attributes: dict[str, str | int] = {
-                "http.request.method": "POST",
-                "http.response.status_code": code,
+                **intake.wire.attributes(code),
                 "tailbound.model.name": model.name,
                 "tailbound.model.version": model.version,
             }
             spent = Spent("", intake.started, time.perf_counter())
             name = f"infer {model.name}"
-            trace.span = self._tracer.request(name, intake.head.headers, spent, trace.stages, attributes)
+            trace.span = self._tracer.request(
+                name, intake.head.headers, spent, trace.stages, attributes, failed=code >= 500
+            )
         super()._end(intake, code)
 
 

@@ -54,8 +54,12 @@ class Tracer:
         spent: Spent,
         stages: Sequence[Spent],
         attributes: Mapping[str, str | int],
+        failed: bool,
     ) -> Span:
-        """The span of a request, below the caller's that its headers name, and those of its stages."""
+        """The span of a request, below the caller's that its headers name, and those of its stages.
+
+        failed: whether the server is to blame for its answer
+        """
         carrier = {name: headers[key].decode("latin-1") for name, key in _HEADERS if key in headers}
         since = _clock()
         span = self._tracer.start_span(
@@ -67,8 +71,7 @@ class Tracer:
         )
         for each in stages:
             self.stage(span, each)
-        status = int(attributes["http.response.status_code"])
-        if status >= 500:
+        if failed:
             span.set_status(Status(StatusCode.ERROR))
         span.end(since(spent.ended))
         return span

@@ -53,7 +53,7 @@ SWEEP_SECONDS: Final = 0.01
 
 
 class InferenceThread:
-    """Runs an engine for callers on one event loop. All public methods but `beside` belong to its thread."""
+    """Runs an engine for callers on one event loop. All public methods belong to its thread."""
 
     def __init__(
         self,
@@ -132,22 +132,6 @@ class InferenceThread:
     def runs_here(self, now: float) -> bool:
         """Whether runs of small requests are made `here`, at a time of `perf_counter`."""
         return self._inline.is_open(now) and not self._busy(now)
-
-    def beside(self, request: InferRequest) -> list[Array] | None:
-        """The same as `here`, in the calling thread, which is not the loop's."""
-        started = time.perf_counter()
-        if not self._inline.allows(request, started) or self._busy(started):
-            return None
-        run, begun = Run(), self._inline.time()
-        self._inline.begins_beside(run, started)
-        try:
-            arrays = self._engine.run(request.outputs, request.inputs, run)
-        except (ModelInputError, ModelFailedError):
-            return None
-        finally:
-            self._inline.ends_beside(run, self._inline.time() - begun)
-        self._count([started], request.rows, started, time.perf_counter() - started)
-        return arrays
 
     def _busy(self, now: float) -> bool:
         """Whether a thread has a run that is not short. Short ones would only move each other there."""

@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tests.fuzz.mutation import mutated
 from tests.fuzz.outcome import Outcome
 from tests.runtime import models
-from tests.runtime.process import NAME, Server, serving
+from tests.runtime.process import NAME, Server, rpc_address, serving
 
 INFER: Final = f"/v2/models/{NAME}/infer"
 METHOD: Final = "/inference.GRPCInferenceService/ModelInfer"
@@ -137,8 +137,7 @@ def _fuzzed(folder: Path) -> Iterator[tuple[Server, Any]]:
     with serving(model, grpc_port="0", max_request_bytes="200000") as server:
         # A log that is not read would block the server once its pipe is full.
         threading.Thread(target=deque, args=(server.process.stdout, 0), daemon=True).start()
-        listening = next(line for line in server.lines if line["event"] == "listening for gRPC")
-        with grpc.insecure_channel(f"127.0.0.1:{listening['port']}") as channel:
+        with grpc.insecure_channel(rpc_address(server)) as channel:
             yield server, channel.unary_unary(METHOD)
 
 

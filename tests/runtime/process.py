@@ -75,6 +75,12 @@ class Server:
         return None
 
 
+def rpc_address(server: Server) -> str:
+    """Where it listens for gRPC."""
+    told = next(line for line in server.lines if line["event"] == "listening for gRPC")
+    return f"127.0.0.1:{told['port']}"
+
+
 @contextmanager
 def starting(model: Path, env: dict[str, str] | None = None, **extra: str) -> Iterator[Server]:
     """A server of `model` that listens, and is killed at the end if it still runs."""

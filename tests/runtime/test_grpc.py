@@ -1,5 +1,6 @@
 """The gRPC surface with clients that nobody here wrote: tritonclient, grpc.health.v1, reflection."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,9 @@ from onnx import TensorProto
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.runtime import models
-from tests.runtime.process import NAME, Server, serving
+from tests.runtime.process import NAME, Server, eventually, rpc_address, serving
 
 FINE = [[1.0, 2.0, 3.0, 4.0]]
-
-
-def address(server: Server) -> str:
-    told = next(line for line in server.lines if line["event"] == "listening for gRPC")
-    return f"127.0.0.1:{told['port']}"
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +31,13 @@ def server(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[Any]:
-    with triton.InferenceServerClient(address(server)) as client:
+    with triton.InferenceServerClient(rpc_address(server)) as client:
         yield client
 
 
 @pytest.fixture
 def stub(server: Server) -> Iterator[Any]:
-    with grpc.insecure_channel(address(server)) as channel:
+    with grpc.insecure_channel(rpc_address(server)) as channel:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
@@ -155,16 +151,18 @@ def test_a_bad_request_is_refused_with_its_reason(
 
 
 def test_health_and_reflection_answer(server: Server) -> None:
-    with grpc.insecure_channel(address(server)) as channel:
+    with grpc.insecure_channel(rpc_address(server)) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", "inference.GRPCInferenceService"):
             assert health.Check(health_pb2.HealthCheckRequest(service=name)).status == 1
-        first = next(iter(health.Watch(health_pb2.HealthCheckRequest())))
-        assert first.status == 1
+        with pytest.raises(grpc.RpcError) as unknown:
+            health.Check(health_pb2.HealthCheckRequest(service="other"))
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+        assert next(iter(health.Watch(health_pb2.HealthCheckRequest(service="other")))).status == 3
         database = ProtoReflectionDescriptorDatabase(channel)
         assert "inference.GRPCInferenceService" in database.get_services()
         file = database.FindFileContainingSymbol("inference.GRPCInferenceService")
-        assert [method.name for method in file.service[0].method][-1] == "ModelInfer"
+        assert "ModelInfer" in [method.name for method in file.service[0].method]
 
 
 def test_calls_count_in_the_same_metrics(server: Server, stub: Any) -> None:
@@ -190,7 +188,7 @@ def test_calls_count_in_the_same_metrics(server: Server, stub: Any) -> None:
 def test_other_datatypes_travel_raw(tmp_path: Path, kind: int, name: str, values: Any) -> None:
     with (
         serving(models.identity(tmp_path / "m.onnx", kind), grpc_port="0") as server,
-        triton.InferenceServerClient(address(server)) as client,
+        triton.InferenceServerClient(rpc_address(server)) as client,
     ):
         one = triton.InferInput("x", list(values.shape), name)
         one.set_data_from_numpy(values)
@@ -202,7 +200,106 @@ def test_other_datatypes_travel_raw(tmp_path: Path, kind: int, name: str, values
 
 
 def test_what_is_no_message_is_the_callers_fault(server: Server) -> None:
-    with grpc.insecure_channel(address(server)) as channel, pytest.raises(grpc.RpcError) as refusal:
+    with grpc.insecure_channel(rpc_address(server)) as channel, pytest.raises(grpc.RpcError) as refusal:
         channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(b"\n\x05m", timeout=10)
     assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "is no ModelInferRequest" in refusal.value.details()
+
+
+def test_who_watches_is_told_of_the_drain_and_of_the_end(tmp_path: Path) -> None:
+    with (
+        serving(models.arithmetic(tmp_path / "m.onnx"), grpc_port="0", drain_seconds="1") as server,
+        grpc.insecure_channel(rpc_address(server)) as channel,
+    ):
+        watched = iter(health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest()))
+        assert next(watched).status == 1
+        server.terminate()
+        assert next(watched).status == 2
+        with pytest.raises(grpc.RpcError) as ended:
+            next(watched)
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_packed_messages_are_unpacked_within_the_limit(server: Server, compression: Any) -> None:
+    with grpc.insecure_channel(rpc_address(server), compression=compression) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        assert list(stub.ModelInfer(request()).outputs[0].contents.fp32_contents) == [2, 4, 6, 8]
+        with pytest.raises(grpc.RpcError) as refusal:
+            stub.ModelInfer(request(raw_input_contents=[bytes(9_000_000)]))
+        assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        with pytest.raises(grpc.RpcError) as refusal:
+            channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(b"\n\x05m", timeout=10)
+        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def field(number: int, content: bytes) -> bytes:
+    return bytes((number << 3 | 2, len(content))) + content
+
+
+def test_a_message_means_the_same_however_its_fields_are_ordered(server: Server) -> None:
+    """Twice each: it is read anew, and then as known."""
+    inputs = [field(5, one.SerializeToString()) for one in request(raw_input_contents=[]).inputs]
+    bare = [field(5, b"\n\x01%c\x12\x04FP32\x1a\x02\x01\x04" % letter) for letter in b"ab"]
+    raw = [field(7, np.array(FINE, np.float32).tobytes()), field(7, bytes(16))]
+    name, unknown = field(1, NAME.encode()), b"\xa0\x06\x96\x01" + field(14, b"x") + b"\x7d1234"
+    with grpc.insecure_channel(rpc_address(server)) as channel:
+        infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        for message, first in (
+            (b"".join((name, *bare, *raw)), 1),
+            (b"".join((*raw, *bare, name)), 1),
+            (b"".join((raw[0], bare[0], name, unknown, raw[1], bare[1])), 1),
+            (b"".join((name, *bare, *reversed(raw))), 1),
+            (b"".join((field(1, b"other"), name, *bare, *raw)), 1),
+            (b"".join((*inputs, name)), 2),
+        ):
+            for _ in range(2):
+                answer = service_pb2.ModelInferResponse.FromString(infer(message, timeout=10))
+                if first == 2:
+                    assert answer.outputs[0].contents.fp32_contents[0] == 2
+                else:
+                    assert np.frombuffer(answer.raw_output_contents[0], np.float32).tolist() == FINE[0]
+        for message in (
+            name + b"".join(bare) + raw[0],
+            name + b"".join(bare) + raw[0] + field(7, bytes(12)),
+            name + b"".join(bare) + b"".join(raw) + b"\x3b",  # a group
+            name + b"".join(bare) + b"".join(raw) + b"\x38\x01",  # a raw tensor that is a number
+            name + b"\x2a\x00" * 5000,
+            field(1, b"\xff"),
+        ):
+            for _ in range(2):
+                with pytest.raises(grpc.RpcError) as refusal:
+                    infer(message, timeout=10)
+                assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def slow(rounds: int) -> Any:
+    one = service_pb2.ModelInferRequest.InferInputTensor(name="rounds", datatype="INT64", shape=[1])
+    one.contents.int64_contents.append(rounds)
+    return service_pb2.ModelInferRequest(model_name=NAME, inputs=[one])
+
+
+def test_deadlines_and_callers_that_leave_stop_the_run(slow_model: Path) -> None:
+    with (
+        serving(slow_model, grpc_port="0") as server,
+        grpc.insecure_channel(rpc_address(server)) as channel,
+    ):
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as late:
+            stub.ModelInfer(slow(10**9), timeout=0.3)
+        assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        running = stub.ModelInfer.future(slow(10**9))
+        eventually(lambda: server.metric("tailbound_runtime_requests_in_flight") == 1)
+        running.cancel()
+        eventually(lambda: server.metric("tailbound_runtime_requests_in_flight") == 0)
+        assert server.metric('tailbound_runtime_requests_total{code="499"}') is not None
+        stub.ModelInfer(slow(1), timeout=10)
+
+
+async def test_many_calls_share_a_connection_and_a_run(tmp_path: Path) -> None:
+    model = models.arithmetic(tmp_path / "m.onnx")
+    with serving(model, grpc_port="0", batching_mode="dynamic", batching_max_size="8") as server:
+        async with grpc.aio.insecure_channel(rpc_address(server)) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            answers = await asyncio.gather(*(stub.ModelInfer(request()) for _ in range(300)))
+    assert {answer.outputs[0].contents.fp32_contents[3] for answer in answers} == {8}

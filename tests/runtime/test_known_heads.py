@@ -24,6 +24,7 @@ from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.responses import Response, refusal
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import BY_ONNX_TYPE
+from tailbound_runtime.wire import REST
 
 FLOATS = TensorSpec("x", BY_ONNX_TYPE["tensor(float)"], (-1, 2))
 SIGNATURE = Signature("m", {"x": FLOATS}, {"y": FLOATS}, UNBATCHED, "onnx")
@@ -41,7 +42,9 @@ class Echo:
 
     def begin(self, head: Head) -> Intake | Response:
         return (
-            refusal(head.refusal) if head.refusal else Intake(head, 0.0, LIMITS, Share(Budget(1000)), MODEL)
+            refusal(head.refusal)
+            if head.refusal
+            else Intake(head, 0.0, LIMITS, Share(Budget(1000)), MODEL, REST)
         )
 
     def whole(self, head: Head, body: bytes) -> Response | None:

@@ -6,11 +6,13 @@ import gc
 import re
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tritonclient.grpc as triton
 from onnx import TensorProto
 from tailbound_runtime import command
 from tailbound_runtime.batch import UNBATCHED
@@ -23,7 +25,7 @@ from tailbound_runtime.signature import Signature
 
 from tests.runtime import models
 from tests.runtime.doubling import Doubling
-from tests.runtime.process import Server, eventually, serving
+from tests.runtime.process import Server, eventually, rpc_address, serving
 from tests.runtime.test_worker import later, request, thread_of
 
 ROW = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [-2.5]}]}
@@ -58,6 +60,7 @@ def server(repository: Path) -> Iterator[Server]:
         model_control="explicit",
         model_memory_bytes=str(LIMIT),
         request_log_every="1",
+        grpc_port="0",
     ) as running:
         yield running
 
@@ -154,6 +157,40 @@ def test_a_call_that_cannot_be_done_says_why(
     found = call(server, name, what, body)
     assert (found[0], said in found[1]) == (status, True), found
     assert server.client.get(f"/v2/repository/models/{path}").status_code == 405
+
+
+def test_a_triton_client_loads_and_unloads_over_grpc(server: Server, repository: Path) -> None:
+    models.unary(version(repository, "other", "3"), "Neg")
+    with triton.InferenceServerClient(rpc_address(server)) as client:
+
+        def listed() -> dict[str, str]:
+            models = client.get_model_repository_index().models
+            return {each.name: each.version for each in models if each.state == "READY"}
+
+        refused: list[tuple[Callable[[], object], str]] = [
+            (lambda: client.load_model("nobody"), "NOT_FOUND.*no model 'nobody'"),
+            (lambda: client.unload_model("other"), "NOT_FOUND.*no model 'other'"),
+            (lambda: client.load_model("other", config="{}"), "INVALID_ARGUMENT.*'config' is not supported"),
+        ]
+        for call, said in refused:
+            with pytest.raises(triton.InferenceServerException, match=said):
+                call()
+        client.load_model("other")
+        assert listed()["other"] == "3"
+        x: Any = triton.InferInput("x", [1], "FP32")
+        x.set_data_from_numpy(np.array([-2.5], np.float32))
+        answers = [client.infer("other", [x]) for _ in range(2)]  # read anew, and as known
+        models.unary(version(repository, "other", "4"), "Abs")
+        client.load_model("other")
+        answers += [client.infer("other", [x]) for _ in range(2)]
+        assert [(each.get_response().model_version, *each.as_numpy("y").tolist()) for each in answers] == [
+            ("3", 2.5),
+            ("3", 2.5),
+            ("4", 2.5),
+            ("4", 2.5),
+        ]
+        client.unload_model("other")
+        assert "other" not in listed()
 
 
 async def test_the_engine_of_a_model_that_is_given_up_is_freed_and_its_threads_end() -> None:

@@ -8,13 +8,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tailbound_runtime.config import ConfigError
 from tailbound_runtime.tracing import tracer_of
 
 from tests.runtime import models
-from tests.runtime.process import serving
+from tests.runtime.process import rpc_address, serving
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ROW = {"datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
@@ -90,6 +91,29 @@ def test_each_stage_is_a_span_below_that_of_the_request_in_the_trace_of_its_call
         ends = each.end_time_unix_nano
     resource = got[0].resource_spans[0].resource
     assert {each.value.string_value for each in resource.attributes if each.key == "service.name"} == {"mine"}
+
+
+def test_calls_over_grpc_are_spans_too(tmp_path: Path) -> None:
+    with collector() as (address, got):
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": address}
+        with (
+            serving(models.arithmetic(tmp_path / "m.onnx"), env=env, tracing="on", grpc_port="0") as server,
+            grpc.insecure_channel(rpc_address(server)) as channel,
+        ):
+            infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            message = b"\n\x01m" + b"".join(
+                b"*\x0d\n\x01%c\x12\x04FP32\x1a\x02\x01\x04" % name for name in b"ab"
+            )
+            raw = (b":\x10" + bytes(16)) * 2
+            infer(message + raw, metadata=(("traceparent", f"00-{TRACE}-{PARENT}-01"),))
+            with pytest.raises(grpc.RpcError):
+                infer(message)
+    requests = [each for each in spans_of(got) if each.name == "infer m"]
+    assert sorted(attributes(each)["rpc.grpc.status_code"] for each in requests) == [0, 3]
+    (first,) = [each for each in requests if each.trace_id.hex() == TRACE]
+    assert (first.parent_span_id.hex(), attributes(first)["rpc.method"]) == (PARENT, "ModelInfer")
+    parts = [each.name for each in spans_of(got) if each.parent_span_id == first.span_id]
+    assert sorted(parts) == sorted(AT_ONCE)
 
 
 def test_a_large_body_has_all_stages_too(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""ModelInfer: the call, and how its messages are read and written."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from tailbound_runtime.app import Pending
+from tailbound_runtime.errors import ApiError
+from tailbound_runtime.grpc_call import SERVICE, RpcCall, code_of
+from tailbound_runtime.grpc_codec import RpcCodec
+from tailbound_runtime.grpc_message import Asked, split
+from tailbound_runtime.model import Model
+from tailbound_runtime.protocol import Body
+from tailbound_runtime.reception import Intake
+from tailbound_runtime.responses import Response
+from tailbound_runtime.signature import InferRequest
+from tailbound_runtime.tensors import Array
+
+
+class RpcIntake(Intake):
+    """An inference that came as one message.
+
+    asked: its parts
+    """
+
+    __slots__ = ("asked",)
+    asked: Asked
+
+
+class Rpc:
+    """The Open Inference Protocol over gRPC."""
+
+    name = "grpc"
+
+    def takes_long(self, intake: Intake) -> bool:
+        return codec_of(intake.model).takes_long(_asked(intake))
+
+    def parse(self, intake: Intake) -> InferRequest:
+        return codec_of(intake.model).parse(_asked(intake), intake.share.need)
+
+    def parse_aside(self, intake: Intake) -> InferRequest:
+        return codec_of(intake.model).parse_anew(_asked(intake), intake.share.need)
+
+    def write(self, intake: Intake, request: InferRequest, arrays: Sequence[Array], aside: bool) -> Response:
+        codec = codec_of(intake.model)
+        return Response(
+            200, (), codec.answer_anew(request, arrays) if aside else codec.answer(request, arrays)
+        )
+
+    def packing(self, intake: Intake, response: Response) -> bytes | None:
+        return None
+
+    def refusal(self, error: ApiError) -> Response:
+        return Response(error.status, error.headers, [error.message.encode()])
+
+    def attributes(self, code: int) -> Mapping[str, str | int]:
+        return {
+            "rpc.system": "grpc",
+            "rpc.service": SERVICE,
+            "rpc.method": "ModelInfer",
+            "rpc.grpc.status_code": code_of(code),
+        }
+
+
+RPC: Final = Rpc()
+
+
+def codec_of(model: Model) -> RpcCodec:
+    """The model's, which is made for its first call."""
+    if model.rpc is None:
+        model.rpc = RpcCodec(model.loaded()[0])
+    return model.rpc
+
+
+def _asked(intake: Intake) -> Asked:
+    return cast(RpcIntake, intake).asked
+
+
+class InferCall(RpcCall):
+    """An inference."""
+
+    __slots__ = ()
+
+    def take(self, message: Body) -> None:
+        """Infer."""
+        now, app = time.perf_counter(), self.surface.app
+        asked = split(message)
+        model = app.models.take(asked.name, asked.version)
+        intake = RpcIntake(self.head, self.started, self.limits, self.share, model, RPC)
+        intake.asked, intake.body = asked, message
+        self._go_on(intake, app.begin_whole(intake, now))
+
+    def _go_on(
+        self, intake: Intake, outcome: Response | Pending | Coroutine[Any, Any, Response] | None
+    ) -> None:
+        if isinstance(outcome, Response):
+            self._respond(intake, outcome)
+        elif isinstance(outcome, Pending):
+            self._task = outcome.job.future
+            self._task.add_done_callback(partial(self._run_is_over, intake, outcome))
+        elif outcome is not None:
+            self._task = self.surface.loop.create_task(outcome)
+            self._task.add_done_callback(partial(self._answered, intake))
+
+    def _run_is_over(self, intake: Intake, pending: Pending, _: asyncio.Future[Any]) -> None:
+        self._task = None
+        self._go_on(intake, self.surface.app.run_is_over(pending))
+
+    def _answered(self, intake: Intake, task: asyncio.Future[Response]) -> None:
+        self._task = None
+        if task.cancelled():
+            self.surface.app.left(intake, True)
+        else:
+            self._respond(intake, task.result())
+
+    def _respond(self, intake: Intake, response: Response) -> None:
+        began = time.perf_counter()
+        if response.status == 200:
+            self.answer(response.parts)
+        else:
+            self.refuse(ApiError(response.status, bytes(response.parts[0]).decode(), response.headers))
+        self.surface.app.sent(intake, time.perf_counter() - began)

@@ -1,0 +1,211 @@
+"""One HTTP/2 connection with prior knowledge, as gRPC needs it, from its first byte to its last.
+
+The library h2 takes longer for the frames of one call than this server does for the whole call.
+
+| a client | gets |
+|---|---|
+| breaks a rule or a limit (http2_streams.py) | GOAWAY with the reason; the connection ends |
+| sends no settings within PREFACE_SECONDS, or part of a block only | the same |
+| speaks another protocol | a sentence in HTTP/1.1; the connection ends |
+| is told to go elsewhere | LAST_CALLS_SECONDS for calls that are on their way; then those that are here end |
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+import structlog
+
+from tailbound_runtime import http2_frames as h2
+from tailbound_runtime.http2_frames import Code, Http2Error
+from tailbound_runtime.http2_outflow import Outflow, Stream
+from tailbound_runtime.http2_streams import SETTINGS, Call, Streams
+
+PREFACE_SECONDS: Final = 10.0
+LAST_CALLS_SECONDS: Final = 1.0
+"""Between saying that the connection ends and ending it: calls that are on their way are served."""
+
+_NOT_HTTP2: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 55\r\n\r\n"
+    b"this port speaks gRPC: HTTP/2 with prior knowledge only"
+)
+
+# Of all connections: the loop reads and gives on what it has read, before it reads from another.
+_ANY: Final = memoryview(bytearray(256 * 2**10))
+
+log = structlog.get_logger(__name__)
+
+
+class Http2Connection(asyncio.BufferedProtocol):
+    """The calls of one client.
+
+    used: when bytes came last, in the time of `perf_counter`
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Mapping[bytes, bytes] | None], Any],
+        call: Callable[["Http2Connection", Stream, Any], Call | None],
+        among: "set[Http2Connection]",
+        busy: Callable[["Http2Connection"], None],
+        closed: Callable[[], None],
+    ) -> None:
+        """`make` reads heads; `call` begins a call, or answers without one, None then.
+
+        busy: gets the connection when it begins to need `sweep`
+        """
+        self._make = make
+        self._call = call
+        self._among = among
+        self._busy = busy
+        self._closed = closed
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._streams: Streams
+        self.out: Outflow
+        self._rest = b""  # of a frame that is not complete
+        self._greeted = False  # the preface has come
+        self._reading = self._flushes = self._ends = False
+        self.used = time.perf_counter()
+
+    # --- the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._streams = Streams(
+            self._make, partial(self._call, self), partial(Outflow, self._transport), self._close_if_done
+        )
+        self.out = self._streams.out
+        self._among.add(self)
+        self._busy(self)
+        self._transport.write(SETTINGS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone: what is not answered yet is given up."""
+        self._among.discard(self)
+        self._streams.lost()
+        self._closed()
+
+    def pause_writing(self) -> None:
+        """The client reads slower than it asks: it has to read first."""
+        self.out.full = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self.out.full = False
+        self.out.pump()
+        self._streams.proceed()
+        self.out.flush()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return _ANY
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """They are there."""
+        self._reading = True
+        try:
+            self._rest = self._read(self._rest + bytes(_ANY[:nbytes]))
+        except Http2Error as error:
+            self._fail(error.code, str(error))
+        except Exception:
+            log.exception("a connection failed unexpectedly")
+            self._fail(Code.INTERNAL_ERROR, "internal error: the server's log has the details")
+        finally:
+            self._reading = False
+        self.out.flush()
+        if self._streams or self._streams.begins:
+            self._busy(self)
+
+    def flush(self) -> None:
+        """Send what has been gathered: at the end of the read, or of what the loop has to do now."""
+        if not self._reading and not self._flushes:
+            self._flushes = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushes = False
+        self._streams.proceed()
+        self.out.flush()
+
+    # --- the end
+
+    def end(self) -> None:
+        """Ask the client to go elsewhere; calls that it makes until it knows are served."""
+        if not self._ends:
+            self._ends = True
+            self._transport.write(h2.goaway(h2.LAST_STREAM, Code.NO_ERROR, "this server is about to end"))
+            self._loop.call_later(LAST_CALLS_SECONDS, self.refuse)
+
+    def refuse(self) -> None:
+        """Take no more calls; close after those that are here."""
+        if self._streams.refuses or self._transport.is_closing():
+            return
+        self._ends = self._streams.refuses = True
+        self._transport.write(h2.goaway(self._streams.last, Code.NO_ERROR))
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self._streams.refuses and not self._streams:
+            self.out.flush()
+            self._transport.close()
+
+    def _fail(self, code: Code, message: str) -> None:
+        if not self._transport.is_closing():
+            self.out.control(h2.goaway(self._streams.last, code, message))
+            self.out.flush()
+            self._transport.close()
+
+    def reset(self, stream: Stream, code: Code) -> None:
+        """End a stream without an answer, or in the middle of it."""
+        self._streams.reset(stream, code)
+        self.flush()
+
+    def sweep(self, now: float) -> bool:
+        """End what is overdue; whether to look again."""
+        begins = self._streams.begins
+        if begins and now - self.used > PREFACE_SECONDS:
+            self._fail(Code.PROTOCOL_ERROR, f"nothing that is complete came within {PREFACE_SECONDS:g} s")
+            return False
+        self._streams.overdue(now)
+        self._streams.proceed()
+        self.out.flush()
+        return (begins or bool(self._streams)) and not self._transport.is_closing()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is here."""
+        return not self._streams
+
+    # --- frames
+
+    def _read(self, data: bytes) -> bytes:
+        """Take in frames; the bytes of one that is not complete. Raises Http2Error."""
+        at, end = 0, len(data)
+        if not self._greeted:
+            if not data.startswith(h2.PREFACE[:end]):
+                self._transport.write(_NOT_HTTP2)
+                self._transport.close()
+                return b""
+            if end < len(h2.PREFACE):
+                return data
+            self._greeted, at = True, len(h2.PREFACE)
+        while end - at >= h2.HEAD_BYTES:
+            first, flags, number = h2.HEAD.unpack_from(data, at)
+            length, kind = first >> 8, first & 0xFF
+            if length > h2.MOST_PAYLOAD:
+                raise Http2Error(Code.FRAME_SIZE_ERROR, f"a frame is longer than {h2.MOST_PAYLOAD} bytes")
+            begins = at + h2.HEAD_BYTES
+            at = begins + length
+            if at > end:
+                return data[begins - h2.HEAD_BYTES :]
+            self._streams.take(kind, flags, number & 0x7FFFFFFF, data[begins:at])
+            if self._transport.is_closing():
+                return b""
+        return data[at:]

@@ -1,0 +1,356 @@
+"""HTTP/2 under the gRPC surface, as a client sees it that breaks its rules or floods it."""
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hpack import Decoder, Encoder
+from tritonclient.grpc import service_pb2
+
+from tests.runtime import models
+from tests.runtime.process import NAME, Server, rpc_address, serving
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
+END_STREAM, ACK, END_HEADERS, PADDED = 1, 1, 4, 8
+PROTOCOL_ERROR, FLOW_CONTROL, STREAM_CLOSED, FRAME_SIZE, REFUSED, CANCEL, COMPRESSION, CALM = (
+    1,
+    3,
+    5,
+    6,
+    7,
+    8,
+    9,
+    11,
+)
+LIVE = "/inference.GRPCInferenceService/ServerLive"
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+NOTHING = bytes(5)  # a message without fields
+HEAD = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", LIVE),
+    (":authority", "test"),
+    ("content-type", "application/grpc"),
+    ("te", "trailers"),
+]
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">I", len(payload) << 8 | kind) + struct.pack(">BI", flags, stream) + payload
+
+
+def number(value: int) -> bytes:
+    return struct.pack(">I", value)
+
+
+@dataclass
+class Raw:
+    """A client that sends what it is told. status: of the calls that have ended, by stream"""
+
+    sock: socket.socket
+    encoder: Encoder = field(default_factory=Encoder)
+    decoder: Decoder = field(default_factory=Decoder)
+    data: bytes = b""
+
+    def send(self, *frames: bytes) -> None:
+        self.sock.sendall(b"".join(frames))
+
+    def head(self, stream: int, *more: tuple[str, str], **changes: str) -> bytes:
+        headers = [(name, changes.get(name.strip(":").replace("-", "_"), value)) for name, value in HEAD]
+        return frame(HEADERS, END_HEADERS, stream, self.encoder.encode([*headers, *more]))
+
+    def call(self, stream: int, message: bytes = NOTHING, **changes: str) -> bytes:
+        return self.head(stream, **changes) + frame(DATA, END_STREAM, stream, message)
+
+    def next(self) -> tuple[int, int, int, bytes]:
+        """The next frame. Raises EOFError."""
+        while True:
+            if len(self.data) >= 9:
+                length, kind = divmod(struct.unpack(">I", self.data[:4])[0], 256)
+                if len(self.data) >= 9 + length:
+                    flags, stream = struct.unpack(">BI", self.data[4:9])
+                    payload, self.data = self.data[9 : 9 + length], self.data[9 + length :]
+                    return kind, flags, stream, payload
+            try:
+                read = self.sock.recv(65536)
+            except ConnectionResetError:
+                read = b""
+            if not read:
+                raise EOFError
+            self.data += read
+
+    def until(self, *kinds: int) -> tuple[int, int, int, bytes]:
+        """The next frame of one of these kinds."""
+        while True:
+            got = self.next()
+            if got[0] in kinds:
+                return got
+
+    def headers(self) -> tuple[int, dict[str, str], bool]:
+        """The next block: its stream, its headers, and whether it ends the stream."""
+        _, flags, stream, payload = self.until(HEADERS)
+        headers = {str(name): str(value) for name, value in self.decoder.decode(payload)}
+        return stream, headers, bool(flags & END_STREAM)
+
+    def status(self) -> tuple[int, str]:
+        """The stream and the status of the next call that ends, or its status of HTTP."""
+        while True:
+            stream, headers, ends = self.headers()
+            if ends:
+                return stream, headers.get("grpc-status", headers.get(":status", ""))
+
+    def ended(self) -> int:
+        """The code of the GOAWAY with which the connection ends."""
+        code = -1
+        try:
+            while True:
+                code = struct.unpack(">I", self.until(GOAWAY)[3][4:8])[0]
+        except EOFError:
+            return code
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    model = models.arithmetic(folder / "http2.onnx")
+    with serving(model, grpc_port="0", max_request_bytes="2000000", request_timeout_seconds="2") as server:
+        yield server
+
+
+@contextmanager
+def connected(server: Server, settings: bytes = b"") -> Iterator[Raw]:
+    host, _, port = rpc_address(server).partition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        raw = Raw(sock)
+        raw.send(PREFACE, frame(SETTINGS, 0, 0, settings))
+        yield raw
+
+
+@pytest.fixture
+def raw(server: Server) -> Iterator[Raw]:
+    """Afterwards another client is answered."""
+    with connected(server) as client:
+        yield client
+    with connected(server) as other:
+        other.send(other.call(1))
+        assert other.status() == (1, "0")
+
+
+BROKEN: list[tuple[str, list[bytes], int]] = [
+    ("data-on-idle-stream", [frame(DATA, 0, 1, b"x")], PROTOCOL_ERROR),
+    ("data-on-no-stream", [frame(DATA, 0, 0, b"x")], PROTOCOL_ERROR),
+    ("headers-on-no-stream", [frame(HEADERS, END_HEADERS, 0)], PROTOCOL_ERROR),
+    ("headers-on-even-stream", [frame(HEADERS, END_HEADERS, 2)], PROTOCOL_ERROR),
+    ("no-hpack", [frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff")], COMPRESSION),
+    ("index-that-is-not-there", [frame(HEADERS, END_HEADERS, 1, b"\xfe")], COMPRESSION),
+    ("large-table", [frame(HEADERS, END_HEADERS, 1, b"\x3f\xe1\xff\x03")], COMPRESSION),
+    ("padding-beyond-frame", [frame(HEADERS, END_HEADERS | PADDED, 1, b"\x09a")], PROTOCOL_ERROR),
+    ("continuation-alone", [frame(CONTINUATION, END_HEADERS, 1)], PROTOCOL_ERROR),
+    ("block-interrupted", [frame(HEADERS, 0, 1), frame(PING, 0, 0, bytes(8))], PROTOCOL_ERROR),
+    ("block-of-another-stream", [frame(HEADERS, 0, 1), frame(CONTINUATION, 4, 3)], PROTOCOL_ERROR),
+    (
+        "long-block",
+        [frame(HEADERS, 0, 1, bytes(16000)), *[frame(CONTINUATION, 0, 1, bytes(16000))] * 3],
+        CALM,
+    ),
+    ("continuation-flood", [frame(HEADERS, 0, 1), frame(CONTINUATION, 0, 1) * 50], CALM),
+    ("hpack-bomb", [frame(HEADERS, 4, 1, b"\x40\x01a\x7f\x81\x1e" + b"v" * 4000 + b"\xbe" * 12000)], CALM),
+    ("long-frame", [frame(DATA, 0, 1, bytes(16385))], FRAME_SIZE),
+    ("push", [frame(PUSH, 4, 1, bytes(4))], PROTOCOL_ERROR),
+    ("short-ping", [frame(PING, 0, 0, bytes(7))], FRAME_SIZE),
+    ("ping-of-a-stream", [frame(PING, 0, 1, bytes(8))], PROTOCOL_ERROR),
+    ("settings-of-a-stream", [frame(SETTINGS, 0, 1)], PROTOCOL_ERROR),
+    ("half-settings", [frame(SETTINGS, 0, 0, bytes(5))], FRAME_SIZE),
+    ("full-acknowledgement", [frame(SETTINGS, ACK, 0, bytes(6))], FRAME_SIZE),
+    ("window-too-large", [frame(SETTINGS, 0, 0, b"\0\4" + number(2**31))], FLOW_CONTROL),
+    ("frames-too-small", [frame(SETTINGS, 0, 0, b"\0\5" + number(100))], PROTOCOL_ERROR),
+    ("push-enabled-twice", [frame(SETTINGS, 0, 0, b"\0\2" + number(2))], PROTOCOL_ERROR),
+    ("update-of-0", [frame(WINDOW, 0, 0, number(0))], PROTOCOL_ERROR),
+    ("update-beyond", [frame(WINDOW, 0, 0, number(2**31 - 1))], FLOW_CONTROL),
+    ("update-of-idle-stream", [frame(WINDOW, 0, 5, number(1))], PROTOCOL_ERROR),
+    ("short-update", [frame(WINDOW, 0, 0, bytes(3))], FRAME_SIZE),
+    ("reset-of-idle-stream", [frame(RST, 0, 5, number(8))], PROTOCOL_ERROR),
+    ("short-reset", [frame(RST, 0, 5, bytes(3))], FRAME_SIZE),
+    ("short-priority", [frame(PRIORITY, 0, 1, bytes(4))], FRAME_SIZE),
+    ("goaway-of-a-stream", [frame(GOAWAY, 0, 1, bytes(8))], PROTOCOL_ERROR),
+    ("ping-flood", [frame(PING, 0, 0, bytes(8)) * 3000], CALM),
+    ("settings-flood", [frame(SETTINGS, 0, 0) * 3000], CALM),
+    ("priority-flood", [frame(PRIORITY, 0, 1, bytes(5)) * 3000], CALM),
+    ("window-flood", [frame(WINDOW, 0, 0, number(1)) * 3000], CALM),
+    ("flood-of-what-is-unknown", [frame(99, 0, 0) * 3000], CALM),
+]
+
+
+@pytest.mark.parametrize(("frames", "code"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+def test_what_breaks_http2_or_floods_ends_the_connection(raw: Raw, frames: list[bytes], code: int) -> None:
+    raw.send(*frames)
+    assert raw.ended() == code
+
+
+def test_rapid_resets_end_the_connection(raw: Raw) -> None:
+    head = raw.head(1)[9:]  # then the table is warm
+    raw.send(frame(HEADERS, END_HEADERS, 1, head), frame(RST, 0, 1, number(CANCEL)))
+    pairs = [
+        raw.head(stream, path=INFER) + frame(RST, 0, stream, number(CANCEL)) for stream in range(3, 5003, 2)
+    ]
+    raw.send(*pairs)
+    assert raw.ended() == CALM
+
+
+def test_empty_data_does_not_keep_a_connection_busy(raw: Raw) -> None:
+    raw.send(raw.head(1, path=INFER), frame(DATA, 0, 1) * 3000)
+    assert raw.ended() == CALM
+
+
+MALFORMED: list[tuple[str, dict[str, str], tuple[tuple[str, str], ...]]] = [
+    ("upper-case", {}, (("Odd", "1"),)),
+    ("connection", {}, (("connection", "close"),)),
+    ("transfer-encoding", {}, (("transfer-encoding", "chunked"),)),
+    ("other-te", {"te": "gzip"}, ()),
+    ("late-pseudo", {}, ((":path", "/"),)),
+    ("unknown-pseudo", {}, ((":status", "200"),)),
+    ("line-break", {}, (("odd", "a\r\nb"),)),
+    ("empty-path", {"path": ""}, ()),
+    ("empty-name", {}, (("", "1"),)),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"), [case[1:] for case in MALFORMED], ids=[case[0] for case in MALFORMED]
+)
+def test_a_malformed_head_ends_its_stream_alone(
+    raw: Raw, changes: dict[str, str], more: tuple[tuple[str, str], ...]
+) -> None:
+    raw.send(raw.head(1, *more, **changes))
+    assert raw.until(RST)[2:] == (1, number(PROTOCOL_ERROR))
+    raw.send(raw.call(3))
+    assert raw.status() == (3, "0")
+
+
+ANSWERED: list[tuple[str, dict[str, str], bytes, str]] = [
+    ("get", {"method": "GET"}, NOTHING, "405"),
+    ("no-grpc", {"content_type": "application/json"}, NOTHING, "415"),
+    ("grpc-json", {"content_type": "application/grpc+json"}, NOTHING, "415"),
+    ("with-parameters", {"content_type": "application/grpc;charset=x"}, NOTHING, "0"),
+    ("unknown-method", {"path": "/inference.GRPCInferenceService/None"}, NOTHING, "12"),
+    ("unknown-packing", {"te": "trailers"}, b"\1" + bytes(4), "3"),
+    ("no-message", {}, b"", "3"),
+    ("half-a-prefix", {}, b"\0\0", "3"),
+    ("half-a-message", {}, b"\0\0\0\0\x05abc", "3"),
+    ("two-messages", {}, NOTHING * 2, "3"),
+    ("odd-flag", {}, b"\2" + bytes(4), "3"),
+    ("too-long", {"path": INFER}, b"\0" + number(2_000_001), "8"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "status"), [case[1:] for case in ANSWERED], ids=[case[0] for case in ANSWERED]
+)
+def test_what_is_no_call_is_answered(raw: Raw, changes: dict[str, str], message: bytes, status: str) -> None:
+    raw.send(raw.call(1, message, **changes))
+    assert raw.status() == (1, status)
+    raw.send(raw.call(3))
+    assert raw.status() == (3, "0")
+
+
+def test_more_streams_than_may_be_are_refused_and_the_others_go_on(raw: Raw) -> None:
+    raw.send(*[raw.head(stream) for stream in range(1, 259, 2)])
+    assert raw.until(RST)[2:] == (257, number(REFUSED))
+    raw.send(frame(DATA, END_STREAM, 1, NOTHING))
+    assert raw.status() == (1, "0")
+
+
+def test_a_message_that_does_not_arrive_is_given_up(raw: Raw) -> None:
+    raw.send(raw.head(1), raw.head(3, ("grpc-timeout", "100m")), frame(HEADERS, END_HEADERS, 5))
+    started = time.monotonic()
+    assert raw.status() == (3, "4")
+    assert time.monotonic() - started < 1.5
+    assert raw.status() == (1, "4")
+    assert raw.until(RST)[2:] == (1, number(0))  # the client need not go on
+
+
+def infer_message(rows: int) -> bytes:
+    asked = service_pb2.ModelInferRequest(model_name=NAME)
+    for name in ("a", "b"):
+        asked.inputs.add(name=name, datatype="FP32", shape=[rows, 4])
+        asked.raw_input_contents.append(bytes(16 * rows))
+    message = bytes(asked.SerializeToString())
+    return b"\0" + number(len(message)) + message
+
+
+def test_an_answer_waits_for_the_windows_of_its_client_and_no_longer_than_the_timeout(server: Server) -> None:
+    message = infer_message(1000)
+    parts = [message[start : start + 16384] for start in range(0, len(message), 16384)]
+    with connected(server, b"\0\4" + number(10)) as raw:
+        for stream in (1, 3):
+            raw.send(raw.head(stream, path=INFER), *[frame(DATA, 0, stream, part) for part in parts])
+            raw.send(frame(DATA, END_STREAM, stream))
+        sent = {1: 0, 3: 0}
+        for _ in sent:
+            _, _, stream, payload = raw.until(DATA)
+            sent[stream] += len(payload)
+        assert sent == {1: 10, 3: 10}
+        raw.send(frame(WINDOW, 0, 1, number(5)))
+        assert len(raw.until(DATA)[3]) == 5
+        raw.send(frame(SETTINGS, 0, 0, b"\0\4" + number(20)))  # ten more for each stream
+        assert sorted(len(raw.until(DATA)[3]) for _ in range(2)) == [10, 10]
+        raw.send(frame(WINDOW, 0, 1, number(10**6)))
+        while raw.until(DATA, HEADERS)[0] == DATA:
+            pass
+        assert raw.until(RST)[2:] == (3, number(CANCEL))
+
+
+def test_padding_and_windows_of_long_messages_count(raw: Raw) -> None:
+    message = infer_message(60_000)  # 1.9 MB
+    parts = [message[start : start + 16000] for start in range(0, len(message), 16000)]
+    raw.send(raw.head(1, path=INFER), *[frame(DATA, PADDED, 1, b"\x0a" + part + bytes(10)) for part in parts])
+    raw.send(
+        frame(DATA, END_STREAM, 1), frame(WINDOW, 0, 0, number(10**8)), frame(WINDOW, 0, 1, number(10**8))
+    )
+    assert raw.status() == (1, "0")
+
+
+def test_blocks_are_read_by_the_table_of_now(raw: Raw) -> None:
+    """The same bytes name another path once the table has changed."""
+    raw.send(frame(HEADERS, END_HEADERS, 1, raw.encoder.encode([*HEAD])), frame(DATA, END_STREAM, 1, NOTHING))
+    assert raw.status() == (1, "0")
+    again = raw.encoder.encode([*HEAD])
+    for stream in (3, 5):
+        raw.send(frame(HEADERS, END_HEADERS, stream, again), frame(DATA, END_STREAM, stream, NOTHING))
+        assert raw.status() == (stream, "0")
+    shifted = b"\x40\x02xa\x01b"  # one more entry: each index names the header before
+    raw.send(frame(HEADERS, END_HEADERS, 7, shifted))
+    assert raw.until(RST)[2] == 7
+    raw.send(frame(HEADERS, END_HEADERS, 9, again))
+    assert raw.until(RST)[2:] == (9, number(PROTOCOL_ERROR))
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", PREFACE[:10] + b"x", b"\x16\x03\x01"])
+def test_other_protocols_are_told(server: Server, sent: bytes) -> None:
+    host, _, port = rpc_address(server).partition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as sock:
+        sock.sendall(sent)
+        read = b"".join(iter(lambda: sock.recv(4096), b""))
+    assert read.endswith(b"this port speaks gRPC: HTTP/2 with prior knowledge only"), read
+
+
+def test_a_drain_sends_clients_away_and_answers_what_is_on_its_way(folder: Path) -> None:
+    model = models.arithmetic(folder / "drained.onnx")
+    with serving(model, grpc_port="0", drain_seconds="1") as server, connected(server) as raw:
+        raw.send(raw.head(1))
+        raw.until(SETTINGS)
+        server.terminate()
+        assert raw.until(GOAWAY)[3][:8] == number(2**31 - 1) + number(0)
+        raw.send(raw.call(3))
+        assert raw.status() == (3, "0")
+        assert raw.until(GOAWAY)[3][:8] == number(3) + number(0)
+        raw.send(frame(DATA, END_STREAM, 1, NOTHING))
+        assert raw.status() == (1, "0")
+        with pytest.raises(EOFError):
+            raw.until(GOAWAY)
