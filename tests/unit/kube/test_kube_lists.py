@@ -17,6 +17,8 @@ from tailbound.kube.resources import PODS
 from tailbound.kube.sharing import EqualParts
 from tailbound.kube.store import ObjectStore
 
+from tests.support.effort import effort
+
 HOSTILE = (
     '"managedFields":[',
     ',"managedFields":[]',
@@ -36,7 +38,7 @@ FIELDS = st.recursive(
 METADATA = st.dictionaries(NAMES, FIELDS, max_size=3)
 
 
-@settings(max_examples=50)
+@settings(max_examples=effort(20, 200))
 @given(before=METADATA, after=METADATA, spec=METADATA, managers=st.lists(METADATA, max_size=3))
 @example(before={}, after={}, spec={}, managers=[{"manager": "a}],"}])
 @example(before={"name": "a"}, after={"uid": "b"}, spec={}, managers=[{'k:{"name":"]}"}': {}}])
@@ -67,7 +69,7 @@ def test_managed_fields_as_clients_leave_them_are_cut_out(place: int) -> None:
 
 
 @given(items=st.lists(st.dictionaries(NAMES, FIELDS | st.lists(FIELDS | st.floats(allow_nan=False)))))
-@settings(max_examples=50)
+@settings(max_examples=effort(20, 200))
 def test_equal_parts_of_a_page_are_in_memory_once(items: list[dict[str, Any]]) -> None:
     """JSON tells 1, 1.0 and true apart, which are equal in Python."""
     text, parts = json.dumps(items), EqualParts()
