@@ -177,6 +177,13 @@ MUTANTS: Final = (
         "rollout/test_weights.py",
     ),
     Mutant(
+        "a rejection is recorded, wherever the operator dies",
+        "reconcile/marks.py",
+        "return marks.with_rejection(replace(rejection, at=at))",
+        "return marks",
+        "reconcile/test_reconcile_kills.py",
+    ),
+    Mutant(
         "a gateway with older weights has not acknowledged",
         "reconcile/gateways.py",
         " and traffic_generation == wanted.traffic_generation",
