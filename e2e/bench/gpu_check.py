@@ -24,7 +24,7 @@ TOO_MANY: Final = 256  # rows
 
 
 def environment(path: Path, **more: str) -> dict[str, str]:
-    """That of a server which is not expected to become ready."""
+    """The environment of a server that is not expected to become ready."""
     return {
         **os.environ,
         "TAILBOUND_MODEL_NAME": "m",

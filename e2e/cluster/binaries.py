@@ -107,7 +107,7 @@ _MODULE_OF = {program: module.name for module in MODULES.values() for program in
 
 
 def cache_folder() -> Path:
-    """Where built things are kept between runs: $XDG_CACHE_HOME/tailbound, or ~/.cache/tailbound."""
+    """The folder of what is built, kept between runs: $XDG_CACHE_HOME/tailbound, or ~/.cache/tailbound."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "tailbound"
 

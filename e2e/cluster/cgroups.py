@@ -50,7 +50,7 @@ class ControlGroup:
 
     @property
     def daemons(self) -> Path:
-        """Where the daemons' own processes belong; containers go to a sibling, made by the kubelet."""
+        """The group of the daemons' own processes; containers go to a sibling, made by the kubelet."""
         return self.tracker() / DAEMONS
 
     def create(self) -> None:

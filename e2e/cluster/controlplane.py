@@ -34,7 +34,7 @@ AUDIT_POLICY = {
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the daemons listen. `advertise` is the address at which pods reach the API server, if any do."""
+    """The addresses of the daemons. `advertise` is the one at which pods reach the API server, if any do."""
 
     host: str
     port: int

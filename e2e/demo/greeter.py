@@ -53,7 +53,7 @@ def service(namespace: str, name: str, env: dict[str, str], **spec: Any) -> dict
 
 
 def url(namespace: str, name: str) -> str:
-    """Where it answers."""
+    """The URL at which it answers."""
     return f"http://{name}.{namespace}.svc.cluster.local/v2/models/{name}/infer"
 
 

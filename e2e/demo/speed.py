@@ -116,12 +116,12 @@ class Journal:
         self._first: dict[str, dict[str, Write]] = {"inferenceservices": {}, "deployments": {}}
 
     def arrivals(self) -> Mapping[str, Write]:
-        """By service, its creation."""
+        """The creation of each service."""
         self._read()
         return self._first["inferenceservices"]
 
     def delays(self) -> dict[str, float]:
-        """By service, the seconds from its arrival to its Deployment's being stored."""
+        """Seconds from the arrival of each service to its Deployment's being stored."""
         services = self.arrivals()
         owned = {
             name.rsplit("-", 2)[0]: write for name, write in self._first["deployments"].items()

@@ -103,7 +103,7 @@ def _stays_rejected(rollout: Rollout, revision: str) -> bool | Unmet:
 
 
 def test_canaries_that_never_serve_or_crash_under_requests_are_rolled_back(scene: Scene) -> None:
-    """Those that never serve get no request."""
+    """The ones that never serve get no request."""
     crashing = Rollout.begin(scene, "crashing", canary(50, restartLimit=1))
     silent = Rollout.begin(scene, "silent", canary(50, progressDeadline="15s"))
     dying = Rollout.begin(scene, "dying", canary(50, restartLimit=2))

@@ -46,7 +46,7 @@ def test_pods_follow_a_ramp_up_and_down_within_the_sla(scene: Scene) -> None:
 
 
 def _up(scaled: Scaled) -> None:
-    """In the first minute some may be late. None ever fails."""
+    """Some may be late in the first minute. None ever fails."""
     with scaled.load(BUSY, rise=(CALM, RISE_SECONDS)) as rise:
         lasts(RISE_SECONDS)
     assert rise.result["outcomes"].keys() == {"ok"}, rise.result

@@ -1,4 +1,4 @@
-"""From `kubectl apply` to right answers under the promised names, and explained refusals elsewhere."""
+"""`kubectl apply` leads to right answers under the promised names, and to explained refusals elsewhere."""
 
 import json
 

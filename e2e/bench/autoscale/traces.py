@@ -30,7 +30,7 @@ class Trace:
 
 
 def folder() -> Path | None:
-    """Where recorded traces are, None for nowhere."""
+    """The folder of recorded traces; None without one."""
     named = os.environ.get(FOLDER)
     beside = Path(__file__).resolve().parents[3].parent
     places = [Path(named)] if named else [beside / "shared/traces", beside.parent / "shared/traces"]
@@ -63,7 +63,7 @@ def _requests(path: Path) -> Floats:
 
 
 def recorded(place: Path) -> list[Trace]:
-    """Those of `place`, scaled to 5 to 20 replicas."""
+    """The traces of `place`, scaled to 5 to 20 replicas."""
     tables = np.genfromtxt(place / "servegen_rps_10min.csv", delimiter=",", names=True)[:144]
     conv = read(place / "AzureLLMInferenceTrace_conv_2023.csv", 27.0)
     return [

@@ -152,7 +152,7 @@ class Known:
     past: list[int] = field(default_factory=list)
 
     def replicas(self, fleet: Fleet) -> int | None:
-        """For what arrives now and the queue that there will be when pods are ready."""
+        """The replicas for what arrives now and for the queue that there will be when pods are ready."""
         now, server, faults = fleet.now, fleet.server, fleet.faults
         speed = server.capacity / (faults.slower_by if now >= faults.slower_from else 1.0)
         rate = float(self.rates[min(now, len(self.rates) - 1)])

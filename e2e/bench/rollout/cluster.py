@@ -51,7 +51,7 @@ class Split:
 
     @property
     def total(self) -> float:
-        """From the first bad request to weight 0 in every gateway."""
+        """Seconds from the first bad request to weight 0 in every gateway."""
         return self.evidence + self.poll + self.write + self.ack
 
     def as_json(self) -> dict[str, float]:

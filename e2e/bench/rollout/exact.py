@@ -10,7 +10,7 @@ from tailbound.judge.evidence import AT_LEAST_BAD, Tally, absolute
 
 @dataclass(frozen=True)
 class Boundary:
-    """From which number of bad requests on the test speaks, for every number of requests up to `horizon`."""
+    """The least number of bad requests at which the test speaks, by number of requests up to `horizon`."""
 
     allowed: float
     threshold: float

@@ -15,13 +15,13 @@ _KAYENTA_EVERY = 5
 
 @dataclass(frozen=True)
 class Decisions:
-    """By rollout, the window after which it was rolled back, or `NEVER`: promoted, paused or not decided."""
+    """The window after which each rollout was rolled back, or `NEVER`: promoted, paused or not decided."""
 
     rolled_back: Counts
 
 
 def _p99_fails(traffic: Traffic, allowed: float) -> tuple[Flags, Flags]:
-    """By rollout and window: whether the P99 is over the SLA, and whether there is a P99 at all."""
+    """Whether the P99 is over the SLA, and whether there is a P99 at all, by rollout and window."""
     canary, bad, _, _ = traffic.by_window()
     return bad > allowed * canary, canary > 0
 

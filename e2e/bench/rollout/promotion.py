@@ -33,7 +33,7 @@ class Pace:
 
 
 def pace(objectives: tuple[Objective, ...], requests: Traffic) -> Pace:
-    """For a canary as good as the stable revision. Raises ValueError if none is promoted."""
+    """The pace of a canary as good as the stable revision. Raises ValueError if none is promoted."""
     terms = Terms(objectives, Policy.BOTH, warmup=0)
     found = forecast(SPEC, terms, timedelta(), requests, requests, SEED)
     median, p90 = (found.seconds(Outcome.PASS, quantile) for quantile in (0.5, 0.9))

@@ -20,7 +20,7 @@ Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Verdicts:
-    """By rollout, the first poll of each verdict, or `NEVER`, until it is rolled back under every policy."""
+    """The first poll of each verdict, or `NEVER`, by rollout, until it is rolled back under every policy."""
 
     rolled_back: Counts
     held: Counts
@@ -72,5 +72,5 @@ def _run(
 
 
 def first(flags: Flags) -> Counts:
-    """By row, the first column that is true, or `NEVER`."""
+    """The first column that is true, or `NEVER`, by row."""
     return np.where(flags.any(axis=1), flags.argmax(axis=1), NEVER)

@@ -61,7 +61,7 @@ class Scenario:
     """The same number of requests in every poll; Poisson otherwise."""
 
     def traffic(self, runs: int) -> Traffic:
-        """That many rollouts."""
+        """The traffic of that many rollouts."""
         random = np.random.default_rng([SEED, *self.name.encode()])
         time = np.linspace(0, 1, self.polls)
         canary = self._requests(random, runs, self.canary_rate(time))

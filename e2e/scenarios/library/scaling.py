@@ -60,7 +60,7 @@ class Scaled:
 
     @contextmanager
     def load(self, rate: float, **how: Any) -> Iterator[Load]:
-        """So many requests a second; `rise` as that of `Client.load`."""
+        """Send so many requests a second; `rise` as that of `Client.load`."""
         with self.rollout.load(
             rate, timeout_seconds=TIMEOUT_SECONDS, within_seconds=TARGET_SECONDS, **how
         ) as load:

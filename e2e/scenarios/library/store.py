@@ -27,5 +27,5 @@ class Store:
         )
 
     def uri(self, model: Model) -> str:
-        """Where pods find the file."""
+        """The URI by which pods find the file."""
         return f"http://model-store.{self._namespace}.svc:8080/{model.name}"

@@ -74,7 +74,7 @@ class Plugin(Tool):
         return [str(self.binary), "tailbound", *arguments]
 
     def environment(self) -> Mapping[str, str]:
-        """With the cluster, and both programs on PATH."""
+        """The environment with the cluster, and both programs on PATH."""
         found = super().environment()
         folders = (str(Path(sys.executable).parent), str(self.binary.parent), found["PATH"])
         return {**found, "KUBECONFIG": str(self.kubeconfig), "PATH": os.pathsep.join(folders)}

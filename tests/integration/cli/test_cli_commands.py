@@ -201,7 +201,7 @@ def test_nothing_outdated_is_nothing_to_do(churn: Api, run: Run) -> None:
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """For files; kubectl is in it, and on PATH."""
+    """A folder for files; kubectl is in it, and on PATH."""
     (tmp_path / "kubectl").symlink_to(binaries.program("kubectl"))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     return tmp_path

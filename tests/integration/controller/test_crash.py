@@ -134,7 +134,7 @@ async def test_a_kill_before_a_write_ends_where_no_kill_ends(
 
 
 async def test_the_simulated_api_server_gets_the_writes_of_the_real_one(environment: Environment) -> None:
-    """In the same order, over a creation and a rollover: kills are enumerated on the simulated one."""
+    """The order is the same over a creation and a rollover: kills are enumerated on the simulated one."""
     written: list[tuple[str, str, str]] = []
     operator = environment.operator(wrap=lambda inner: cast(KubeClient, Recorder(inner, written)))
     async with environment.running(operator), kubelet(environment):

@@ -1,4 +1,4 @@
-"""From an InferenceService to its children and its status, and back after interference."""
+"""An InferenceService gets its children and its status, and gets them back after interference."""
 
 import asyncio
 import json

@@ -288,7 +288,7 @@ async def test_an_unusual_spelling_of_the_host_counts_for_the_same_service(gatew
 
 
 async def test_a_changed_target_holds_from_the_next_request_on(gateway: Gateway) -> None:
-    """Without a target, the timeout is the bound."""
+    """The timeout is the bound where there is no target."""
     outcomes = []
     targets: list[Mapping[str, Any]] = [
         {"sla": {"latency": {"p99": "100ms"}}, "timeout": "5s"},

@@ -26,7 +26,7 @@ START_SECONDS: Final = 180
 
 @dataclass(frozen=True)
 class Setup:
-    """Where and how a server is started here."""
+    """A server's place and command line on this machine."""
 
     directory: Path
     """An empty folder, for the model and what the pod would have mounted."""

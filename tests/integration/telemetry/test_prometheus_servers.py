@@ -79,7 +79,7 @@ class Gateway:
     """Requests by revision and class."""
 
     def says(self, **counted: int) -> None:
-        """From now on, by revision and class: canary_good=3."""
+        """Set what it counts from now on, by revision and class: canary_good=3."""
         self.counted = {(name.split("_", 1)[0], name.split("_", 1)[1]): n for name, n in counted.items()}
         lines = [f"tailbound_gateway_envoy_start_time_seconds {self.start}"]
         lines += [

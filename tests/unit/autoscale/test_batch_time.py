@@ -32,7 +32,7 @@ def sums(sizes: list[int], seconds: Seconds, random: Random | None = None) -> Ba
 
 
 def learned(fit: Fit, *windows: BatchSums, limit: int = 16) -> tuple[Fit, BatchTimeModel]:
-    """After windows that follow one another."""
+    """What is learned after windows that follow one another."""
     for window in windows:
         fit = learn(fit, window, 0.0 if fit.at is None else fit.at + 60.0, limit)
     assert fit.batch_times is not None

@@ -63,7 +63,7 @@ def test_a_queue_is_no_slow_batch() -> None:
 def load(
     answered: float, inside: float, replicas: float = 1.0, fewest: float | None = None, swing: float = 0.0
 ) -> GatewayLoad:
-    """In a minute in which the requests inside rose and fell by `swing`."""
+    """The load of a minute in which the requests inside rose and fell by `swing`."""
     fewest = replicas if fewest is None else fewest
     return GatewayLoad(answered, inside, max(0.0, inside - swing), inside + swing, replicas, fewest)
 

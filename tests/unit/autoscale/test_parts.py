@@ -83,7 +83,7 @@ def requests(rows: list[int], per_request: float) -> BatchSums:
 
 
 def forecast(rates: list[float], horizon: float = 85.0, span: float = 2.0) -> Forecasts:
-    """After these rates, a tick each."""
+    """The forecast after these rates, a tick each."""
     forecasts = Forecasts()
     for tick, rate in enumerate(rates):
         forecasts = observed(forecasts, rate, tick * 10.0, horizon, span)

@@ -148,7 +148,7 @@ class Operator:
         return await self._reconciler.reconcile(KEY)
 
     async def works(self, seconds: float) -> None:
-        """For a while in a cluster where everything works: a pass after every change, and when one asks."""
+        """Reconcile in a cluster where everything works: after every change, and when one asks for it."""
         simulator = self.simulator
         end = simulator.now + timedelta(seconds=seconds)
         while simulator.now < end:

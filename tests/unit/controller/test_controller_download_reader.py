@@ -33,7 +33,7 @@ class Pods:
 
     @property
     def published(self) -> DownloadProgress | None:
-        """That of the one revision whose download is followed."""
+        """The download of the one revision that is followed."""
         return next(iter(self.reader.view(KEY).values()), None)
 
     async def read(self, url: str) -> DownloadProgress | None:

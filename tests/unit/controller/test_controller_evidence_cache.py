@@ -40,7 +40,7 @@ async def test_a_judged_rollout_writes_its_evidence_a_few_times_a_minute() -> No
 
 
 def uncounted(simulator: Simulator) -> dict[str, float]:
-    """By measure, the requests that the gateways have counted of the candidate and the findings have not."""
+    """The candidate's requests that the gateways have counted and the findings have not, by measure."""
     served = sum(
         counted.good
         for gateway in simulator.gateways.values()

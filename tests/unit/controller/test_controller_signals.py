@@ -1,4 +1,4 @@
-"""From the answers of Prometheus to what one service is sized by."""
+"""The numbers that a service is sized by, from the answers of Prometheus."""
 
 import asyncio
 from typing import Any

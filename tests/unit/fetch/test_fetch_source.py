@@ -1,4 +1,4 @@
-"""Where a download may go: names, addresses, redirects, URIs."""
+"""The places that a download may go to: names, addresses, redirects, URIs."""
 
 import errno
 from dataclasses import replace

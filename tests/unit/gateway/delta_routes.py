@@ -25,7 +25,7 @@ def route(
     seconds: int = 2,
     candidate: str | None = "",
 ) -> Route:
-    """Without a preview unless a candidate is named, or that there is none."""
+    """A route without a preview, unless a candidate is named or the lack of one."""
     preview = None
     if candidate != "":
         backend = (
@@ -64,7 +64,7 @@ def applied(envoy: FakeEnvoy, name: str) -> tuple[int, int] | None:
 
 
 def watch_preview(envoy: FakeEnvoy) -> set[str]:
-    """Where the name of churn's preview leads, whenever Envoy has it."""
+    """The names of the routes of churn's preview that Envoy has had so far."""
     seen: set[str] = set()
     take = envoy.take
 

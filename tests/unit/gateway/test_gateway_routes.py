@@ -29,7 +29,7 @@ def backend(revision: str, share: int, *, http: Any = HTTP, grpc: Any = None) ->
 
 
 def routes_of(made: Route, name: str = "risk/churn") -> list[tuple[bool, Any]]:
-    """For each route of a configuration: is it for gRPC only; its clusters with weights, or its status."""
+    """The routes of a configuration: whether one is for gRPC; its clusters with weights, or its status."""
     (body,) = [item.body.value for item in bundle_of(made).resources if item.id == (ResourceType.ROUTE, name)]
     (host,) = RouteConfiguration.FromString(body).virtual_hosts
     return [
@@ -131,7 +131,7 @@ def test_no_name_is_part_of_a_pattern(length: int) -> None:
 def test_pods_are_told_which_answers_are_late_where_these_are_not_wanted(
     changes: Any, told: dict[bool, str | None]
 ) -> None:
-    """By whether a route is for gRPC. What a client says of it never counts."""
+    """The header depends on whether a route is for gRPC. What a client says of it never counts."""
     made = with_backends(backend("r1", 100, grpc=GRPC), latency_target=timedelta(milliseconds=250), **changes)
     (body,) = [
         item.body.value for item in bundle_of(made).resources if item.id == (ResourceType.ROUTE, "risk/churn")

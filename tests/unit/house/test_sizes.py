@@ -41,7 +41,7 @@ def long_functions(text: str) -> Iterator[str]:
 
 
 def test_files_and_functions_are_short() -> None:
-    """Where this fails: split the file by noun, or give a part of the function a name."""
+    """The remedy: split the file by noun, or give a part of the function a name."""
     assert set(too_long()) - EXCEPTED == set()
 
 

@@ -23,7 +23,7 @@ GOOD, POOR = 0.99, 0.5
 
 
 def sampled(candidate: float, stable: float | None, number: int = 40) -> Values:
-    """So many values of both revisions."""
+    """The evidence after so many values of both revisions."""
     made = metric(**ACCURACY_OF_BOTH)
     known: Watch | None = None
     for at in range(0, 30 * number, 30):

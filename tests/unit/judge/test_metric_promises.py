@@ -36,7 +36,7 @@ def ends(known: Means | Account, policy: Policy) -> bool:
 
 
 def rolled_back(pairs: Iterator[Pair], policies: tuple[Policy, ...]) -> dict[Policy, int]:
-    """By policy, after how many values, if ever."""
+    """The number of values after which each policy rolls back; a policy that never does is not in it."""
     known, found = means_about(BOUND, 2 * BOUND), dict[Policy, int]()
     for number, (candidate, stable) in enumerate(pairs, start=1):
         known = (known.next_step() if number in STEPS else known).after(candidate, stable, reading(number))
@@ -133,7 +133,7 @@ def test_a_mean_that_gets_bad_at_a_late_step_is_found_sooner_than_by_all_of_its_
 
 
 def counts(random: Random, of: int, fraction: float) -> Tally:
-    """So many events, each of which is bad with this chance."""
+    """A number of events, each of which is bad with this chance."""
     return Tally(of, sum(random.random() < fraction for _ in range(of)))
 
 

@@ -14,7 +14,7 @@ POLLS = 400
 
 
 def outcome(objective: Objective, canary: Classes, stable: Classes) -> Outcome:
-    """After so many polls that were all alike."""
+    """The verdict after so many polls that were all alike."""
     account: Account = account_of(objective.allowed)
     tallies = objective.measure.tally(canary), objective.measure.tally(stable)
     for poll in range(POLLS):

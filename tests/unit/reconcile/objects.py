@@ -113,7 +113,7 @@ def as_stored(body: Object) -> dict[str, Any]:
 
 
 def without_empty(value: Any) -> Any:
-    """Without what Go's omitempty leaves out. An emptyDir stays: it is a pointer."""
+    """The object without what Go's omitempty leaves out. An emptyDir stays: it is a pointer."""
     if isinstance(value, dict):
         kept = {key: without_empty(item) for key, item in value.items()}
         return {

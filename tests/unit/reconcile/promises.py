@@ -80,7 +80,7 @@ class Seen:
 
     @property
     def weights(self) -> list[tuple[str, int]]:
-        """Where requests are to go."""
+        """The share of the requests that each revision is to get."""
         backends = (self.after.get("traffic") or {}).get("backends", ())
         return [(backend["revision"], backend["weight"]) for backend in backends]
 

@@ -192,5 +192,5 @@ class Simulator(Cluster):
         return {backend["revision"].split("-")[1]: backend["weight"] for backend in backends}
 
     def serving(self) -> list[str]:
-        """Where status.traffic points."""
+        """The revisions that status.traffic points to."""
         return [backend["revision"] for backend in self.service["status"]["traffic"]["backends"]]

@@ -32,14 +32,14 @@ def decision(
     needed: int | None = None,
     **fields: Any,
 ) -> ReplicaDecision:
-    """So many replicas, for a reason; the traffic needs as many if nothing else is said."""
+    """A decision on so many replicas, for a reason; the traffic needs as many if nothing else is said."""
     traffic = float(replicas if needed is None else needed)
     why = replace(WHY, arrivals=Known(arrivals, 0.0), needed=Known(traffic, 0.0))
     return ReplicaDecision(replicas, ReplicaReason.FORECAST, why, State(), limited_by, stale, **fields)
 
 
 def sizes(*, late: float | None = None, **revisions: ScalingDecision) -> ScalingDecisions:
-    """By revision."""
+    """The sizes, by revision."""
     return ScalingDecisions(revisions, late)
 
 

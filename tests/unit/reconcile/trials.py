@@ -138,7 +138,7 @@ class Trial(Simulator):
         return None if passes else self.refuses.get(kind, self.refuses.get(f"{kind} {number}"))
 
     def observation(self) -> Observation:
-        """With what the autoscaler decided, where it does."""
+        """The observation, with what the autoscaler decided where it does."""
         by_name = {name: each for name in self.names("ControllerRevision") if (each := self._sized(name))}
         self.sizes = ScalingDecisions(by_name, None) if by_name else None
         self.prometheus = self._answered
@@ -227,7 +227,7 @@ class Trial(Simulator):
     # The end.
 
     def ends(self) -> None:
-        """With all that is wrong the rollout ends in time, or waits for something that it names."""
+        """The rollout ends in time with all that is wrong, or waits for something that it names."""
         self.flapping.clear()
         for _ in range(40):
             self.go_round(20)

@@ -19,7 +19,7 @@ GONE = RevisionState(deployed=False)
 
 
 def ago(seconds: float) -> datetime:
-    """So long before NOW."""
+    """The time so long before NOW."""
     return NOW - timedelta(seconds=seconds)
 
 

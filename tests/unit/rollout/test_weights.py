@@ -1,4 +1,4 @@
-"""Where requests go: the truth table, row by row, and the generation that tells gateways about it.
+"""The weights of revisions: the truth table, row by row, and the generation by which gateways know them.
 
 Here are the rows that every strategy shares: a base that serves, or is to, and revisions beside it.
 """
@@ -114,7 +114,7 @@ LATE = rollout("Promoting", revision="old", from_revision="new", moving_since=ag
 
 
 def short(ready: int, weight: int, new: RevisionState | None = None, **fields: Any) -> RolloutInput:
-    """So many of four stable pods are ready, and `new` has this weight."""
+    """A rollout in which so many of four stable pods are ready, and `new` has this weight."""
     old = state(ready, replicas=4, trouble=fields.pop("trouble", None))
     traffic = to(**{name: part for name, part in {"old": 100 - weight, "new": weight}.items() if part})
     revisions = {"old": old, "new": new or state(3, number=2, replicas=3), **fields.pop("more", {})}

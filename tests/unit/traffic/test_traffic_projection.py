@@ -1,4 +1,4 @@
-"""From objects to routes: shares, holding back, and what a bad service may not do to others."""
+"""Routes from objects: shares, holding back, and what a bad service may not do to others."""
 
 from collections.abc import Mapping
 from typing import Any
