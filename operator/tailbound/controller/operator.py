@@ -122,18 +122,9 @@ class Operator:
             await self._drain(leader)
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
-        settings, dependencies = self.settings, self._dependencies
+        settings = self.settings
         self._cluster = await self._open(stack, REQUEST_TIMEOUT_SECONDS)
-        lease_cluster = await self._open(stack, LEASE_REQUEST_TIMEOUT_SECONDS)
-        self._elector = Elector(
-            lease_cluster,
-            settings.namespace,
-            LEASE_NAME,
-            settings.pod_name,
-            clock=self._clock,
-            now=_now,
-            times=dependencies.lease_times,
-        )
+        self._elector = await self._candidate(stack)
         self._workers = Workers(self._reconcile, self.metrics, self._clock)
         self.stores = Stores(self._workers.add, settings.services.cluster_domain, settings.host_policy)
         self._conditions = ConditionCounts(self.stores.of[INFERENCE_SERVICES])
@@ -163,6 +154,18 @@ class Operator:
         )
         self._watching(settings)
         await self._serve(stack)
+
+    async def _candidate(self, stack: AsyncExitStack) -> Elector:
+        """This process as a candidate for the Lease, over a connection of its own."""
+        return Elector(
+            await self._open(stack, LEASE_REQUEST_TIMEOUT_SECONDS),
+            self.settings.namespace,
+            LEASE_NAME,
+            self.settings.pod_name,
+            clock=self._clock,
+            now=_now,
+            times=self._dependencies.lease_times,
+        )
 
     def _following(self, stack: AsyncExitStack) -> Subscriptions:
         """What looks at gateways, metrics and pods for services."""

@@ -25,6 +25,13 @@ def message(rows: int, name: str = NAME) -> Any:
     return asked
 
 
+OPTIONS = [
+    ("grpc.default_authority", "churn.risk"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+]
+
+
 async def test_calls_pass_through_and_none_fails_when_a_server_ends(gateway: Gateway, tmp_path: Path) -> None:
     model = models.arithmetic(tmp_path / "m.onnx")
     with (
@@ -42,12 +49,7 @@ async def test_calls_pass_through_and_none_fails_when_a_server_ends(gateway: Gat
 
         await routed(ports[0])
         await gateway.until_applied("risk/churn", 1)
-        options = [
-            ("grpc.default_authority", "churn.risk"),
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.max_receive_message_length", -1),
-        ]
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.http_port}", options) as channel:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.http_port}", OPTIONS) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             answers = await asyncio.gather(*(stub.ModelInfer(message(1)) for _ in range(100)))
             assert {len(each.raw_output_contents[0]) for each in answers} == {16}
