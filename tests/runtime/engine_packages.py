@@ -25,7 +25,16 @@ PACKAGES: Final = (
     *("ai-edge-litert", "backports.strenum", "tqdm"),
     "openvino",
     *("xgboost-cpu", "lightgbm", "narwhals", "scipy"),
-    *("scikit-learn", "skl2onnx", "joblib", "cloudpickle", "threadpoolctl"),
+    *(
+        "scikit-learn",
+        "skl2onnx",
+        "joblib",
+        "cloudpickle",
+        "threadpoolctl",
+        "skops",
+        "prettytable",
+        "wcwidth",
+    ),
 )
 """The engines, what they import, and the converter whose models ONNX Runtime serves."""
 
@@ -46,16 +55,17 @@ def heavy_folder() -> Path:
 def _made(name: str, packages: Sequence[str], *how_else: str) -> Path:
     found = cache_folder() / name
     found.mkdir(parents=True, exist_ok=True)
-    installed = found / "installed"
+    record = found / "installed.txt"
     pinned = CONSTRAINTS.read_text().splitlines()
-    wanted = "\n".join(line for line in pinned if line.partition("==")[0] in packages)
+    wanted = [line for line in pinned if line.partition("==")[0] in packages]
     with (found / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not installed.exists() or installed.read_text() != wanted:
+        installed = record.read_text().splitlines() if record.exists() else []
+        if missing := [line for line in wanted if line not in installed]:
             pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-            how = (*how_else, "--upgrade", "--target", str(found / "packages"), *wanted.splitlines())
+            how = (*how_else, "--upgrade", "--target", str(found / "packages"), *missing)
             subprocess.run([*pip, *how], check=True)
-            installed.write_text(wanted)
+            record.write_text("\n".join(wanted))
     return found / "packages"
 
 

@@ -9,7 +9,16 @@ from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound_runtime import engines
 from tailbound_runtime.engine import Order
-from tailbound_runtime.engines import DEFAULT_ENGINE, FORMATS, KINDS, SUFFIXES, Kind, kinds_of
+from tailbound_runtime.engines import (
+    DEFAULT_ENGINE,
+    FORMATS,
+    KINDS,
+    REFUSED_FORMATS,
+    REFUSED_SUFFIXES,
+    SUFFIXES,
+    Kind,
+    kinds_of,
+)
 from tailbound_runtime.errors import ModelLoadError
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +51,34 @@ def test_an_engine_that_cannot_be_imported_names_the_extra(monkeypatch: pytest.M
         assert str(error) in str(caught.value)
 
 
+def _table(heading: str) -> list[dict[str, str]]:
+    """The rows of the documentation's table with this heading, by their headings."""
+    parts = (ROOT / "docs/engines.md").read_text().split("\n\n")
+    (table,) = (part for part in parts if part.startswith("|") and f"| {heading} |" in part)
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_table_of_the_documentation_says_what_the_engines_module_does(kind: Kind) -> None:
+    rows = [row for row in _table("Engine") if row["Engine"] == kind.title]
+    assert [row["Format"].partition(",")[0] for row in rows] == list(kind.formats)
+    module = "session" if kind.name == DEFAULT_ENGINE else f"engines/{kind.module}"
+    source = (ROOT / f"runtime_image/tailbound_runtime/{module}.py").read_text()
+    for row in rows:
+        assert row["Extra"] == (f"`{kind.extra}`" if kind.extra else "none")
+        assert (row["Devices"] == "CPU") == ("check_cpu_only(" in source or "TableModel" in source)
+        assert (row["Stops a run"] == "no") == ("run.begins(" not in source)
+        assert (row["Batches"] == "of a few sizes") == ("prepares_sizes=True" in source)
+        for test in row["Proven in"].split(", "):
+            (found,) = ROOT.glob(f"tests/*/{test.strip('`')}.py")
+            assert kind.formats[0] in found.read_text(), f"{test} says nothing of {kind.formats[0]}"
+
+
 def test_every_format_has_a_file_name_and_a_line_in_the_documentation() -> None:
-    table = (ROOT / "docs/engines.md").read_text()
-    assert [name for name in FORMATS if f"\n| {name} |" not in table] == []
+    files = {row["Format"]: row["File"] for row in _table("Engine")}
+    assert [name for name in FORMATS if name not in files] == []
     assert set(SUFFIXES.values()) == set(FORMATS)
+    assert [end for end, name in SUFFIXES.items() if end not in files[name]] == []
+    refused = " ".join(row["Format"] for row in _table("Why"))
+    assert [name for name in (*REFUSED_FORMATS, *REFUSED_SUFFIXES) if name.strip(".") not in refused] == []

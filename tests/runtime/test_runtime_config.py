@@ -79,13 +79,29 @@ def test_another_format_is_refused() -> None:
         config.from_env(environment(Path("/m.onnx"), model_format="pmml"))
 
 
-@pytest.mark.parametrize("name", ["sklearn", "pickle", "joblib"])
-def test_a_format_that_runs_code_is_refused_with_the_remedy(name: str) -> None:
-    said = "pickles, which run code of their author .* convert the model"
+@pytest.mark.parametrize(
+    ("name", "suffix", "said"),
+    [
+        ("sklearn", "pkl", "pickles, which run code of their author .* convert the model"),
+        ("pickle", "pickle", "pickles, which run code of their author .* convert the model"),
+        ("joblib", "joblib", "pickles, which run code of their author .* convert the model"),
+        ("torchscript", "pt", "while they are loaded: export the model to ONNX"),
+        ("tvm", "so", "machine code of its author: serve the file that it was compiled from"),
+        ("coreml", "mlpackage", "predicts only on macOS, .* export the model that it was converted from"),
+    ],
+    ids=lambda value: value if value.isalpha() else "",
+)
+def test_a_format_that_cannot_be_served_here_is_refused_with_the_remedy(
+    tmp_path: Path, name: str, suffix: str, said: str
+) -> None:
     with pytest.raises(config.ConfigError, match=said):
         config.from_env(environment(Path("/m"), model_format=name))
     with pytest.raises(ModelLoadError, match=said):
-        format_of(Path(f"/m.{name}".replace("sklearn", "pkl")))
+        format_of(Path(f"/m.{suffix}"))
+    if suffix == "mlpackage":  # it is a folder, as a model repository is
+        (tmp_path / "m.mlpackage").mkdir()
+        with pytest.raises(ModelLoadError, match=said):
+            format_of(tmp_path / "m.mlpackage")
 
 
 def test_the_engine_is_the_formats_first_or_the_one_that_is_asked_for() -> None:

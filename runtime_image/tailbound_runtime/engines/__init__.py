@@ -40,6 +40,7 @@ KINDS: Final = (
     Kind("litert", "LiteRT", "lite_rt", "litert", ("tflite",)),
     Kind("xgboost", "XGBoost", "xg_boost", "xgboost", ("xgboost",)),
     Kind("lightgbm", "LightGBM", "light_gbm", "lightgbm", ("lightgbm",)),
+    Kind("sklearn", "scikit-learn", "sk_learn", "sklearn", ("skops",)),
     Kind("tensorflow", "TensorFlow", "tensor_flow", "tensorflow", ("savedmodel",)),
     Kind("jax", "JAX", "jax_export", "jax", ("jax",)),
 )
@@ -51,8 +52,32 @@ _PICKLE: Final = (
     "its files are pickles, which run code of their author when they are read, so that this runtime reads "
     "none: convert the model as docs/engines.md says, and set spec.model.format to what it is then"
 )
-REFUSED_FORMATS: Final[Mapping[str, str]] = dict.fromkeys(("sklearn", "pickle", "joblib"), _PICKLE)
+_TORCHSCRIPT: Final = (
+    "its files are programs of their author, or pickles, which run and may write files while they are "
+    "loaded: export the model to ONNX with torch.onnx.export, and set spec.model.format to onnx"
+)
+_TVM: Final = (
+    "a compiled TVM module is machine code of its author: serve the file that it was compiled from, such as "
+    "ONNX, or write a ServingRuntime with a server of your own that has the module"
+)
+_COREML: Final = (
+    "Core ML predicts only on macOS, and nothing runs its files on Linux: export the model that it was "
+    "converted from to ONNX or TensorFlow Lite"
+)
+REFUSED_FORMATS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("sklearn", "pickle", "joblib"), _PICKLE),
+    "torchscript": _TORCHSCRIPT,
+    "tvm": _TVM,
+    "coreml": _COREML,
+}
 """Formats that are known and not served, with the reason and the remedy."""
+REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"), _PICKLE),
+    **dict.fromkeys((".pt", ".pth"), _TORCHSCRIPT),
+    ".so": _TVM,
+    **dict.fromkeys((".mlmodel", ".mlpackage"), _COREML),
+}
+"""How their files are named."""
 
 SUFFIXES: Final[Mapping[str, str]] = {
     ".onnx": "onnx",
@@ -61,20 +86,20 @@ SUFFIXES: Final[Mapping[str, str]] = {
     ".json": "xgboost",
     ".ubj": "xgboost",
     ".txt": "lightgbm",
+    ".skops": "skops",
     ".pb": "savedmodel",
     ".jax": "jax",
 }
 """How files of the formats are named."""
-PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".joblib")
 
 
 def format_of(path: Path) -> str:
     """The format of a model, from its file's name. Raises ModelLoadError."""
+    suffix = path.suffix.lower()
+    if suffix in REFUSED_SUFFIXES:
+        raise ModelLoadError(f"{path}: {REFUSED_SUFFIXES[suffix]}")
     if path.is_dir():  # a repository folder
         return "onnx"
-    suffix = path.suffix.lower()
-    if suffix in PICKLE_SUFFIXES:
-        raise ModelLoadError(f"{path}: {_PICKLE}")
     if suffix not in SUFFIXES:
         known = ", ".join(f"{name} ({ending})" for ending, name in SUFFIXES.items())
         raise ModelLoadError(
@@ -97,7 +122,8 @@ def load(kind: Kind, order: Order) -> Engine:
     except (ImportError, OSError) as error:  # the second one: of a library that a package needs
         raise ModelLoadError(
             f"format {order.format} needs {kind.title}, which cannot be imported here ({error}): "
-            f"pip install 'tailbound-runtime[{kind.extra}]', or build the image with ENGINES={kind.extra}"
+            f"pip install 'tailbound-runtime[{kind.extra}]', or build the image with "
+            f"--build-arg ENGINES={kind.extra}"
         ) from error
     loader: Callable[[Order], Engine] = module.load
     return loader(order)

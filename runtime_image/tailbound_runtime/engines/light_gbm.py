@@ -35,7 +35,7 @@ class LightGbm(TableModel):
         self._threads = threads
         super().__init__(booster.num_feature(), BY_NAME["FP64"], "lightgbm_lightgbm")
 
-    def _predict(self, rows: Array) -> Array:
+    def _predict(self, output: str, rows: Array) -> Array:
         try:
             return np.asarray(self._booster.predict(rows, num_threads=self._threads))
         except (lightgbm.basic.LightGBMError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Models of tables: one input, with a number for each feature, and one output, with an answer for each row.
+"""Models of tables: one input, with a number for each feature, and outputs with an answer for each row.
 
-Their formats say neither names nor the shape of the answers: the names are ours, the shape is that of a first
-answer.
+Their formats say neither names nor the shape of the answers: the names are ours, the shapes are those of
+first answers.
 """
 
 import threading
@@ -15,7 +15,7 @@ import numpy as np
 from tailbound_runtime.engine import CPU, Loaded, Run, TensorSpec
 from tailbound_runtime.errors import ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
-from tailbound_runtime.tensors import BY_DTYPE, Array, Datatype
+from tailbound_runtime.tensors import BY_DTYPE, BY_NAME, Array, Datatype
 
 INPUT: Final = "input"
 OUTPUT: Final = "predict"
@@ -24,29 +24,36 @@ OUTPUT: Final = "predict"
 class TableModel(Loaded):
     """A model of rows, which one thread uses at a time. A run cannot be stopped."""
 
-    def __init__(self, features: int, datatype: Datatype, platform: str) -> None:
+    def __init__(
+        self, features: int, datatype: Datatype, platform: str, outputs: Sequence[str] = (OUTPUT,)
+    ) -> None:
         """Raises ModelLoadError and ModelFailedError; what `_predict` needs must be there by now."""
         self._lock = threading.Lock()
-        first = self._predict(np.zeros((1, features), datatype.numpy))
-        self._nothing = first[:0]
-        answers = TensorSpec(OUTPUT, BY_DTYPE[first.dtype], (-1, *first.shape[1:]), (None,) * first.ndim)
+        zeros = np.zeros((1, features), datatype.numpy)
+        firsts = {name: self._predict(name, zeros) for name in outputs}
+        self._nothing = {name: first[:0] for name, first in firsts.items()}
         rows = TensorSpec(INPUT, datatype, (-1, features), (None, None))
-        super().__init__([rows], [answers], platform, CPU, inlines=False)
+        answers = [_answers(name, first) for name, first in firsts.items()]
+        super().__init__([rows], answers, platform, CPU, inlines=False)
 
     @abstractmethod
-    def _predict(self, rows: Array) -> Array:
-        """The answers to at least one row. Raises ModelFailedError."""
+    def _predict(self, output: str, rows: Array) -> Array:
+        """This output for at least one row. Raises ModelFailedError."""
 
     def _infer(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
         rows = np.ascontiguousarray(inputs[INPUT])
         with self._lock:
-            answer = self._predict(rows) if len(rows) else self._nothing
-        return [answer for _ in outputs]
+            return [self._predict(name, rows) if len(rows) else self._nothing[name] for name in outputs]
+
+
+def _answers(name: str, first: Array) -> TensorSpec:
+    datatype = BY_NAME["BYTES"] if first.dtype == np.object_ else BY_DTYPE[first.dtype]
+    return TensorSpec(name, datatype, (-1, *first.shape[1:]), (None,) * first.ndim)
 
 
 def check_head(path: Path, title: str, head: bytes) -> None:
     """Raises ModelLoadError unless the file begins like a model of this kind."""
-    found = what_it_is(path, besides=head)
+    found = what_it_is(path, besides=head.lower())
     if found is not None:
         raise ModelLoadError(f"{path} is no {title} model: {found}")
     try:

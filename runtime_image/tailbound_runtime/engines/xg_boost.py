@@ -27,7 +27,7 @@ class XgBoost(TableModel):
         self._in_place = kind == _IN_PLACE
         super().__init__(booster.num_features(), BY_NAME["FP32"], "xgboost_xgboost")
 
-    def _predict(self, rows: Array) -> Array:
+    def _predict(self, output: str, rows: Array) -> Array:
         try:
             if self._in_place:
                 return np.asarray(self._booster.inplace_predict(rows, validate_features=False))
