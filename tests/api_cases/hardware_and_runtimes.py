@@ -97,7 +97,8 @@ _IMAGE = "is not an image: write a reference without blanks, for example registr
 _PORT = "is not a port: write the name of one of the ports, or a number from 1 to 65535"
 _PATH = (
     "is not a path: write it from its first slash on and without query, with one * in a part that varies, "
-    "for example /v1/models/*/predict, or /predict/** for all paths below /predict/"
+    "for example /v1/tasks/*/predict, {model} in the part that names the model, or /predict/** for all paths "
+    "below /predict/"
 )
 _HIDES = (
     "would hide a folder that the pod needs, because the folder of a file is mounted as a whole: choose a "
@@ -256,9 +257,19 @@ RUNTIME_REFUSALS = (
     _runtime("variable with two sources", "spec.server.env",
              [{"name": "A", "valueFrom": {"secretKeyRef": _KEY, "configMapKeyRef": _KEY}}],
              "write exactly one of secretKeyRef and configMapKeyRef", "spec.server.env[0].valueFrom"),
-    _runtime("no inference call", "spec.protocols", [],
-             "protocols is empty and inferencePaths as well, so that no request would count as an inference "
-             "call: name a protocol, or write the paths of the server's own", "spec"),
+    _runtime("no protocol", "spec.protocols", [],
+             "protocols is empty, so that no request would count as an inference call: name a protocol, or "
+             "write custom, and the paths of the server's own in inferencePaths", "spec"),
+    _runtime("custom without a path", "spec.protocols", ["custom"],
+             "protocols has custom, and inferencePaths is empty: write the paths of the inference calls of "
+             "the server there, for example /models/{model}/answer, or remove custom", "spec"),
+    _runtime("two names of the model", "spec.inferencePaths", ["/{model}/a/{model}"],
+             "'/{model}/a/{model}' has {model} in several parts, and a request names one model: write * in "
+             "the other parts", "spec.inferencePaths[0]"),
+    *(_runtime(f"metadata at {path}", "spec.metadataPath", path,
+               f"'{path}' is not the path of metadata: write it from its first slash on and without query, "
+               "with {model} for the name of the model, for example /models/{model}/schema")
+      for path in ("models", "/models/*", "/{model}/{model}", "/models?x=1")),
     _runtime("path without a slash", "spec.inferencePaths", ["predict"], f"'predict' {_PATH}",
              "spec.inferencePaths[0]"),
     _runtime("two stars amid a path", "spec.inferencePaths", ["/a/**/b"], f"'/a/**/b' {_PATH}",

@@ -30,12 +30,14 @@ OTHERS_SECONDS: Final = 30.0
 PODS: Final = {"fuzzed": "127.0.0.2", "neighbour": "127.0.0.3"}
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _BODY: Final = b'{"inputs":[]}'
-_EMBEDDED: Final = b"POST /v2/models/any/infer HTTP/1.1\r\nHost: neighbour.risk\r\nContent-Length: 0\r\n\r\n"
+_EMBEDDED: Final = (
+    b"POST /v2/models/neighbour/infer HTTP/1.1\r\nHost: neighbour.risk\r\nContent-Length: 0\r\n\r\n"
+)
 REQUESTS: Final = (
     b"GET /v2/models/fuzzed HTTP/1.1\r\nHost: fuzzed.risk\r\n\r\n",
-    b"POST /v2/models/any/infer HTTP/1.1\r\nHost: fuzzed.risk:80\r\nContent-Length: %d\r\n\r\n%s"
+    b"POST /v2/models/fuzzed/infer HTTP/1.1\r\nHost: fuzzed.risk:80\r\nContent-Length: %d\r\n\r\n%s"
     % (len(_BODY), _BODY),
-    b"POST /v2/models/any/infer HTTP/1.1\r\nHost: fuzzed.risk\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"POST /v2/models/fuzzed/infer HTTP/1.1\r\nHost: fuzzed.risk\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"%x\r\n%s\r\n0\r\n\r\n" % (len(_EMBEDDED), _EMBEDDED),
     b"POST / HTTP/1.1\r\nHost: fuzzed.risk\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n%s"
     % (len(_EMBEDDED), _EMBEDDED),
@@ -174,7 +176,7 @@ async def _send(port: int, content: bytes) -> str:
 
 async def _others_are_served(gateway: Gateway) -> bool:
     try:
-        status, said, _ = await gateway.call("neighbour.risk", "/v2/models/any/infer", method="POST")
+        status, said, _ = await gateway.call("neighbour.risk", "/v2/models/neighbour/infer", method="POST")
     except aiohttp.ClientError:
         return False
     return (status, said) == (200, "neighbour")

@@ -24,8 +24,9 @@ ANSWER_SECONDS = 5.0
 
 
 def _head(kind: str, host: str) -> bytes:
+    model = host.partition(".")[0]
     first, more = {
-        "bodies": ("POST /v2/models/x/infer", f"Content-Length: {BODY_BYTES}\r\n"),
+        "bodies": (f"POST /v2/models/{model}/infer", f"Content-Length: {BODY_BYTES}\r\n"),
         "tokens": ("GET /observed", f"Authorization: Bearer {uuid.uuid4()}\r\n"),
         "metrics": ("GET /metrics", ""),
     }[kind]

@@ -31,6 +31,8 @@ GATEWAY_COMPONENT: Final = "gateway"
 # On the pods of a revision whose server speaks not just the Open Inference Protocol: the paths of its
 # inference calls, as a JSON list.
 INFERENCE_PATHS_ANNOTATION: Final = f"{GROUP}/inference-paths"
+# On the pods of a revision whose runtime says where its server states the inputs and outputs of its model.
+METADATA_PATH_ANNOTATION: Final = f"{GROUP}/metadata-path"
 # On the pods of a revision whose runtime says which metrics of its server tell how much it can do: as JSON.
 SERVER_METRICS_ANNOTATION: Final = f"{GROUP}/server-metrics"
 

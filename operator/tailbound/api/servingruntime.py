@@ -8,6 +8,7 @@ from tailbound.api.drain import Drain, DrainMode
 from tailbound.api.inference_paths import (
     DEFAULT_PROTOCOLS,
     InferencePath,
+    MetadataPath,
     ServerProtocol,
     inference_paths,
 )
@@ -205,11 +206,17 @@ class ServingRuntimeSpec(Model):
             "the two",
         ),
         Rule(
-            cel="(has(self.protocols) && size(self.protocols) > 0) || (has(self.inferencePaths) && "
-            "size(self.inferencePaths) > 0)",
-            holds=lambda spec: bool(spec.inference_calls),
-            message="protocols is empty and inferencePaths as well, so that no request would count as an "
-            "inference call: name a protocol, or write the paths of the server's own",
+            cel="!has(self.protocols) || size(self.protocols) > 0",
+            holds=lambda spec: bool(spec.protocols),
+            message="protocols is empty, so that no request would count as an inference call: name a "
+            "protocol, or write custom, and the paths of the server's own in inferencePaths",
+        ),
+        Rule(
+            cel=f"!has(self.protocols) || !self.protocols.exists(p, p == '{ServerProtocol.CUSTOM}') || "
+            "(has(self.inferencePaths) && size(self.inferencePaths) > 0)",
+            holds=lambda spec: ServerProtocol.CUSTOM not in spec.protocols or bool(spec.inference_paths),
+            message="protocols has custom, and inferencePaths is empty: write the paths of the inference "
+            "calls of the server there, for example /models/{model}/answer, or remove custom",
         ),
     )
 
@@ -229,11 +236,17 @@ class ServingRuntimeSpec(Model):
 
     protocols: Annotated[tuple[ServerProtocol, ...], Field(max_length=8), SET] = DEFAULT_PROTOCOLS
     """What the server speaks. It says which requests are inference calls: those that count for the SLA and in
-    rollouts. Empty for a server that has only paths of its own."""
+    rollouts. custom: those at the paths in inferencePaths."""
 
     inference_paths: Annotated[tuple[InferencePath, ...], Field(max_length=32), SET] = ()
     """Further paths of inference calls. A * stands for one or more characters without a slash, ** at the end
-    for any rest. Over HTTP only a POST is an inference call."""
+    for any rest, and {model} for the name of the model: gateways answer a call with another name than the
+    service's with 421. Over HTTP only a POST is an inference call."""
+
+    metadata_path: MetadataPath | None = None
+    """Path at which the server states the inputs and outputs of its model in JSON as the Open Inference
+    Protocol writes them, with {model} for the name of the model. The models of a rollout are compared by it.
+    Default: /v2/models/{model} with oip-rest, and otherwise none."""
 
     metrics: ServerMetrics | None = None
     """Which metrics of the server tell how much it can do. Default: those of the included server, if it has

@@ -5,6 +5,8 @@ The first mapper that matches decides:
 | what happened                                 | status           | Retry-After |
 |-----------------------------------------------|------------------|-------------|
 | no service has this host                      | 421              | no          |
+| the request names another model than the service's | 421         | no          |
+| the host is that of a preview without a candidate  | 421         | no          |
 | body too large, and its length was said       | 413              | no          |
 | body too large for one without a length       | 411              | no          |
 | headers too large                             | 431              | no          |
@@ -49,6 +51,7 @@ _UPGRADE: Final = (
 _TUNNEL: Final = "this gateway opens no tunnels (CONNECT): send requests to the names of InferenceServices"
 _HEADERS: Final = "the request has more than 100 headers, or more than 32 KiB of them: send fewer"
 _INVALID: Final = "this is no valid HTTP request (%RESPONSE_CODE_DETAILS%)"
+_MISDIRECTED: Final = "%LOCAL_REPLY_BODY%"
 _OTHER: Final = "%LOCAL_REPLY_BODY% (%RESPONSE_CODE_DETAILS%)"
 
 _GRPC: Final = {
@@ -104,6 +107,7 @@ def _of_this_gateway(max_request_bytes: int, cluster_domain: str) -> list[dict[s
 
 def _of_every_gateway() -> list[dict[str, Any]]:
     return [
+        *_mappers(_status(421), _MISDIRECTED),
         *_mappers(_status(431), _HEADERS),
         *_mappers(_status(408), _INCOMPLETE),
         *_mappers(_status(403), _UPGRADE),

@@ -55,7 +55,15 @@ from tailbound.gateway.counting import (
 from tailbound.gateway.listener import BUFFER_FILTER
 from tailbound.gateway.local_replies import RETRY_AFTER_SECONDS
 from tailbound.gateway.resources import Bundle, EnvoyResource, ResourceType, resource
-from tailbound.gateway.script import HOST_HEADER, LUA_FILTER, PATHS_FIELD, STREAM_HEADER, lua_patterns
+from tailbound.gateway.script import (
+    HOST_HEADER,
+    LUA_FILTER,
+    MODEL_FIELD,
+    OWNER_FIELD,
+    PATHS_FIELD,
+    STREAM_HEADER,
+    lua_patterns,
+)
 from tailbound.traffic.model import NoBackend, Preview, Route, RouteBackend, ServiceKey
 
 CONNECT_RETRIES = 3
@@ -300,11 +308,16 @@ def _metadata(route: Route) -> Metadata:
         DEADLINE_FIELD: f"{timeout * 0.9:.3f}s",
         PATIENCE_FIELD: f"{min(timeout / 4, MOST_PATIENCE.total_seconds()):.3f}s",
     }
-    found = {METADATA_NAMESPACE: Struct(fields={name: _text(value) for name, value in facts.items()})}
+    told = {OWNER_FIELD: _text(str(route.service)), MODEL_FIELD: _text(route.service.name)}
     if route.inference_paths != DEFAULT_INFERENCE_PATHS:
         patterns = ListValue(values=[_text(each) for each in lua_patterns(route.inference_paths)])
-        found[LUA_FILTER] = Struct(fields={PATHS_FIELD: Value(list_value=patterns)})
-    return Metadata(filter_metadata=found)
+        told[PATHS_FIELD] = Value(list_value=patterns)
+    return Metadata(
+        filter_metadata={
+            METADATA_NAMESPACE: Struct(fields={name: _text(value) for name, value in facts.items()}),
+            LUA_FILTER: Struct(fields=told),
+        }
+    )
 
 
 def _text(value: str) -> Value:

@@ -8,14 +8,21 @@ It notes in the request's dynamic metadata, for inference calls only:
 | waited   | milliseconds from then to the end of the answer, or to its start if it is long; absent before |
 | long     | "yes" if the answer has more than LONG_BYTES, so that its end may have waited for the client |
 
-A request is an inference call if it is a POST to an inference path of its service.
+A request is an inference call if it is a POST to an inference path of its service. It is refused with 421 if
+it names another model than that of the service, which has the service's name:
+
+| the path                 | names the model | compared                                              |
+|--------------------------|-----------------|-------------------------------------------------------|
+| has {model}, as in REST  | there           | always                                                |
+| of the OpenAI protocol   | in its body     | if it is JSON with a length of at most WHOLE_BYTES    |
+| any other, gRPC included | elsewhere       | never: the server answers                             |
 """
 
 import re
 from collections.abc import Iterable
 from typing import Final
 
-from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS
+from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS, MODEL, NAME_IN_BODY, naming
 from tailbound.gateway.local_replies import WHOLE_BYTES
 
 # Carries the host from the edge of Envoy to the choice of the scope; never from a client, never to a pod.
@@ -28,21 +35,26 @@ NOTES: Final = "tailbound.request"
 RECEIVED, WAITED, LONG = "received", "waited", "long"
 PATHS_FIELD: Final = "paths"
 """A field of the route's metadata for the Lua filter: patterns of inference paths other than the default."""
+OWNER_FIELD, MODEL_FIELD = "service", "model"
+"""Fields of the same: the service as NAMESPACE/NAME, and the name of its model."""
 LONG_BYTES: Final = 32_768
 """Half of what Envoy buffers for a client that does not read: so much of an answer always arrives."""
 
 
 def lua_patterns(paths: Iterable[str]) -> list[str]:
-    """Lua patterns that match whole paths, where * is any part without a slash and ** at the end any rest."""
-    return [f"^{_pattern(path)}$" for path in paths]
+    """Lua patterns that match whole paths, where * is any part without a slash and ** at the end any rest.
+
+    What a pattern captures is the name of the model.
+    """
+    return [f"^{_pattern(naming(path))}$" for path in paths]
+
+
+_STANDS_FOR: Final = {"*": "[^/]+", MODEL: "([^/]+)", "**": ".*"}
 
 
 def _pattern(path: str) -> str:
-    open_end = path.endswith("**")
-    parts = (path[:-2] if open_end else path).split("*")
-    return "[^/]+".join(re.sub(r"([^A-Za-z0-9/_])", r"%\1", part) for part in parts) + (
-        ".*" if open_end else ""
-    )
+    parts = re.split(rf"(\*\*|\*|{re.escape(MODEL)})", path)
+    return "".join(_STANDS_FOR.get(part) or re.sub(r"([^A-Za-z0-9/_])", r"%\1", part) for part in parts)
 
 
 def _table(patterns: Iterable[str]) -> str:
@@ -52,6 +64,7 @@ def _table(patterns: Iterable[str]) -> str:
 # Scope keys are compared byte by byte: only hosts written with capitals pay for a second look-up.
 _SCRIPT: Final = f"""
 local default_paths = {_table(lua_patterns(DEFAULT_INFERENCE_PATHS))}
+local name_in_body = {{{", ".join(f'["{path}"] = true' for path in NAME_IN_BODY)}}}
 
 local function now(handle) return handle:timestamp(EnvoyTimestampResolution.MILLISECOND) end
 
@@ -81,22 +94,80 @@ local function fold_host(handle, headers)
   end
 end
 
-local function is_inference(handle, headers)
-  if headers:get(":method") ~= "POST" then return false end
+local function inference_path(handle, headers)
+  if headers:get(":method") ~= "POST" then return nil end
   local path = string.match(headers:get(":path") or "", "^[^?#]*")
   for _, pattern in ipairs(handle:metadata():get("{PATHS_FIELD}") or default_paths) do
-    if string.find(path, pattern) then return true end
+    local found, _, name = string.find(path, pattern)
+    if found then return path, name end
   end
-  return false
+  return nil
+end
+
+local function percent_decoded(text)
+  return (string.gsub(text, "%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+local function end_of_string(text, start)
+  local stop = start
+  while true do
+    stop = string.find(text, '"', stop + 1, true)
+    if stop == nil then return nil end
+    local before = stop - 1
+    while string.byte(text, before) == 92 do before = before - 1 end
+    if (stop - before) % 2 == 1 then return stop end
+  end
+end
+
+local function model_of(text)
+  local depth, at = 0, 1
+  while true do
+    local found, _, mark = string.find(text, '(["{{}}%[%]])', at)
+    if found == nil then return nil end
+    at = found + 1
+    if mark == '"' then
+      local stop = end_of_string(text, found)
+      if stop == nil then return nil end
+      at = stop + 1
+      if depth == 1 and string.sub(text, found, stop) == '"model"' and string.find(text, "^%s*:", at) then
+        return string.match(text, '^%s*:%s*"([^"\\\\]*)"', at)
+      end
+    elseif mark == "{{" or mark == "[" then depth = depth + 1
+    else depth = depth - 1 end
+  end
+end
+
+local function has_short_json(headers)
+  local length = tonumber(headers:get("content-length") or "0") or 0
+  local kind = string.lower(headers:get("content-type") or "")
+  return length > 0 and length <= {WHOLE_BYTES} and string.find(kind, "json", 1, true) ~= nil
+end
+
+local function names_another(handle, name)
+  local model = handle:metadata():get("{MODEL_FIELD}")
+  if model == nil or name == nil or name == model then return false end
+  local shown = string.gsub(string.sub(name, 1, 64), "[^%w%p ]", "?")
+  local text = "InferenceService %s serves the model '%s', and this request names '%s': write %s, or send it "
+    .. "to the service of that model"
+  handle:respond({{[":status"] = "421"}},
+    string.format(text, handle:metadata():get("{OWNER_FIELD}") or "", model, shown, model))
+  return true
 end
 
 function envoy_on_request(handle)
   local began, headers = now(handle), handle:headers()
   if refuses(handle, headers) then return end
   fold_host(handle, headers)
-  if not is_inference(handle, headers) then return end
+  local path, name = inference_path(handle, headers)
+  if path == nil then return end
+  if name ~= nil and names_another(handle, percent_decoded(name)) then return end
   notes(handle):set("{NOTES}", "began", began)
-  for _ in handle:bodyChunks() do end
+  if name_in_body[path] and has_short_json(headers) then
+    local body = handle:body()
+    if body ~= nil and names_another(handle, model_of(body:getBytes(0, body:length()))) then return end
+  else
+    for _ in handle:bodyChunks() do end
+  end
   notes(handle):set("{NOTES}", "{RECEIVED}", string.format("%dms", now(handle) - began))
 end
 

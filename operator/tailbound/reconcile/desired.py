@@ -269,6 +269,7 @@ def _template(
             user_id=owned.observation.settings.serving_user_id,
             tells_class=len(choice.hardware_classes) > 1,
             inference_paths=choice.runtime.spec.inference_calls,
+            metadata_path=choice.runtime.spec.metadata_path,
             metrics=choice.runtime.spec.metrics,
             resolved=model,
         )

@@ -5,7 +5,7 @@ What is known of a revision (`known`), first row that fits:
 | what there is | signature |
 |---|---|
 | one on its ControllerRevision | that one |
-| its server speaks no Open Inference Protocol over HTTP | Unknown |
+| its server speaks no Open Inference Protocol over HTTP, and has no path of metadata | Unknown |
 | an answer of one of its pods, or that there is none | that |
 | a ready pod that can be asked | awaited |
 | no ready pod, and it is the candidate | awaited |
@@ -27,7 +27,7 @@ Once the rollout is over, nothing is asked for, and what is not known changes no
 from collections.abc import Iterator
 
 from tailbound.api.conditions import Reason
-from tailbound.api.inference_paths import ServerProtocol, inference_paths
+from tailbound.api.inference_paths import MODEL, OIP_METADATA_PATH
 from tailbound.api.rollout import RolloutState
 from tailbound.api.runtime_contract import HTTP_PORT_NAME, SERVER_CONTAINER
 from tailbound.objects.pod import Pod
@@ -44,8 +44,6 @@ from tailbound.rollout.signature import (
     compared,
     listed,
 )
-
-_OIP = frozenset(inference_paths((ServerProtocol.OIP_REST,)))
 
 
 def comparison(owned: OwnedState, stable: str, candidate: str) -> CompareResult:
@@ -64,8 +62,11 @@ def known(owned: OwnedState, name: str, *, stable: bool) -> ModelSignature | Sig
     marks, record, answers = owned.marks.get(name), owned.revision(name), owned.observation.signatures
     if marks is not None and marks.signature is not None:
         return marks.signature
-    if record is not None and not _OIP & set(record.inference_paths):
-        return Unknown(f"the server of {name} does not speak the Open Inference Protocol")
+    if record is not None and record.metadata_path is None:
+        return Unknown(
+            f"the server of {name} does not speak the Open Inference Protocol, and its runtime has no "
+            "metadataPath"
+        )
     if isinstance(answers, Unknown):
         return answers
     answer = answers.get(name)
@@ -125,12 +126,15 @@ def _models(rollout: RolloutProgress) -> str:
 
 def _urls(owned: OwnedState, name: str) -> Iterator[str]:
     """The addresses at which ready pods of a revision state the metadata of their model."""
-    ready, model = owned.ready_names.get(name, frozenset()), owned.service.metadata.name
+    ready, record = owned.ready_names.get(name, frozenset()), owned.revision(name)
+    path = record.metadata_path if record is not None else OIP_METADATA_PATH
+    if path is None:
+        return
     for pod in owned.live_pods.get(name, ()):
         port = _http_port(pod)
         if pod.name in ready and pod.pod_ip and port is not None:
             host = f"[{pod.pod_ip}]" if ":" in pod.pod_ip else pod.pod_ip
-            yield f"http://{host}:{port}/v2/models/{model}"
+            yield f"http://{host}:{port}{path.replace(MODEL, owned.service.metadata.name)}"
 
 
 def _http_port(pod: Pod) -> int | None:

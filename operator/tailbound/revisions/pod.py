@@ -18,6 +18,7 @@ from tailbound.api.names import (
     INFERENCE_PATHS_ANNOTATION,
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
+    METADATA_PATH_ANNOTATION,
     REVISION_LABEL,
     SERVER_METRICS_ANNOTATION,
     SERVICE_LABEL,
@@ -88,6 +89,8 @@ class Ingredients:
     tells_class: bool = False
     """The pods carry the name of their class, as the revision has several."""
     inference_paths: tuple[str, ...] = DEFAULT_INFERENCE_PATHS
+    metadata_path: str | None = None
+    """Where the server states the inputs and outputs of its model, if it is no path that a protocol fixes."""
     metrics: ServerMetrics | None = None
     """Which metrics of the server tell how much it can do."""
     resolved: ResolvedModel | None = None
@@ -138,6 +141,8 @@ def pod_template(made_of: Ingredients) -> dict[str, Any]:
     annotations = {**service.spec.annotations, **file_annotations(made_of.files)}
     if made_of.inference_paths != DEFAULT_INFERENCE_PATHS:
         annotations[INFERENCE_PATHS_ANNOTATION] = written(made_of.inference_paths)
+    if made_of.metadata_path is not None:
+        annotations[METADATA_PATH_ANNOTATION] = made_of.metadata_path
     if made_of.metrics is not None:
         annotations[SERVER_METRICS_ANNOTATION] = metrics_text(made_of.metrics)
     if made_of.tells_class:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS
+from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS, usable_metadata_path
 from tailbound.api.inference_paths import read as read_paths
 from tailbound.api.names import (
     INFERENCE_PATHS_ANNOTATION,
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
+    METADATA_PATH_ANNOTATION,
     REVISION_LABEL,
     SERVICE_LABEL,
     SPEC_HASH_ANNOTATION,
@@ -84,6 +85,14 @@ class Revision:
         if INFERENCE_PATHS_ANNOTATION not in self.template_json:
             return DEFAULT_INFERENCE_PATHS
         return read_paths(KubernetesObject(self.template).annotations.get(INFERENCE_PATHS_ANNOTATION))
+
+    @property
+    def metadata_path(self) -> str | None:
+        """The path at which its server states the inputs and outputs of its model; None if there is none."""
+        stored = None
+        if METADATA_PATH_ANNOTATION in self.template_json:
+            stored = KubernetesObject(self.template).annotations.get(METADATA_PATH_ANNOTATION)
+        return usable_metadata_path(stored, self.inference_paths)
 
     @property
     def data(self) -> dict[str, str]:

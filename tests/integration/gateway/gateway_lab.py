@@ -256,8 +256,8 @@ class Gateway:
             return response.status, body, {name.lower(): value for name, value in response.headers.items()}
 
     async def infer(self, host: str, **more: Any) -> tuple[int, Any, Mapping[str, str]]:
-        """One inference call, as `call` makes it."""
-        return await self.call(host, "/v2/models/any/infer", method="POST", **more)
+        """One inference call of the model of the service with that host, as `call` makes it."""
+        return await self.call(host, f"/v2/models/{host.partition('.')[0]}/infer", method="POST", **more)
 
     async def say(self, host: str, message: bytes = b"", *, seconds: float | None = 5.0) -> bytes:
         """One gRPC call with that authority. Raises AioRpcError."""

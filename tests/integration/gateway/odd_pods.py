@@ -1,8 +1,9 @@
 """Pods and clients that end a request in every way there is. What a pod does is in its request.
 
-HTTP/1: `/v2/models/ACTION/infer` or `/ACTION`, and `ACTION-SECONDS`, to be done after so long; ACTION is a
-status code, `reset`, `close`, `junk`, `truncate`, `stall`, `stall500`, `long` (200 with LONG_ANSWER bytes),
-`shed` (503: the answer would be late) or `bound` (200 to requests with a latency bound of 600 ms, else 500).
+HTTP/1: `/v2/models/SERVICE/versions/ACTION/infer` or `/ACTION`, and `ACTION-SECONDS`, to be done after so
+long; ACTION is a status code, `reset`, `close`, `junk`, `truncate`, `stall`, `stall500`, `long` (200 with
+LONG_ANSWER bytes), `shed` (503: the answer would be late) or `bound` (200 to requests with a latency bound of
+600 ms, else 500).
 gRPC: ModelInfer with `ACTION-STATUS` or `…-SECONDS` in the metadata `odd`; ACTION is `only` (a response of
 trailers only), `headers`, `trailers`, `stream`, `mute` (no status at all), `reset`.
 """
@@ -29,9 +30,9 @@ LONG_ANSWER = 16 * 2**20
 INFER = "inference.GRPCInferenceService/ModelInfer"
 
 
-def infer(action: str) -> str:
+def infer(action: str, service: str = "churn") -> str:
     """The path of an inference call over HTTP, without its first slash."""
-    return f"v2/models/{action}/infer"
+    return f"v2/models/{service}/versions/{action}/infer"
 
 
 class OddPods:
@@ -89,8 +90,8 @@ async def _serve_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
             line.partition(":")[2] for line in head.split("\r\n") if line.startswith("content-length:")
         ]
         await reader.readexactly(int(lengths[0]) if lengths else 0)
-        path = head.split(" ")[1].removeprefix("/v2/models").removesuffix("/infer")
-        action, _, seconds = path.strip("/").partition("-")
+        path = head.split(" ")[1].removesuffix("/infer")
+        action, _, seconds = path.rpartition("/")[2].partition("-")
         await asyncio.sleep(float(seconds or 0))
         if action == "bound":
             action = "200" if "\r\nx-tailbound-latency-bound-ms: 600\r\n" in head else "500"

@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
 
 def plain(action: str, service: str = "churn", **more: Any) -> Send:
-    return lambda gateway: http1(gateway.http_port, f"{service}.risk", infer(action), **more)
+    return lambda gateway: http1(gateway.http_port, f"{service}.risk", infer(action, service), **more)
 
 
 def elsewhere(path: str, method: str = "GET") -> Send:
@@ -158,7 +158,7 @@ NO_EVIDENCE = [
     *(Case(f"{code}", plain(f"{code}"), "other") for code in (302, 400, 404, 415, 429)),
     Case("slow 400", plain(f"400-{LATE}"), "other"),
     Case("GET of an inference path", elsewhere(infer("200")), "other"),
-    Case("GET of metadata", elsewhere("v2/models/200"), "other"),
+    Case("GET of metadata", elsewhere("v2/models/churn/200"), "other"),
     Case("late readiness", elsewhere(f"200-{LATE}"), "other"),
     Case("failing readiness", elsewhere("503"), "other"),
     Case("POST elsewhere", elsewhere("500", "POST"), "other"),
@@ -304,7 +304,7 @@ async def test_a_changed_target_holds_from_the_next_request_on(gateway: Gateway)
         )
         await gateway.until_applied("risk/moving", 1, generation)
         before, lines = await counted(gateway), ended(gateway)
-        await http1(gateway.http_port, "moving.risk", infer("200-0.3"))
+        await http1(gateway.http_port, "moving.risk", infer("200-0.3", "moving"))
         await until_ended(gateway, lines + 1)
         outcomes += [name for _, _, name in await counted(gateway) - before]
     assert outcomes == ["slow", "good", "good"]
@@ -323,7 +323,7 @@ async def test_revisions_are_told_apart_and_ports_are_not(gateway: Gateway) -> N
         await gateway.until_applied("risk/two", generation)
         lines = ended(gateway)
         for _ in range(generation):
-            await http1(gateway.http_port, "two.risk", infer("200"))
+            await http1(gateway.http_port, "two.risk", infer("200", "two"))
         await call_grpc(gateway.http_port, "two.risk", "trailers-0")
         await call_grpc(gateway.http_port, "two.risk", "trailers-13")
         await until_ended(gateway, lines + generation + 2)

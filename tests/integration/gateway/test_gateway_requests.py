@@ -7,7 +7,9 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from tailbound.api.inference_paths import ServerProtocol, inference_paths
 from tailbound.api.names import ENVOY_START_METRIC
+from yarl import URL
 
 from tests.integration.gateway.binomial import binomial_bounds
 from tests.integration.gateway.gateway_lab import LIMIT_BYTES, Gateway, Pods, free_port, until
@@ -235,3 +237,67 @@ async def metrics_tell_since_when_the_counters_count(gateway: Gateway) -> None:
     (start,) = [line.split(" ")[1] for line in lines if line.startswith(f"{ENVOY_START_METRIC} ")]
     assert float(start) == datetime.fromisoformat(observed["envoyStartTime"]).timestamp()
     assert "tailbound_gateway_envoy_up 1" in lines
+
+
+OIP, CHAT, CUSTOM = "/v2/models/{}/infer", "/v1/chat/completions", "/models/{}/answer"
+OTHER = {"model": "other", "messages": [{"content": "x"}]}
+# An inference call, and the name for which it is refused; empty if it reaches the pod.
+NAMED: dict[str, tuple[str, object, str]] = {
+    "own": (OIP.format("churn"), {}, ""),
+    "own-version": ("/v2/models/churn/versions/2/infer?x=/v2/models/other/infer", {}, ""),
+    "other": (OIP.format("other"), {}, "other"),
+    "other-version": ("/v2/models/other/versions/churn/infer", {}, "other"),
+    "longer": (OIP.format("churn2"), {}, "churn2"),
+    "nothing-but-a-pattern": (OIP.format("%25w+"), {}, "%w+"),
+    "no-inference-call": ("/v2/models/other/ready", {}, ""),
+    "tensorflow": ("/v1/models/churn/versions/3:predict", {}, ""),
+    "tensorflow-other": ("/v1/models/other:predict", {}, "other"),
+    "custom": (CUSTOM.format("churn"), {}, ""),
+    "custom-other": (CUSTOM.format("other"), {}, "other"),
+    "openai": (CHAT, {"model": "churn"}, ""),
+    "openai-other": (CHAT, OTHER, "other"),
+    "openai-late": (CHAT, {"messages": [{"model": "churn"}], "n": [[1]], "model": "other"}, "other"),
+    "openai-inside": (
+        CHAT,
+        {"metadata": {"model": "other"}, "x": '\\"model": "other', "model": "churn"},
+        "",
+    ),
+    "openai-text": (CHAT, {"x": 'say "model": "other"', "y": "model", "model": "churn"}, ""),
+    "openai-no-name": (CHAT, {"messages": []}, ""),
+    "openai-number": (CHAT, {"model": 7}, ""),
+    "openai-long": (CHAT, {"messages": "x" * 9_000, "model": "churn"}, ""),
+    "openai-list": (CHAT, ["model", "other"], ""),
+}
+
+
+async def test_a_call_that_names_another_model_is_told_so_and_reaches_no_pod(
+    gateway: Gateway, pods: Pods
+) -> None:
+    await pods.http("churn-r1", "127.0.0.2", HTTP)
+    service = inference_service("risk", "churn", {"churn-r1": 100})
+    protocols = (ServerProtocol.OIP_REST, ServerProtocol.OPENAI, ServerProtocol.TENSORFLOW_REST)
+    service["status"]["inferencePaths"] = [*inference_paths(protocols, ["/models/{model}/answer"])]
+    gateway.cluster.put(
+        service, endpoint_slice("risk", "churn", "churn-r1", [("127.0.0.2", "ready")], {"http": HTTP})
+    )
+    await gateway.until_applied("risk/churn", 1)
+    for name, (path, body, named) in NAMED.items():
+        status, answer, headers = await gateway.call("churn.risk", path, method="POST", json=body)
+        assert status == (421 if named else 200), (name, answer)
+        if named:
+            assert headers["content-type"] == "application/json", name
+            said = f"InferenceService risk/churn serves the model 'churn', and this request names '{named}': "
+            assert answer["error"].startswith(said), answer
+    encoded = URL(f"http://127.0.0.1:{gateway.http_port}/v2/models/%63hurn/infer", encoded=True)
+    async with gateway.client.post(encoded, headers={"Host": "churn.risk"}) as response:
+        assert response.status == 200
+    odd = b'{"model": "\x00\xff' + b"x" * 200 + b'"}'
+    unclear = (b'{"model', b'{"model": "a\\u0062"}', b"", b"]]}{")
+    for data, status in ((odd, 421), *((each, 200) for each in unclear)):
+        headers = {"content-type": "application/json"}
+        answer = await gateway.call("churn.risk", CHAT, method="POST", data=data, headers=headers)
+        assert answer[0] == status, (data, answer)
+    counted = (await gateway.observed("risk/churn"))["services"]["risk/churn"]["counters"]["churn-r1"]
+    reached = sum(not named and name != "no-inference-call" for name, (_, _, named) in NAMED.items())
+    reached += 1 + len(unclear)
+    assert (counted["good"], counted["failed"]) == (reached, 0)

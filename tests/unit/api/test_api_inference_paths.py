@@ -21,6 +21,7 @@ CALLS = {
     "openai": ["/v1/chat/completions", "/v1/embeddings"],
     "tensorflow-grpc": ["/tensorflow.serving.PredictionService/Predict"],
     "tensorflow-rest": ["/v1/models/churn:predict", "/v1/models/churn/versions/3:classify"],
+    "custom": [],
 }
 NO_CALLS = [
     "/",
@@ -50,7 +51,7 @@ def path_pattern(paths: Iterable[str]) -> str:
 
 @pytest.mark.parametrize("protocol", ServerProtocol)
 def test_the_paths_of_a_protocol_are_its_calls_and_nothing_else(protocol: ServerProtocol) -> None:
-    pattern = re.compile(path_pattern(inference_paths([protocol])))
+    pattern = re.compile(path_pattern(inference_paths([protocol])) or "(?!)")
     others = [path for name, paths in CALLS.items() if name != protocol for path in paths]
     assert [path for path in CALLS[protocol] if not pattern.fullmatch(path)] == []
     assert [path for path in (*NO_CALLS, *others) if pattern.fullmatch(path)] == []
@@ -67,7 +68,7 @@ def test_a_runtime_says_its_protocols_and_paths_of_its_own() -> None:
     server = {"image": "s:1", "ports": [{"name": "http", "containerPort": 80}]}
     common = {"formats": [{"name": "onnx"}], "server": server}
     assert ServingRuntimeSpec.model_validate(common).inference_calls == DEFAULT_INFERENCE_PATHS
-    own = {**common, "protocols": [], "inferencePaths": ["/predict"]}
+    own = {**common, "protocols": ["custom"], "inferencePaths": ["/predict"]}
     assert ServingRuntimeSpec.model_validate(own).inference_calls == ("/predict",)
 
 
@@ -82,7 +83,7 @@ def test_paths_that_are_not_known_are_those_of_the_open_inference_protocol(text:
         (None, DEFAULT_INFERENCE_PATHS),
         ("/a", DEFAULT_INFERENCE_PATHS),
         (["/a*b*c", "a", 1, "/a**/b"], DEFAULT_INFERENCE_PATHS),
-        (["/b/*:run/**", "/a*b*c"], ("/b/*:run/**",)),
+        (["/b/*:run/**", "/a*b*c", "/{model}/{model}"], ("/b/*:run/**",)),
     ],
     ids=["absent", "no-list", "costly-or-no-path", "one-of-two"],
 )

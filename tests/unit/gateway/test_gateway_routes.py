@@ -168,7 +168,13 @@ def test_endpoints_change_nothing_but_the_assignment() -> None:
 
 @pytest.mark.parametrize(
     ("paths", "patterns"),
-    [(DEFAULT_INFERENCE_PATHS, None), (("/v1/a-b/*:run", "/x/**"), ["^/v1/a%-b/[^/]+%:run$", "^/x/.*$"])],
+    [
+        (DEFAULT_INFERENCE_PATHS, None),
+        (
+            ("/v1/a-b/*:run", "/x/**", "/y/{model}", "/v2/models/*/infer"),
+            ["^/v1/a%-b/[^/]+%:run$", "^/x/.*$", "^/y/([^/]+)$", "^/v2/models/([^/]+)/infer$"],
+        ),
+    ],
     ids=["known-to-the-script", "others"],
 )
 def test_the_script_is_told_which_requests_are_inference_calls(
@@ -177,8 +183,9 @@ def test_the_script_is_told_which_requests_are_inference_calls(
     made = bundle_of(with_backends(backend("r1", 100), inference_paths=paths))
     (body,) = [item.body.value for item in made.resources if item.id == (ResourceType.ROUTE, "risk/churn")]
     for found in RouteConfiguration.FromString(body).virtual_hosts[0].routes:
-        told = found.metadata.filter_metadata.get(LUA_FILTER)
-        assert (None if told is None else [each.string_value for each in told["paths"].values]) == patterns
+        told = found.metadata.filter_metadata[LUA_FILTER]
+        assert (told["service"], told["model"]) == ("risk/churn", "churn")
+        assert ([each.string_value for each in told["paths"].values] if "paths" in told else None) == patterns
 
 
 def test_one_scope_per_host() -> None:

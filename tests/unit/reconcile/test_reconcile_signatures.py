@@ -6,6 +6,7 @@ import pytest
 from tailbound.objects.signature import ModelSignature, ModelTensor
 from tailbound.objects.unknown import Unknown
 
+from tests.unit.reconcile.objects import model, runtime, service
 from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
 
@@ -70,3 +71,26 @@ def test_the_first_revision_is_compared_with_nothing() -> None:
     simulator.settle()
     assert asked(simulator) == []
     assert "SignatureChanged" not in {each["type"] for each in simulator.service["status"]["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"protocols": ["openai"], "metadataPath": "/about/{model}/schema"}, "/about/churn/schema"),
+        ({"metadataPath": "/about"}, "/about"),
+        ({"protocols": ["custom"], "inferencePaths": ["/answer"]}, None),
+    ],
+)
+def test_a_server_of_another_protocol_is_asked_where_its_runtime_says(
+    fields: dict[str, object], path: str | None
+) -> None:
+    custom = runtime()
+    custom["spec"] |= fields
+    simulator = Simulator(service=service(rollout=CANARY), cluster_runtimes={"onnxruntime": custom})
+    simulator.settle()
+    simulator.edit(model=model("b"))
+    around(simulator)
+    urls = {url for each in simulator.unread for url in each.urls}
+    assert {url.partition(":8080")[2] for url in urls} == ({path} if path else set())
+    if path is None:
+        assert "its runtime has no metadataPath" in simulator.message("SignatureChanged")

@@ -139,7 +139,7 @@ def table() -> str:
         spec = runtime_of(path).spec
         why = path.read_text().partition("mode: hold # ")[2].partition("\n")[0]
         formats = ", ".join(supported.name for supported in spec.formats)
-        protocols = ", ".join(spec.protocols) or "its own"
+        protocols = ", ".join(spec.protocols)
         learned = "gateways" if spec.metrics is None else "its own metrics"
         parts = (path.stem, formats, protocols, f"held: {why}", learned, proven(path.stem))
         lines.append(f"| {' | '.join(parts)} |")
