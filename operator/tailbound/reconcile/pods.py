@@ -1,9 +1,9 @@
 """What the pods of one revision are stuck at, in words for a condition.
 
-Per container the first rule of `_CONTAINER_RULES` that fits, per pod the first container, then scheduling.
-Of several pods the one whose finding is most telling (`_MOST_TELLING`) counts, then the first by name. A
-container that has failed keeps its finding while it is tried again, until it is through: a condition must
-not flap with every attempt.
+Per container the image of a model that is one, then the first rule of `_CONTAINER_RULES` that fits; per pod
+the first container, then scheduling. Of several pods the one whose finding is most telling (`_MOST_TELLING`)
+counts, then the first by name. A container that has failed keeps its finding while it is tried again, until
+it is through: a condition must not flap with every attempt.
 """
 
 import re
@@ -18,7 +18,7 @@ from tailbound.api.conditions import PLACELESS, Reason
 from tailbound.api.runtime_contract import FETCH_CONTAINER, Termination, TerminationReason
 from tailbound.objects.deployment import Deployment
 from tailbound.objects.pod import ContainerProbe, ContainerStatus, Pod, Terminated
-from tailbound.reconcile import dead_pods, unschedulable
+from tailbound.reconcile import dead_pods, model_images, unschedulable
 from tailbound.reconcile.refused_pods import refusal_in
 
 WITHOUT_NODE: Final = frozenset({"Unschedulable", "SchedulerError"})
@@ -213,7 +213,8 @@ def _findings(pod: Pod) -> Iterator[PodFinding]:
     for container in (*pod.init_container_statuses, *pod.container_statuses):
         if container.ready or _succeeded(container):
             continue
-        finding = next((f for rule in _CONTAINER_RULES if (f := rule(pod.name, container))), None)
+        finding = _model_image(pod, container)
+        finding = finding or next((f for rule in _CONTAINER_RULES if (f := rule(pod.name, container))), None)
         if finding is not None:
             yield finding
             return
@@ -269,6 +270,21 @@ def _out_of_memory(pod: str, container: ContainerStatus) -> PodFinding | None:
         f"container {container.name} of pod {pod} exceeded its memory limit: raise spec.resources.memory",
         container.name,
     )
+
+
+def _model_image(pod: Pod, container: ContainerStatus) -> PodFinding | None:
+    """The finding of a fetch container that waits for the image which is its model, not for its own."""
+    reference = model_images.reference_of(pod) if _fetches(container) else None
+    if reference is None or container.waiting_reason not in _IMAGE_REASONS:
+        return None
+    why = _BACK_OFF.sub("", container.waiting_message)
+    if reference not in container.waiting_message:
+        return None
+    reason, remedy = model_images.failure_of(why.replace(reference, ""))
+    message = (
+        f"image {reference} of spec.model.uri cannot be pulled for pod {pod.name}: {_quote(why)}: {remedy}"
+    )
+    return PodFinding(reason, message, container.name)
 
 
 def _image(pod: str, container: ContainerStatus) -> PodFinding | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
-from tailbound.api.runtime_contract import TerminationReason
+from tailbound.api.runtime_contract import SOURCE_VOLUME, TerminationReason
 from tailbound.objects.deployment import Deployment
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.pods import PodsReport, report
@@ -261,3 +261,43 @@ def test_counts_of_a_mixed_fleet() -> None:
     assert (seen.count, seen.scheduled, seen.fetched, seen.fetching) == (3, 2, True, True)
     retrying = reported([fetch(RUNNING, MISMATCH)], None)
     assert (retrying.fetched, retrying.fetching) == (False, False)
+
+
+IMAGE = f"registry.example.com/models/churn@sha256:{'4' * 64}"
+PULLS = {
+    "absent": (
+        "rpc error: failed to resolve image: {}: not found",
+        Reason.SOURCE_NOT_FOUND,
+    ),
+    "private": (
+        "pull access denied, {} does not exist: 401 Unauthorized",
+        Reason.SOURCE_FORBIDDEN,
+    ),
+    "unreachable": (
+        'failed to do request: Head "{}": dial tcp: i/o timeout',
+        Reason.SOURCE_UNREACHABLE,
+    ),
+    "of-the-container": ("failed to resolve image fetch:1: not found", Reason.IMAGE_PULL_FAILED),
+}
+
+
+@pytest.mark.parametrize(("words", "reason"), PULLS.values(), ids=PULLS)
+def test_a_model_that_is_an_image_is_told_from_the_image_of_the_container(words: str, reason: Reason) -> None:
+    said = words.format(IMAGE)
+    volumes = [{"name": SOURCE_VOLUME, "image": {"reference": IMAGE}}]
+    found = []
+    for state in (
+        waiting("ErrImagePull", said),
+        waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}": ErrImagePull: {said}'),
+    ):
+        if reason is Reason.IMAGE_PULL_FAILED and state["waiting"]["reason"] == "ImagePullBackOff":
+            state["waiting"]["message"] = said
+        waits = {**fetch(state), "spec": {"volumes": volumes}}
+        found.append(reported([waits], None).obstacle)
+    first = found[0]
+    assert first is not None
+    assert first == found[1]
+    assert first.reason is reason
+    assert (f"image {IMAGE} of spec.model.uri cannot be pulled for pod p1" in first.message) == (
+        reason is not Reason.IMAGE_PULL_FAILED
+    )
