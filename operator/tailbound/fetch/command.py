@@ -44,7 +44,8 @@ def main(argv: Sequence[str]) -> int:
             report.serve(PROGRESS_PORT)
         emit("starting", uri=shown(order.uri), path=str(order.output))
         found = fetch(order, _access(arguments), world)
-        weights = weight_bytes(order.output, order.root)
+        # Where files were not fetched, a part of the weights would mislead.
+        weights = None if found.stated else weight_bytes(order.output, order.root)
         _check_devices(weights, process_variables())
     except FetchFailedError as error:
         return _end(arguments.termination_log, error.reason, str(error), 1)

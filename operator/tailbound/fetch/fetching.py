@@ -27,7 +27,7 @@ from tailbound.fetch.download import Download, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.folder import clear, fetch_folder, remove_others
 from tailbound.fetch.gate import Gate
-from tailbound.fetch.hub import HUB, HubModel
+from tailbound.fetch.hub import HUB, HubFile, HubModel
 from tailbound.fetch.mounted import MountedModel, link_entries, link_mounted
 from tailbound.fetch.page import looks_like_a_page
 from tailbound.fetch.partial import Partial, sha256_of
@@ -109,8 +109,8 @@ def fetch(order: FetchRequest, access: Access, world: FetchDependencies) -> Fetc
         found = _through_cache(order, order.pin.sha256, order.cache, access, world)
     else:
         found = _downloaded(order, access, world)
-    if not order.output.is_file():
-        raise _no_model_file(order)
+    if not order.output.is_file() and str(order.output.relative_to(order.root)) not in found.stated:
+        raise _no_model_file(order, found.stated)
     return found
 
 
@@ -138,7 +138,8 @@ def _unpacked(
 ) -> Fetched:
     """The archive fetched and unpacked. What an earlier start has unpacked is removed first."""
     file = order.root / ARCHIVE
-    found = fetched(replace(order, output=file, path=None, files=(), archive=None))
+    # Not `resolve`: the archive itself is needed, also where the source states its digest.
+    found = fetched(replace(order, output=file, path=None, files=(), archive=None, resolve=False))
     if not file.is_file():
         raise FetchFailedError(
             TerminationReason.SOURCE_NOT_FOUND,
@@ -162,10 +163,14 @@ def _fetch_from_hub(order: FetchRequest, access: Access, world: FetchDependencie
         found = download.ask(lambda: model.find(source))
     finally:
         source.close()
-    if isinstance(found, HttpFile):
+    if isinstance(found, HubFile):
         if order.files:
             raise no_folder(shown(order.uri))
-        return fetch_file(found, order, download, world)
+        if order.resolve and found.sha256 is not None:
+            said = f"{found.remote.shown} states the sha256 {found.sha256} of {human_bytes(found.size_bytes)}"
+            path = str(order.output.relative_to(order.root))
+            return Fetched(said, found.sha256, found.size_bytes, frozenset({path}))
+        return fetch_file(found.remote, order, download, world)
     return fetch_folder(found.only(order.files), order.pin, order.root, world)
 
 
@@ -295,13 +300,14 @@ def _page(remote: Remote, partial: Partial, content_type: str) -> FetchFailedErr
     )
 
 
-def _no_model_file(order: FetchRequest) -> FetchFailedError:
+def _no_model_file(order: FetchRequest, stated: frozenset[str]) -> FetchFailedError:
     wanted = order.path or order.output.name
-    there = sorted(
+    fetched = {
         str((Path(parent) / name).relative_to(order.root))
         for parent, _, names in os.walk(order.root, followlinks=True)
         for name in names
-    )
+    }
+    there = sorted(fetched | stated)
     listed = ", ".join(there[:5]) + (", …" if len(there) > 5 else "")
     return FetchFailedError(
         TerminationReason.SOURCE_NOT_FOUND,

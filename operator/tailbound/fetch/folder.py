@@ -7,8 +7,8 @@ once.
 
 import os
 import shutil
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from tailbound.api.runtime_contract import TerminationReason
@@ -30,17 +30,24 @@ class RemoteFolder:
     files: Sequence[tuple[str, int]]
     remote: Callable[[str], Remote]
     """The file at a path."""
+    stated: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of files by path, as far as the source states them."""
 
     def only(self, patterns: Sequence[str]) -> "RemoteFolder":
         """The folder without the files that match no pattern. Raises FetchFailedError where none is left."""
         kept = set(selected((path for path, _ in self.files), patterns, self.shown))
-        return replace(self, files=[(path, size) for path, size in self.files if path in kept])
+        return replace(
+            self,
+            files=[(path, size) for path, size in self.files if path in kept],
+            stated={path: digest for path, digest in self.stated.items() if path in kept},
+        )
 
 
 def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: FetchDependencies) -> Fetched:
     """Fetch the folder into `root`, and say what was done. Raises FetchFailedError.
 
-    Without a pin nothing of an earlier start is kept: no comparison would find files of two versions.
+    Without a pin nothing of an earlier start is kept: no comparison would find files of two versions. Files
+    whose digest the source states are not fetched then: only their digests are wanted.
     """
     check_paths([path for path, _ in folder.files], folder.shown)
     total = sum(size for _, size in folder.files)
@@ -54,20 +61,22 @@ def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: Fetch
     download = Download(world, total)
     if pin is None and root.is_dir():
         clear(root)
-    entries, fresh = _fetch_files(folder, root, download, world)
+    stated = folder.stated if pin is None else {}
+    entries, fresh = _fetch_files(folder, root, download, world, stated)
     if pin is not None and manifest_digest(entries) != pin.sha256 and not fresh:
         world.emit("wrong digest after resuming, starting over")
         clear(root)
         download.forget()
-        entries, _ = _fetch_files(folder, root, download, world)
+        entries, _ = _fetch_files(folder, root, download, world, stated)
     found = manifest_digest(entries)
     if pin is not None and found != pin.sha256:
         clear(root)
         raise folder_mismatch(folder.shown, entries, pin)
     verdict = "with the right digest" if pin is not None else f"with digest {found}"
     size = sum(entry.size_bytes for entry in entries)
-    said = f"fetched {len(entries)} files, {human_bytes(size)}, from {folder.shown}, {verdict}"
-    return Fetched(said, found, size)
+    of_these = f" ({len(stated)} of them by the digests that it states)" if stated else ""
+    said = f"fetched {len(entries)} files{of_these}, {human_bytes(size)}, from {folder.shown}, {verdict}"
+    return Fetched(said, found, size, frozenset(stated))
 
 
 def folder_mismatch(shown: str, entries: Sequence[ManifestEntry], pin: Pin) -> FetchFailedError:
@@ -79,13 +88,16 @@ def folder_mismatch(shown: str, entries: Sequence[ManifestEntry], pin: Pin) -> F
 
 
 def _fetch_files(
-    folder: RemoteFolder, root: Path, download: Download, world: FetchDependencies
+    folder: RemoteFolder, root: Path, download: Download, world: FetchDependencies, stated: Mapping[str, str]
 ) -> tuple[list[ManifestEntry], bool]:
-    """Every file, and whether all bytes came from the source now."""
+    """Every file, and whether all bytes came from the source now. stated: digests of files not to fetch."""
     fresh = not remove_others(root, {path for path, _ in folder.files})
     entries: list[ManifestEntry] = []
-    for path, _ in sorted(folder.files):
+    for path, size in sorted(folder.files):
         output = root / path
+        if path in stated:
+            entries.append(ManifestEntry(path, size, stated[path]))
+            continue
         if output.is_file():
             fresh = False
             entries.append(entry_of(root, path))

@@ -1,6 +1,7 @@
 """Models of the Hugging Face hub, through its documented HTTP interface: the tree of a revision, and files.
 
-The hub redirects downloads to other hosts; credentials are sent to the hub alone.
+The tree states the SHA-256 of each file in LFS, so of all large ones. The hub redirects downloads to other
+hosts; credentials are sent to the hub alone.
 """
 
 import http.client
@@ -16,11 +17,30 @@ from tailbound.fetch.failures import FetchFailedError, TransientError
 from tailbound.fetch.folder import RemoteFolder
 from tailbound.fetch.manifest import MOST_FILES
 from tailbound.fetch.source import USER_AGENT, HttpFile, Source, describe
+from tailbound.objects.fields import child
 
 HUB: Final = "https://huggingface.co"
 _LARGEST_PAGE_BYTES: Final = 32 * 1024 * 1024
 _NEXT: Final = re.compile(r"<([^<>]+)>\s*;\s*rel=\"next\"")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _URI: Final = re.compile(r"hf://([^/@]+/[^/@]+)@([^/]+)(?:/(.*))?")
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file of a repository. sha256: as the hub states it, None for a file that is not in LFS."""
+
+    remote: HttpFile
+    size_bytes: int
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file in the tree."""
+
+    size_bytes: int
+    sha256: str | None
 
 
 @dataclass(frozen=True)
@@ -50,22 +70,28 @@ class HubModel:
         """A file of the repository."""
         return HttpFile(source, f"{HUB}/{self.repository}/resolve/{quote(self.revision)}/{quote(path)}")
 
-    def find(self, source: Source) -> HttpFile | RemoteFolder:
+    def find(self, source: Source) -> HubFile | RemoteFolder:
         """The file at the path, or else everything below it. Raises FetchFailedError or TransientError."""
         files = dict(self._tree(source))
-        if self.path in files:
-            return self.file(source, self.path)
+        entry = files.get(self.path)
+        if entry is not None:
+            return HubFile(self.file(source, self.path), entry.size_bytes, entry.sha256)
         below = f"{self.path}/" if self.path else ""
-        inside = [(path.removeprefix(below), size) for path, size in files.items() if path.startswith(below)]
+        inside = {path.removeprefix(below): each for path, each in files.items() if path.startswith(below)}
         if not inside:
             raise FetchFailedError(
                 TerminationReason.SOURCE_NOT_FOUND,
                 f"{self.shown} has no file {self.path!r} and none below it: check spec.model.uri",
             )
-        return RemoteFolder(f"{self.shown}/{below}", inside, lambda path: self.file(source, below + path))
+        return RemoteFolder(
+            f"{self.shown}/{below}",
+            [(path, each.size_bytes) for path, each in inside.items()],
+            lambda path: self.file(source, below + path),
+            {path: each.sha256 for path, each in inside.items() if each.sha256 is not None},
+        )
 
-    def _tree(self, source: Source) -> Iterator[tuple[str, int]]:
-        """Path and size of each file, page after page."""
+    def _tree(self, source: Source) -> Iterator[tuple[str, _Entry]]:
+        """Each file by its path, page after page."""
         url = f"{HUB}/api/models/{self.repository}/tree/{quote(self.revision)}?recursive=true"
         count = 0
         while url and count <= MOST_FILES:
@@ -73,7 +99,7 @@ class HubModel:
             for entry in self._page(response):
                 if entry.get("type") == "file":
                     count += 1
-                    yield str(entry["path"]), int(entry["size"])
+                    yield str(entry["path"]), _Entry(int(entry["size"]), _stated(entry))
             following = _NEXT.search(response.getheader("Link", ""))
             url = urljoin(url, following[1]) if following else ""
             if url and not url.startswith(HUB + "/"):
@@ -92,3 +118,9 @@ class HubModel:
         if not isinstance(page, list) or not all(isinstance(entry, dict) for entry in page):
             raise TransientError(f"the list of {self.shown} is not one of files")
         return page
+
+
+def _stated(entry: dict[str, Any]) -> str | None:
+    """The SHA-256 of a file in LFS; None for any other."""
+    digest = child(entry, "lfs").get("oid")
+    return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None

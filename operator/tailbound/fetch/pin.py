@@ -11,11 +11,13 @@ class Fetched:
     """What was fetched. message: one sentence for a person.
 
     sha256: the digest of the file, or of the folder's manifest; None for an image, whose reference pins it.
+    stated: paths of files that were not fetched to find the digest, as the source states theirs.
     """
 
     message: str
     sha256: str | None
     size_bytes: int
+    stated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

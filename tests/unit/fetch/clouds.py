@@ -35,6 +35,8 @@ class Clouds:
 
     files: Mapping[str, bytes]
     ca: str = ""
+    lfs: frozenset[str] = frozenset()
+    """The files that the hub has in LFS, and states the digests of."""
     token: str | None = None
     """What the hub wants as a token, None if it is public."""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
@@ -98,9 +100,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _tree(self, first: int) -> None:
         """Two entries a page, one of them a folder."""
         names = sorted(self.clouds.files)
+        name, data = names[first], self.clouds.files[names[first]]
+        lfs = {"lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}}
         entries = [
             {"type": "directory", "path": "onnx", "size": 0},
-            {"type": "file", "path": names[first], "size": len(self.clouds.files[names[first]])},
+            {"type": "file", "path": name, "size": len(data), **(lfs if name in self.clouds.lfs else {})},
         ]
         more = {}
         if first + 1 < len(names):

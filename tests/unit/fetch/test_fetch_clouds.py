@@ -169,3 +169,20 @@ def test_the_workload_identity_is_not_used_through_the_proxy_of_the_service(
         else:
             assert source.has(bucket.key)
             assert {authorization for _, _, authorization in clouds.requests} == {None}
+
+
+def test_a_digest_that_the_hub_states_is_found_without_the_file(clouds: Clouds, tmp_path: Path) -> None:
+    for name, data in FILES.items():
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_bytes(data)
+    folder, clouds.lfs = tmp_path / "source" / "v", frozenset({"one.onnx", "v/onnx/weights.bin"})
+    for path, wanted in (("one.onnx", digest_of(tmp_path / "source" / "one.onnx")), ("v", digest_of(folder))):
+        order = FetchRequest(f"{ROOTS['hf']}/{path}", None, tmp_path / path / "model.onnx", resolve=True)
+        found = fetch(order, Access(ALL, ca=clouds.ca), WORLD)
+        assert found.sha256 == wanted
+        assert found.stated
+    assert [path for host, path, _ in clouds.requests if host == CDN] == ["/v/model.onnx"]
+    elsewhere = tmp_path / "elsewhere"
+    order = FetchRequest(f"{ROOTS['hf']}/v", None, elsewhere / "other.onnx", resolve=True)
+    with pytest.raises(FetchFailedError, match=r"it holds model.onnx, onnx/weights.bin"):
+        fetch(order, Access(ALL, ca=clouds.ca), WORLD)
