@@ -72,9 +72,13 @@ class ControlPlane:
     processes: Supervisor
     controller_manager: bool = False
     scheduler: bool = False
+    admission_plugins: tuple[str, ...] = ("NodeRestriction",)
+    """Those beside the plugins that are on by default."""
 
     @classmethod
-    def start(cls, directory: Path, *, controller_manager: bool = False) -> "ControlPlane":
+    def start(
+        cls, directory: Path, *, controller_manager: bool = False, admission_plugins: tuple[str, ...] = ()
+    ) -> "ControlPlane":
         """Start etcd and kube-apiserver on free loopback ports, with their state in `directory`; await them.
 
         Needs no root. The daemons die with the thread that called this. Raises ProcessError if one fails.
@@ -86,6 +90,7 @@ class ControlPlane:
             pki=Pki.create(directory / "pki"),
             processes=Children(directory / "logs"),
             controller_manager=controller_manager,
+            admission_plugins=("NodeRestriction", *admission_plugins),
         )
         try:
             control_plane.launch()
@@ -200,7 +205,7 @@ class ControlPlane:
             f"--tls-private-key-file={pki.key('apiserver')}",
             f"--client-ca-file={pki.ca}",
             "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
+            f"--enable-admission-plugins={','.join(self.admission_plugins)}",
             *admission,
             "--allow-privileged=true",
             f"--service-account-key-file={pki.folder / 'sa.pub'}",

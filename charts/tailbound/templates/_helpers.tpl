@@ -185,7 +185,8 @@ affinity:
 # Caches of models. Garbage collection deletes them.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, create, patch]
+  {{- /* delete is for no deletion: templates/operator/claims.yaml refuses each. */}}
+  verbs: [get, list, watch, create, patch{{ if .Values.ownerReferencesEnforced }}, delete{{ end }}]
 # Pods that have ended for good are deleted.
 - apiGroups: [""]
   resources: [pods]

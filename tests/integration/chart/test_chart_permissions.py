@@ -6,6 +6,7 @@ from tests.integration.chart.helm import NAMESPACE, Object, named, of_kind, temp
 
 Grants = set[tuple[str, str, str]]
 
+CLAIMS = ("", "persistentvolumeclaims", "get list watch create patch")
 OPERATOR_WATCHED: Grants = {
     ("tailbound.dev", "inferenceservices", "get list watch"),
     ("tailbound.dev", "servingruntimes", "list watch"),
@@ -17,7 +18,7 @@ OPERATOR_WATCHED: Grants = {
     ("policy", "poddisruptionbudgets", "get list watch create patch delete"),
     ("batch", "jobs", "get list watch create patch delete"),
     ("resource.k8s.io", "resourceclaimtemplates", "get list watch create patch delete"),
-    ("", "persistentvolumeclaims", "get list watch create patch"),
+    CLAIMS,
     ("", "pods", "list watch delete"),
     ("discovery.k8s.io", "endpointslices", "list watch"),
     ("", "events", "create"),
@@ -83,6 +84,15 @@ def grants(objects: list[Object], account: str) -> dict[str, Grants]:
                 "ads": OPERATOR_WATCHED,
             },
             {"": GATEWAY_CLUSTER, "risk": GATEWAY_WATCHED, "ads": GATEWAY_WATCHED},
+        ),
+        (
+            # A policy refuses each deletion.
+            ("ownerReferencesEnforced=true",),
+            {
+                "": OPERATOR_WATCHED - {CLAIMS} | {(*CLAIMS[:2], f"{CLAIMS[2]} delete")} | OPERATOR_CLUSTER,
+                NAMESPACE: OPERATOR_OWN,
+            },
+            {"": GATEWAY_WATCHED | GATEWAY_CLUSTER},
         ),
         (
             (f"watchNamespaces={{{NAMESPACE}}}",),
