@@ -1,30 +1,43 @@
-"""The one line of arithmetic that a decision's number of replicas comes out of. Pure."""
+"""What a decision's number of replicas comes out of: its line of arithmetic and its rule, as texts. Pure."""
+
+from dataclasses import dataclass
 
 from tailbound.autoscale.arithmetic import Figure, Highest, Lowest, Product, Sum, Term, exact, line
-from tailbound.autoscale.behavior import FACTOR, STEP, grown, shrunk
+from tailbound.autoscale.behavior import FACTOR, STEP, StabilizationWindow, grown, shrunk
 from tailbound.autoscale.decision import ReplicaReason
 from tailbound.autoscale.demand import Demand
 from tailbound.autoscale.replica_estimate import MARGIN, ReplicaEstimate
+from tailbound.autoscale.rule import ReplicaChange, rule
 
 
-def account(
-    demand: Demand,
-    sizing: ReplicaEstimate | None,
-    reason: ReplicaReason,
-    present: int,
-    floor: int,
-    replicas: int,
-) -> str:
-    """`replicas`, what it comes from, and what else the latency model reckons with.
+@dataclass(frozen=True)
+class DecisionAccount:
+    """What a decision came out of, from which its texts are made when they are read."""
 
-    `floor` is what was needed at most for as long as anything is kept, `present` the replicas before.
-    """
-    term = _bounded(_moved(demand, reason, present, floor), replicas)
-    sentence = f"{replicas} = {line(term)}"
-    if sizing is None:
-        return sentence
-    within = f"P99 within margin {MARGIN:g} * {sizing.objective.p99:g} s"
-    return f"{sentence}; {within} at dispersion {sizing.dispersion:.3g}"
+    reason: ReplicaReason
+    change: ReplicaChange
+    demand: Demand
+    sizing: ReplicaEstimate | None
+    window: StabilizationWindow
+    """The window before this decision stepped down."""
+    kept: str
+    """The clause on why nothing is given up."""
+
+    @property
+    def line(self) -> str:
+        """The replicas, what they come from, and what else the latency model reckons with."""
+        change, sizing = self.change, self.sizing
+        moved = _moved(self.demand, self.reason, change.present, self.window.floor)
+        sentence = f"{change.replicas} = {line(_bounded(moved, change.replicas))}"
+        if sizing is None:
+            return sentence
+        within = f"P99 within margin {MARGIN:g} * {sizing.objective.p99:g} s"
+        return f"{sentence}; {within} at dispersion {sizing.dispersion:.3g}"
+
+    @property
+    def rule(self) -> str:
+        """The clause on the rule that set the number."""
+        return rule(self.reason, self.change, self.demand, self.window, self.kept)
 
 
 def _moved(demand: Demand, reason: ReplicaReason, present: int, floor: int) -> Term:

@@ -1,7 +1,9 @@
 """A decision as arithmetic that a person can check: values, and the line that they are written in. Pure."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, prod
 from typing import Final, Protocol
 
@@ -14,6 +16,11 @@ ALL_DIGITS: Final = 17
 
 class Term(Protocol):
     """Part of a line."""
+
+    @property
+    def number(self) -> float:
+        """What it comes to, without rounding."""
+        ...
 
     def value(self, digits: int) -> float:
         """What it comes to, with every figure rounded to `digits`."""
@@ -42,15 +49,47 @@ class Figure:
         return f"{self.name} {written}".lstrip()
 
 
+class Combination(ABC):
+    """Several terms that come to one number."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> Sequence[Term]:
+        """What is combined."""
+
+    @abstractmethod
+    def combined(self, values: Sequence[float]) -> float:
+        """What values of `terms` come to together."""
+
+    @cached_property
+    def number(self) -> float:
+        """The number from the numbers of its terms: of a decision most are asked for several times."""
+        return self.combined([term.number for term in self.terms])
+
+    def value(self, digits: int) -> float:
+        """The value from the rounded values of its terms."""
+        return self.combined([term.value(digits) for term in self.terms])
+
+
 @dataclass(frozen=True)
-class Highest:
-    """The highest of its parts."""
+class _Parts(Combination):
+    """Any number of parts."""
 
     parts: Sequence[Term]
 
-    def value(self, digits: int) -> float:
-        """The value from the rounded values of its parts."""
-        return max(part.value(digits) for part in self.parts)
+    @property
+    def terms(self) -> Sequence[Term]:
+        """The parts."""
+        return self.parts
+
+
+@dataclass(frozen=True)
+class Highest(_Parts):
+    """The highest of its parts."""
+
+    def combined(self, values: Sequence[float]) -> float:
+        """The highest of them."""
+        return max(values)
 
     def text(self, digits: int) -> str:
         """The text as a function call; a single part is written alone."""
@@ -58,14 +97,12 @@ class Highest:
 
 
 @dataclass(frozen=True)
-class Lowest:
+class Lowest(_Parts):
     """The lowest of its parts."""
 
-    parts: Sequence[Term]
-
-    def value(self, digits: int) -> float:
-        """The value from the rounded values of its parts."""
-        return min(part.value(digits) for part in self.parts)
+    def combined(self, values: Sequence[float]) -> float:
+        """The lowest of them."""
+        return min(values)
 
     def text(self, digits: int) -> str:
         """The text as a function call; a single part is written alone."""
@@ -73,14 +110,12 @@ class Lowest:
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(_Parts):
     """Parts that are added up."""
 
-    parts: Sequence[Term]
-
-    def value(self, digits: int) -> float:
-        """The value from the rounded values of its parts."""
-        return sum(part.value(digits) for part in self.parts)
+    def combined(self, values: Sequence[float]) -> float:
+        """Their sum."""
+        return sum(values)
 
     def text(self, digits: int) -> str:
         """The text, in parentheses if it has several parts."""
@@ -89,14 +124,12 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(_Parts):
     """Parts that are multiplied."""
 
-    parts: Sequence[Term]
-
-    def value(self, digits: int) -> float:
-        """The value from the rounded values of its parts."""
-        return prod(part.value(digits) for part in self.parts)
+    def combined(self, values: Sequence[float]) -> float:
+        """Their product."""
+        return prod(values)
 
     def text(self, digits: int) -> str:
         """Factor by factor."""
@@ -104,15 +137,21 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Quotient:
+class Quotient(Combination):
     """One part over another."""
 
     over: Term
     under: Term
 
-    def value(self, digits: int) -> float:
-        """The value from the rounded values of its parts."""
-        return self.over.value(digits) / self.under.value(digits)
+    @property
+    def terms(self) -> Sequence[Term]:
+        """Both."""
+        return (self.over, self.under)
+
+    def combined(self, values: Sequence[float]) -> float:
+        """The first over the second."""
+        over, under = values
+        return over / under
 
     def text(self, digits: int) -> str:
         """The text, with the denominator in parentheses."""
@@ -120,14 +159,19 @@ class Quotient:
 
 
 @dataclass(frozen=True)
-class CeilingOf:
+class CeilingOf(Combination):
     """The next whole number."""
 
     part: Term
 
-    def value(self, digits: int) -> float:
-        """The value from the rounded value of its part."""
-        return float(ceil(self.part.value(digits)))
+    @property
+    def terms(self) -> Sequence[Term]:
+        """The part."""
+        return (self.part,)
+
+    def combined(self, values: Sequence[float]) -> float:
+        """The next whole number of the one value."""
+        return float(ceil(values[0]))
 
     def text(self, digits: int) -> str:
         """The text as a function call."""
@@ -136,13 +180,12 @@ class CeilingOf:
 
 def exact(term: Term) -> int:
     """The whole number that a term comes to without rounding."""
-    return round(term.value(ALL_DIGITS))
+    return round(term.number)
 
 
 def line(term: Term) -> str:
     """The term written with the fewest digits that leave what it comes to as it is."""
-    exact = term.value(ALL_DIGITS)
-    digits = next((each for each in _DIGITS if term.value(each) == exact), ALL_DIGITS)
+    digits = next((each for each in _DIGITS if term.value(each) == term.number), ALL_DIGITS)
     return term.text(digits)
 
 

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from tailbound.autoscale.account import account
+from tailbound.autoscale.account import DecisionAccount
 from tailbound.autoscale.behavior import PAUSE, StabilizationWindow, grown, shrunk
 from tailbound.autoscale.decision import Explanation, ReplicaDecision, ReplicaReason
 from tailbound.autoscale.demand import Demand, demanded
 from tailbound.autoscale.feedback import QUIET, corrected
-from tailbound.autoscale.forecast import dispersion
 from tailbound.autoscale.model import (
     TICK,
     Arrivals,
@@ -17,11 +16,13 @@ from tailbound.autoscale.model import (
     LearnedCapacity,
     Limit,
     Limits,
+    Rate,
     RevisionObservation,
+    Service,
 )
 from tailbound.autoscale.panic import LASTS, backlog, caution_after, flooded, late, overloaded, panic_until
 from tailbound.autoscale.replica_estimate import ReplicaEstimate
-from tailbound.autoscale.rule import ReplicaChange, needed_within, rule
+from tailbound.autoscale.rule import ReplicaChange, needed_within
 from tailbound.autoscale.state import State, taught
 from tailbound.objects.unknown import Unknown
 
@@ -43,24 +44,22 @@ def decide(
     sizing = _sizing(state, objective)
     if sizing is not None and sizing.missed is not None:
         state, seen = _resigned(state, seen)
-    state = _quieter(_alarmed(state, seen, objective, now), seen, objective)
+    state = _alarmed(state, seen, objective, now)
     if sizing is not None:
         state = _corrected(state, seen, sizing)
         sizing = _sizing(state, objective)
     demand = demanded(now, state, seen, sizing)
     state = _stabilized(state, demand, state.cold_start(seen))
-    kept = _why_kept(state, seen, objective, demand)
-    wanted, reason = _wanted(state, seen, objective, limits, demand, kept)
+    wanted, reason, kept = _wanted(state, seen, objective, limits, demand)
     replicas, limit = _bounded(wanted, demand.with_spares, seen.replicas.requested, limits)
-    line = account(demand, sizing, reason, seen.replicas.requested, state.stabilization.floor, replicas)
     change = ReplicaChange(seen.replicas.requested, wanted, replicas, limit)
-    clause = rule(reason, change, demand, state.stabilization, kept or "")
+    account = DecisionAccount(reason, change, demand, sizing, state.stabilization, kept)
     if reason is ReplicaReason.SHRINK:
         state = replace(state, stabilization=state.stabilization.stepped())
     return ReplicaDecision(
         replicas,
         reason if replicas == wanted else ReplicaReason.LIMITED,
-        _explanation(now, state, seen, sizing, demand, line, clause),
+        _explanation(now, state, seen, account),
         replace(state, replicas=replicas, quiet=state.quiet if replicas == seen.replicas.requested else 0),
         limit,
         stale,
@@ -77,7 +76,7 @@ def _resigned(state: State, seen: RevisionObservation) -> tuple[State, RevisionO
 
 
 def _alarmed(state: State, seen: RevisionObservation, objective: LatencyTarget, now: float) -> State:
-    """The state with panic and more caution, if requests are late or about to be.
+    """The state with panic and more caution, if requests are late or about to be, or else another quiet tick.
 
     While replicas that were asked for still start, lateness says nothing new of how much spare is needed.
     """
@@ -86,6 +85,7 @@ def _alarmed(state: State, seen: RevisionObservation, objective: LatencyTarget, 
         state,
         panic_until=panic_until(state.panic_until, hot, now),
         caution=caution_after(state.caution, hot and not _starting(seen)),
+        quiet=_quiet(state, seen, objective),
     )
 
 
@@ -96,8 +96,29 @@ def _starting(seen: RevisionObservation) -> bool:
 
 def fresh(observation: RevisionObservation, now: float) -> tuple[RevisionObservation, tuple[str, ...]]:
     """The observation with what is too old taken for unknown, and what is missing, in words."""
+    believed = observation if _all_fresh(observation, now) else _of_fresh(observation, now)
+    signals = (
+        ("arrivals", believed.arrivals.over_10s),
+        ("arrivals", believed.arrivals.over_30s),
+        ("in flight", believed.in_flight),
+    )
+    missing = {name: value.reason for name, value in signals if isinstance(value, Unknown)}
+    return believed, tuple(f"{name}: {why}" for name, why in missing.items())
+
+
+def _all_fresh(observation: RevisionObservation, now: float) -> bool:
+    """Whether nothing is too old, as mostly."""
+    arrivals, oldest = observation.arrivals, now - STALE
+    values: tuple[Rate | Service, ...] = (
+        *(arrivals.over_10s, arrivals.over_30s, arrivals.over_60s, arrivals.over_120s),
+        *(observation.p99, observation.in_flight, observation.service, observation.waiting),
+    )
+    return all(isinstance(value, Unknown) or value.at >= oldest for value in values)
+
+
+def _of_fresh(observation: RevisionObservation, now: float) -> RevisionObservation:
     arrivals = observation.arrivals
-    believed = replace(
+    return replace(
         observation,
         arrivals=Arrivals(
             _believed(arrivals.over_10s, now),
@@ -110,13 +131,6 @@ def fresh(observation: RevisionObservation, now: float) -> tuple[RevisionObserva
         service=_believed(observation.service, now),
         waiting=_believed(observation.waiting, now),
     )
-    signals = (
-        ("arrivals", believed.arrivals.over_10s),
-        ("arrivals", believed.arrivals.over_30s),
-        ("in flight", believed.in_flight),
-    )
-    missing = {name: value.reason for name, value in signals if isinstance(value, Unknown)}
-    return believed, tuple(f"{name}: {why}" for name, why in missing.items())
 
 
 def _believed(value: Known[V] | Unknown, now: float) -> Known[V] | Unknown:
@@ -127,13 +141,15 @@ def _believed(value: Known[V] | Unknown, now: float) -> Known[V] | Unknown:
 
 def _of_whole_requests(objective: LatencyTarget, rows_per_request: float) -> LatencyTarget:
     """A run holds at least one request, however many rows it brings."""
-    return replace(objective, max_batch=max(objective.max_batch, round(rows_per_request)))
+    rows = round(rows_per_request)
+    return objective if rows <= objective.max_batch else replace(objective, max_batch=rows)
 
 
-def _quieter(state: State, seen: RevisionObservation, objective: LatencyTarget) -> State:
+def _quiet(state: State, seen: RevisionObservation, objective: LatencyTarget) -> int:
+    """Ticks for which nothing has moved, this one included."""
     waiting = backlog(seen, objective, state.rows.per_request) > 0
     moved = seen.replicas.pending > 0 or seen.replicas.requested != state.replicas or waiting
-    return replace(state, quiet=0 if moved else min(QUIET, state.quiet + 1))
+    return 0 if moved else min(QUIET, state.quiet + 1)
 
 
 def _sizing(state: State, objective: LatencyTarget) -> ReplicaEstimate | None:
@@ -143,7 +159,7 @@ def _sizing(state: State, objective: LatencyTarget) -> ReplicaEstimate | None:
         state.batch_times,
         objective,
         state.learned.correction,
-        dispersion(state.forecasts.rates),
+        state.forecasts.dispersion,
         state.rows.per_request,
     )
 
@@ -172,9 +188,8 @@ def _wanted(
     objective: LatencyTarget,
     limits: Limits,
     demand: Demand,
-    kept: str | None,
-) -> tuple[int, ReplicaReason]:
-    """The first rule that fits.
+) -> tuple[int, ReplicaReason, str]:
+    """The first rule that fits; for Cooling with why nothing is given up.
 
     The latencies of a minute in which replicas were added say little about what they are now.
 
@@ -197,16 +212,18 @@ def _wanted(
     if state.batch_times is None:
         flood = flooded(seen, objective, state.rows.per_request) and not seen.replicas.pending
         more = flood or (late(seen, objective) and state.quiet >= QUIET)
-        return replicas + int(more), ReplicaReason.UNKNOWN_CAPACITY
+        return replicas + int(more), ReplicaReason.UNKNOWN_CAPACITY, ""
     if demand.with_spares > replicas:
-        return grown(replicas, demand.with_spares), _why_grown(replicas, demand)
+        return grown(replicas, demand.with_spares), _why_grown(replicas, demand), ""
     if isinstance(demand.forecast, Unknown):
-        return replicas, ReplicaReason.METRICS_STALE
+        return replicas, ReplicaReason.METRICS_STALE, ""
     if demand.with_spares == replicas:
-        return replicas, ReplicaReason.STEADY if replicas else ReplicaReason.IDLE
-    if replicas <= limits.min or kept is not None:
-        return replicas, ReplicaReason.LIMITED if replicas <= limits.min else ReplicaReason.COOLING
-    return shrunk(replicas, state.stabilization.floor), ReplicaReason.SHRINK
+        return replicas, ReplicaReason.STEADY if replicas else ReplicaReason.IDLE, ""
+    least = replicas <= limits.min
+    kept = "" if least else _why_kept(state, seen, objective, demand)
+    if kept is not None:
+        return replicas, ReplicaReason.LIMITED if least else ReplicaReason.COOLING, kept
+    return shrunk(replicas, state.stabilization.floor), ReplicaReason.SHRINK, ""
 
 
 def _why_kept(
@@ -272,14 +289,9 @@ def _why_unknown(seen: RevisionObservation) -> Unknown:
 
 
 def _explanation(
-    now: float,
-    state: State,
-    seen: RevisionObservation,
-    sizing: ReplicaEstimate | None,
-    demand: Demand,
-    line: str,
-    clause: str,
+    now: float, state: State, seen: RevisionObservation, account: DecisionAccount
 ) -> Explanation:
+    demand, sizing = account.demand, account.sizing
     forecast = demand.forecast
     return Explanation(
         arrivals=demand.present,
@@ -287,6 +299,5 @@ def _explanation(
         capacity=_why_unknown(seen) if sizing is None else Known(sizing.capacity, now),
         needed=Known(float(demand.needed), forecast.at) if isinstance(forecast, Known) else forecast,
         cold_start=state.cold_start(seen),
-        line=line,
-        rule=clause,
+        account=account,
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from tailbound.autoscale.model import Count, Known, Limit, Rate
 from tailbound.autoscale.state import State
@@ -32,6 +33,20 @@ class ReplicaReason(StrEnum):
     """A bound set the replicas, whatever the traffic asks for."""
 
 
+class DecisionTexts(Protocol):
+    """The texts of a decision. Most decisions are those of the tick before, and nobody reads theirs."""
+
+    @property
+    def line(self) -> str:
+        """An equation whose result is the number of replicas; each figure has a name."""
+        ...
+
+    @property
+    def rule(self) -> str:
+        """The rule that set the number, where it is not the need at the forecast alone; a clause."""
+        ...
+
+
 @dataclass(frozen=True)
 class Explanation:
     """The figures behind a decision."""
@@ -44,10 +59,7 @@ class Explanation:
     needed: Count
     """Replicas that hold the target at the forecast, whatever the bounds."""
     cold_start: float
-    line: str = ""
-    """An equation whose result is the number of replicas; each figure has a name."""
-    rule: str = ""
-    """The rule that set the number, where it is not the need at the forecast alone; a clause."""
+    account: DecisionTexts
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,7 @@ class ReplicaDecision:
     def words(self) -> str:
         """The decision as one sentence: the need at the forecast, then the rule if it sets another number."""
         seen = self.explanation
-        rule = f"; {seen.rule}" if seen.rule else ""
+        rule = f"; {clause}" if (clause := seen.account.rule) else ""
         return (
             f"{self.replicas} replicas ({self.reason}): the arrival rate is {_figure(seen.arrivals)} "
             f"requests/s, the forecast for the next {seen.cold_start:.0f} s is {_figure(seen.forecast)}, "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Final
 
-from tailbound.autoscale.arithmetic import ALL_DIGITS, Figure, Lowest, Product, Sum, Term, exact
+from tailbound.autoscale.arithmetic import Figure, Lowest, Product, Sum, Term, exact
 from tailbound.autoscale.model import TICK, Arrivals, Known, Rate, RevisionObservation
 from tailbound.autoscale.panic import DRAIN, backlog
 from tailbound.autoscale.replica_estimate import ReplicaEstimate
@@ -54,7 +54,7 @@ def demanded(now: float, state: State, seen: RevisionObservation, sizing: Replic
         (Figure(state.forecasts.expected, "forecast"), Sum((Figure(1), Figure(state.caution, "caution"))))
     )
     expected: list[Term] = [cautious, Figure(present.value, "arriving")]
-    rate = max(part.value(ALL_DIGITS) for part in expected)
+    rate = max(part.number for part in expected)
     by_chance = 0.0 if _risen(arrivals) else _CHANCE * sqrt(present.value / _COUNTED)
     surely = max(0.0, rate - by_chance)
     needed = _beyond_chance(sizing, expected, surely, seen.replicas.requested)
@@ -107,8 +107,7 @@ def _risen(arrivals: Arrivals) -> bool:
 
 def _largest(parts: Sequence[Term]) -> Term:
     """The parts without those that another one hides."""
-    most = max(part.value(ALL_DIGITS) for part in parts)
-    return next(part for part in parts if part.value(ALL_DIGITS) == most)
+    return max(parts, key=lambda part: part.number)
 
 
 def _first(*rates: Rate) -> Rate:

@@ -8,6 +8,7 @@ replica takes to come, much for traffic that surges.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from math import exp, log, sqrt
 from operator import mul
@@ -83,15 +84,20 @@ class Regression:
 
     def taught(self, features: Vector, seen: float, weight: float) -> "Regression":
         """The weights after a forecast from `features` proved to be `seen`, with relative `weight`."""
-        direction = tuple(_dot(row, features) for row in self.covariance)
+        direction = tuple([_dot(row, features) for row in self.covariance])
         scale = _MEMORY / weight + _dot(features, direction)
         miss = (seen - _dot(self.weights, features)) / scale
-        weights = tuple(weight + miss * step for weight, step in zip(self.weights, direction, strict=True))
+        weights = tuple([weight + miss * step for weight, step in zip(self.weights, direction, strict=True)])
         covariance = tuple(
-            tuple(
-                (value - one * other / scale) / _MEMORY for value, other in zip(row, direction, strict=True)
-            )
-            for row, one in zip(self.covariance, direction, strict=True)
+            [
+                tuple(
+                    [
+                        (value - one * other / scale) / _MEMORY
+                        for value, other in zip(row, direction, strict=True)
+                    ]
+                )
+                for row, one in zip(self.covariance, direction, strict=True)
+            ]
         )
         # Without excitation forgetting would let the uncertainty, and so the next step, grow without bound.
         excess = sum(covariance[at][at] for at in range(_SIZE)) / (_CONFIDENCE * _SIZE)
@@ -138,6 +144,11 @@ class Forecasts:
         beyond = spare * (1 - 1 / reach)
         return max(self.risen * exp(beyond), last.present * exp(last.predicted + spare))
 
+    @cached_property
+    def dispersion(self) -> float:
+        """Variance over mean of the counts of a tick."""
+        return dispersion(self.rates)
+
     @property
     def risen(self) -> float:
         """The rate that a rise which is no chance leads to; 0 without one."""
@@ -167,11 +178,12 @@ def dispersion(rates: Sequence[float]) -> float:
     """Variance over mean of the counts of a tick, about their running mean; between 1 and 2."""
     if len(rates) < 8:
         return 2.0
-    smooth = [sum(rates[at - 2 : at + 3]) / 5 for at in range(2, len(rates) - 2)]
+    neighbours = zip(rates, rates[1:], rates[2:], rates[3:], rates[4:], strict=False)
+    smooth = [(one + two + three + four + five) / 5 for one, two, three, four, five in neighbours]
     mean = sum(smooth) / len(smooth)
     if mean <= 0:
         return 1.0
-    around = sum((rates[at + 2] - value) ** 2 for at, value in enumerate(smooth)) / len(smooth)
+    around = sum([(rate - value) ** 2 for rate, value in zip(rates[2:-2], smooth, strict=True)]) / len(smooth)
     return min(2.0, max(1.0, 1.25 * TICK * around / mean))
 
 
@@ -214,20 +226,27 @@ def _rise(rates: Vector, horizon: float) -> float:
     """
     if len(rates) < max(_RISES):
         return 0.0
-    differences = sorted(abs(after - before) for before, after in pairwise(rates))
     counted = sqrt(max(_LEAST_RATE, sum(rates[-min(_RISES) :]) / min(_RISES)) / TICK)
+    # The least scatter first: what does not rise beyond it needs no look at the others.
+    if not _reached(rates, counted, horizon):
+        return 0.0
+    differences = sorted([abs(after - before) for before, after in pairwise(rates)])
     scatter = max(_MEDIAN * differences[len(differences) // 2], counted)
-    reached = max(_drawn_on(rates[-ticks:], scatter, horizon / TICK) for ticks in _RISES)
-    return min(reached, _HIGHEST_RISE * rates[-1])
+    return min(_reached(rates, scatter, horizon), _HIGHEST_RISE * rates[-1])
+
+
+def _reached(rates: Vector, scatter: float, horizon: float) -> float:
+    """The highest value that a line leads to; 0 if none rises significantly."""
+    return max([_drawn_on(rates[-ticks:], scatter, horizon / TICK) for ticks in _RISES])
 
 
 def _drawn_on(recent: Vector, scatter: float, ticks: float) -> float:
     """The value of the line through `recent` after `ticks` more; 0 if it does not rise significantly."""
     count = len(recent)
     mean, slope = _line(recent)
-    _, still = _line(recent[count // 2 :])
     if slope <= _SIGNIFICANT * scatter / sqrt(count * (count * count - 1) / 12):
         return 0.0
+    _, still = _line(recent[count // 2 :])
     return mean + slope * (count - 1) / 2 + max(0.0, min(slope, still)) * ticks
 
 
@@ -235,7 +254,7 @@ def _line(values: Vector) -> tuple[float, float]:
     """Least squares: the mean, and the slope for each step."""
     middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
     spread = len(values) * (len(values) ** 2 - 1) / 12
-    return mean, sum((index - middle) * value for index, value in enumerate(values)) / spread
+    return mean, sum([(index - middle) * value for index, value in enumerate(values)]) / spread
 
 
 def _dot(one: Vector, other: Vector) -> float:

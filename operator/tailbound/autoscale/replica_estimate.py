@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from tailbound.autoscale.arithmetic import ALL_DIGITS, CeilingOf, Figure, Product, Quotient, Sum, Term, exact
+from tailbound.autoscale.arithmetic import CeilingOf, Figure, Product, Quotient, Sum, Term, exact
 from tailbound.autoscale.batch_time import BatchTimeModel
 from tailbound.autoscale.latency import floor, idle, p99
 from tailbound.autoscale.model import LatencyTarget
@@ -46,7 +46,7 @@ class ReplicaEstimate:
             Figure(self._correction, "correction"),
         )
         least = CeilingOf(Quotient(rate, Product(usage)))
-        more = self.needed(rate.value(ALL_DIGITS)) - exact(least)
+        more = self.needed(rate.number) - exact(least)
         return Sum((least, Figure(more, "for latency"))) if more else least
 
     @property

@@ -131,8 +131,8 @@ SIGNALS: Final[Mapping[str, str]] = {
     "replicas": _members("max", "avg_over_time"),
     "fewest replicas": _members("min", "min_over_time"),
     "judged": _requests(f"good|{_LATE}"),
-    "late": _requests(_LATE),
-    "shed": _requests("shed"),
+    "late": f"{_requests(_LATE)} > 0",
+    "shed": f"{_requests('shed')} > 0",
     **{
         name: f"sum by ({_BY}) (increase(tailbound_runtime_{name}_total{{{_SERVING}}}[{BATCH_WINDOW}s]))"
         for name in _BATCH_SUMS
@@ -146,10 +146,16 @@ _TOGETHER: Final = (
     ("judged", "late", "shed"),
     _BATCH_SUMS,
 )
-QUERIES: Final[Mapping[str, tuple[str, ...]]] = {
-    " or ".join(f'label_replace({SIGNALS[name]}, "signal", "{name}", "", "")' for name in names): names
-    for names in _TOGETHER
-}
+_OF_OTHERS: Final = f" unless on ({_BY}) {SIGNALS['batches']}"
+"""Batches say more of a server than what the gateways see: a fleet's answers are long enough without both."""
+
+
+def _together(names: Sequence[str]) -> str:
+    union = " or ".join(f'label_replace({SIGNALS[name]}, "signal", "{name}", "", "")' for name in names)
+    return f"({union}){_OF_OTHERS}" if names is _GATEWAY_LOAD else union
+
+
+QUERIES: Final[Mapping[str, tuple[str, ...]]] = {_together(names): names for names in _TOGETHER}
 """The signals that each expression answers. A series names its own in the label `signal`."""
 
 HISTORY_BATCH: Final = 100
@@ -237,12 +243,15 @@ class FleetSnapshot:
 
     def _all(self, key: Key, name: str, signals: Iterable[str]) -> Known[tuple[float, ...]] | Unknown:
         """Unknown where one of them is."""
-        found = [self._of(key, name, signal) for signal in signals]
-        known = [each for each in found if isinstance(each, Known)]
-        missing = next((each for each in found if isinstance(each, Unknown)), None)
-        return missing or Known(tuple(each.value for each in known), known[0].at)
+        known: list[Known[float]] = []
+        for signal in signals:
+            found = self._of(key, name, signal)
+            if isinstance(found, Unknown):
+                return found
+            known.append(found)
+        return Known(tuple([each.value for each in known]), known[0].at)
 
-    def _arrivals(self, key: Key, names: Iterable[str]) -> Mapping[int, Rate]:
+    def _arrivals(self, key: Key, names: Sequence[str]) -> Mapping[int, Rate]:
         unreported = self._unreported(key, names)
         if unreported is not None:
             return dict.fromkeys(ARRIVAL_WINDOWS, unreported)
@@ -250,30 +259,29 @@ class FleetSnapshot:
 
     def _unreported(self, key: Key, names: Iterable[str]) -> Unknown | None:
         """Why arrivals are not known, if they are not: only all gateways together have counted all."""
-        reporting = self._fleet("gateways")
+        reporting = self.answers["gateways"]
         if isinstance(reporting, Unknown):
-            return Unknown(reporting.reason)
+            return reporting
         seen = [found.number for name in names if not isinstance(found := reporting.of(*key, name), Unknown)]
         if not seen or max(seen) < self.gateways:
             counted = int(max(seen, default=0))
             return Unknown(f"Prometheus has fresh counters of {counted} of {self.gateways} gateways")
         return None
 
-    def _total(self, key: Key, names: Iterable[str], signal: str) -> Rate:
+    def _total(self, key: Key, names: Sequence[str], signal: str) -> Rate:
         """The rate of all revisions. One without a series counts as zero if another one has a series."""
         parts = [self._of(key, name, signal) for name in names]
+        if len(parts) == 1:
+            return parts[0]
         known = [part for part in parts if isinstance(part, Known)]
         if known:
             return Known(sum(part.value for part in known), max(part.at for part in known))
-        return next(iter(parts), Unknown("there is no revision"))
+        return parts[0] if parts else Unknown("there is no revision")
 
     def _of(self, key: Key, name: str, signal: str) -> Known[float] | Unknown:
-        fleet = self._fleet(signal)
+        fleet = self.answers[signal]
         found = fleet if isinstance(fleet, Unknown) else fleet.of(*key, name)
-        return Unknown(found.reason) if isinstance(found, Unknown) else Known(found.number, found.at)
-
-    def _fleet(self, signal: str) -> FleetSignal | Unknown:
-        return self.answers[signal]
+        return found if isinstance(found, Unknown) else Known(found.number, found.at)
 
 
 async def take(

@@ -343,7 +343,7 @@ def _status_of(name: str, sized: ScalingDecision, before: RevisionScaling | None
         rule=decision.reason,
         limited_by="" if decision.limited_by is Limit.NONE else decision.limited_by,
         message=decision.words(),
-        arithmetic=why.line,
+        arithmetic=why.account.line,
     )
 
 

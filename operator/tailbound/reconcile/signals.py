@@ -126,6 +126,8 @@ def _of_all(arrivals: Arrivals, share: int) -> Arrivals:
     def of(rate: Rate) -> Rate:
         return part([rate], share)[0] if isinstance(rate, Known) else rate
 
+    if share == ALL:
+        return arrivals
     return Arrivals(
         of(arrivals.over_10s), of(arrivals.over_30s), of(arrivals.over_60s), of(arrivals.over_120s)
     )

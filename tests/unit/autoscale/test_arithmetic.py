@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.autoscale import model
 from tailbound.autoscale.arithmetic import (
-    ALL_DIGITS,
     CeilingOf,
     Figure,
     Highest,
@@ -64,7 +63,7 @@ def outcome(written: str) -> float:
 )
 def test_figures_have_as_few_digits_as_leave_the_number_as_it_is(term: Term, written: str) -> None:
     assert line(term) == written
-    assert outcome(written) == pytest.approx(term.value(ALL_DIGITS))
+    assert outcome(written) == pytest.approx(term.number)
 
 
 ticks = st.tuples(
@@ -104,7 +103,7 @@ def test_the_printed_line_comes_out_at_the_printed_number(
 
 def comes_out(decision: ReplicaDecision) -> None:
     """The line of a decision, and what is written before and after it."""
-    written = decision.explanation.line
+    written = decision.explanation.account.line
     number, _, term = written.partition(" = ")
     assert int(number) == decision.replicas
     assert outcome(term.partition(";")[0]) == decision.replicas, written
@@ -123,9 +122,9 @@ def test_the_line_names_what_decided_in_panic() -> None:
     state = State(learned=LearnedCapacity(0.2, 0.05, 0.9))
     decision = decide(0.0, flooded, LatencyTarget(2.0, 16, 0.05), Limits(1, 60), state)
     comes_out(decision)
-    assert "queue foreseen" in decision.explanation.line
-    assert decision.explanation.line.endswith("; P99 within margin 0.8 * 2 s at dispersion 2")
+    assert "queue foreseen" in decision.explanation.account.line
+    assert decision.explanation.account.line.endswith("; P99 within margin 0.8 * 2 s at dispersion 2")
     quiet = replace(flooded, p99=Known(1.0, 0.0), in_flight=Known(80.0, 0.0))
     calm = decide(0.0, quiet, LatencyTarget(2.0, 16, 0.05), Limits(1, 60), state)
     comes_out(calm)
-    assert "usage 0.88 * correction 0.9" in calm.explanation.line
+    assert "usage 0.88 * correction 0.9" in calm.explanation.account.line

@@ -202,7 +202,7 @@ def test_a_small_excess_starts_a_pod_only_where_the_rate_has_risen() -> None:
     """The count of half a minute scatters by 1.7/s about the one of two minutes."""
     state = steady(100, 120).state
     rates = (100.0 + tick for tick in range(20))
-    rate = next(rate for rate in rates if "by chance" in counted(state, rate, rate).explanation.line)
+    rate = next(rate for rate in rates if "by chance" in counted(state, rate, rate).explanation.account.line)
     assert [counted(state, rate, rate - less).replicas for less in (0, 3, 6)] == [8, 8, 9]
 
 

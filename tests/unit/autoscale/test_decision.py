@@ -105,5 +105,5 @@ def test_every_number_that_differs_from_the_need_has_a_rule(
         decision = decide(tick * 10.0, seen(tick * 10.0, rate, ready(count)), OBJECTIVE, limits, state)
         needed = decision.explanation.needed
         same = isinstance(needed, Known) and needed.value == decision.replicas
-        assert same or decision.explanation.rule, decision.words()
+        assert same or decision.explanation.account.rule, decision.words()
         state, count = decision.state, decision.replicas

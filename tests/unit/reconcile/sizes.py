@@ -1,6 +1,6 @@
 """Decisions of an autoscaler, for tables, and services that are scaled by them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tailbound.autoscale.decision import Explanation, ReplicaDecision, ReplicaReason
@@ -14,13 +14,23 @@ from tests.unit.reconcile.rollouts import CANARY, SLA
 from tests.unit.reconcile.simulator import Simulator
 
 BOUNDS = {"min": 2, "max": 20}
+
+
+@dataclass(frozen=True)
+class Written:
+    """The texts of a decision that nothing was calculated for."""
+
+    line: str = "7 = ceil(forecast 15 / (capacity 4 * usage 0.88 * correction 1)) + for latency 2"
+    rule: str = ""
+
+
 WHY = Explanation(
     arrivals=Known(12.3456, 0.0),
     forecast=Known(15.0, 0.0),
     capacity=Known(4.0, 0.0),
     needed=Known(5.0, 0.0),
     cold_start=30.0,
-    line="7 = ceil(forecast 15 / (capacity 4 * usage 0.88 * correction 1)) + for latency 2",
+    account=Written(),
 )
 
 
