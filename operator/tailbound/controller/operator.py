@@ -131,12 +131,9 @@ class Operator:
         self._costs = ServiceCosts(self.stores.of[INFERENCE_SERVICES], self._elector.holds)
         self._events = EventWriter(self._cluster, settings.pod_name, _now, lambda: uuid.uuid4().hex[:16])
         following = self._following(stack)
+        installation = f"{settings.namespace}/{settings.release}"
         self._class_usage = ClassUsage(
-            self._cluster,
-            self.stores,
-            self._elector.holds,
-            installation=f"{settings.namespace}/{settings.release}",
-            now=_now,
+            self._cluster, self.stores, self._elector.holds, installation=installation, now=_now
         )
         renderer = Renderer()
         stack.push_async_callback(renderer.close)

@@ -15,6 +15,11 @@ from tests.runtime import models
 from tests.runtime.process import NAME, rpc_address, serving
 
 LONG_ROWS = 120_000  # of 16 bytes, twice in the request and in the answer
+OPTIONS = [
+    ("grpc.default_authority", "churn.risk"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+]
 
 
 def message(rows: int, name: str = NAME) -> Any:
