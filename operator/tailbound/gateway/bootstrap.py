@@ -32,9 +32,6 @@ STATS: Final = (
     {"prefix": f"http.{STAT_PREFIX}.downstream_rq_"},
     {"suffix": ".upstream_rq_total"},
     {"suffix": ".upstream_rq_active"},
-    {"suffix": ".upstream_rq_5xx"},
-    {"suffix": ".upstream_rq_timeout"},
-    {"suffix": ".upstream_cx_connect_fail"},
     {"suffix": ".membership_total"},
     {"prefix": f"{STATS_PREFIX}."},
 )
