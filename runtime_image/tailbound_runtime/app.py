@@ -61,7 +61,11 @@ class App:
     """The answers. `phase` is moved by the server's life cycle.
 
     An inference is begun when its head is there, receives its body, and is inferred; or it has left.
+
+    at_once: whether short ones may be answered in one step
     """
+
+    at_once = True
 
     def __init__(self, models: Models, limits: Limits, budget: Budget) -> None:
         self.phase = Phase.LOADING
@@ -128,7 +132,7 @@ class App:
         started = time.perf_counter()
         target = self.models.targets.get(head.path)
         model = None if target is None else target.model
-        if model is None or not model.is_open or head.encoding is not None:
+        if not self.at_once or model is None or not model.is_open or head.encoding is not None:
             return None
         codec = model.codec
         signature, thread = model.loaded()
@@ -151,7 +155,9 @@ class App:
         response = success(codec.answer(request, arrays))
         response.sent = metrics.sent
         ended = time.perf_counter()
-        metrics.answered_at_once(decoded - started, ended - executed, ended - started, len(body))
+        metrics.answered_at_once(
+            0.0, decoded - started, ended - executed, ended - started, REST.name, len(body)
+        )
         return response
 
     def _taken(self, head: Head, body: bytes, started: float, model: Model) -> Intake:

@@ -9,15 +9,20 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-from hpack import Decoder, HPACKError
-from hpack.exceptions import OversizedHeaderListError
+from hpack import HPACKError
+from hpack.hpack import decode_integer
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable
 
 from tailbound_runtime.http2_frames import Code, Http2Error
 
 LONGEST_LIST: Final = 32 * 2**10
 """Bytes of the headers of one block, decoded, with 32 for each."""
+_ENTRY_BYTES: Final = 32
+_LONGEST_INTEGER: Final = 16  # bytes, more than the library takes
 _LONGEST_KNOWN: Final = 2**10
 _MOST_KNOWN: Final = 64
 
@@ -42,7 +47,7 @@ class Blocks(Generic[T]):
 
     def __init__(self, make: Callable[[Mapping[bytes, bytes] | None], T]) -> None:
         self._make = make
-        self._decoder = Decoder(LONGEST_LIST)
+        self._decoder = BlockDecoder()
         self._known: dict[bytes, T] = {}
 
     def read(self, block: bytes) -> T:
@@ -50,24 +55,94 @@ class Blocks(Generic[T]):
         known = self._known.get(block)
         if known is not None:
             return known
-        before = self._table()
+        changes = self._decoder.changes
         try:
-            headers = [(bytes(name), bytes(value)) for name, value in self._decoder.decode(block, raw=True)]
-        except OversizedHeaderListError:
-            message = f"the headers are longer than {LONGEST_LIST} bytes, the limit here"
-            raise Http2Error(Code.ENHANCE_YOUR_CALM, message) from None
+            headers = self._decoder.decode(block)
         except HPACKError as error:
             raise Http2Error(Code.COMPRESSION_ERROR, str(error)) from None
         made = self._make(checked(headers))
-        if self._table() != before:
+        if self._decoder.changes > changes:
             self._known.clear()
         elif len(block) <= _LONGEST_KNOWN and len(self._known) < _MOST_KNOWN:
             self._known[block] = made
         return made
 
-    def _table(self) -> tuple[int, list[tuple[bytes, bytes]]]:
-        table = self._decoder.header_table
-        return table.maxsize, list(table.dynamic_entries)
+
+class BlockDecoder:
+    """Decodes with the tables of the library hpack, whose own loop over a block takes twice as long.
+
+    changes: how often the dynamic table has changed
+    """
+
+    def __init__(self) -> None:
+        self._table = HeaderTable()
+        self.changes = 0
+
+    def decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
+        """The headers. Raises HPACKError, and Http2Error for too many."""
+        headers: list[tuple[bytes, bytes]] = []
+        at = size = 0
+        while at < len(block):
+            first = block[at]
+            if first & 0x80:
+                index, at = _integer(block, at, 7)
+                header = self._table.get_by_index(index)
+            elif first & 0xE0 == 0x20:
+                at = self._resize(block, at, bool(headers))
+                continue
+            else:
+                header, at = self._literal(block, at)
+            headers.append(header)
+            size += len(header[0]) + len(header[1]) + _ENTRY_BYTES
+            if size > LONGEST_LIST:
+                raise Http2Error(
+                    Code.ENHANCE_YOUR_CALM,
+                    f"the headers are longer than {LONGEST_LIST} bytes, the limit here",
+                )
+        return headers
+
+    def _literal(self, block: bytes, at: int) -> tuple[tuple[bytes, bytes], int]:
+        """A header that is written out, at least its value; it may be for the table."""
+        kept = block[at] & 0x40
+        index, at = _integer(block, at, 6 if kept else 4)
+        if index:
+            name = self._table.get_by_index(index)[0]
+        else:
+            name, at = _text(block, at)
+        value, at = _text(block, at)
+        if kept:
+            self._table.add(name, value)
+            self.changes += 1
+        return (name, value), at
+
+    def _resize(self, block: bytes, at: int, late: bool) -> int:
+        size, at = _integer(block, at, 5)
+        if late or size > HeaderTable.DEFAULT_SIZE:
+            raise HPACKError("the size of the table is changed in the middle of a block, or beyond its limit")
+        self._table.maxsize = size
+        self.changes += 1
+        return at
+
+
+def _integer(block: bytes, at: int, bits: int) -> tuple[int, int]:
+    """A number whose first byte has so many bits of it, and where it ends. Raises HPACKError."""
+    most = (1 << bits) - 1
+    value = block[at] & most if at < len(block) else most
+    if value < most:
+        return value, at + 1
+    value, size = decode_integer(block[at : at + _LONGEST_INTEGER], bits)
+    return value, at + size
+
+
+def _text(block: bytes, at: int) -> tuple[bytes, int]:
+    """A text, and where it ends. Raises HPACKError."""
+    begins = at
+    length, at = _integer(block, at, 7)
+    ends = at + length
+    if ends > len(block):
+        raise HPACKError("a header ends after its block")
+    text = block[at:ends]
+    return decode_huffman(text) if block[begins] & 0x80 else text, ends
 
 
 def checked(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None:
@@ -75,7 +150,7 @@ def checked(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None
     named: dict[bytes, bytes] = {}
     regular = False
     for name, value in headers:
-        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name in _OF_CONNECTION:
+        if not _is_name(name) or not _VALUE.fullmatch(value) or name in _OF_CONNECTION:
             return None
         pseudo = name.startswith(b":")
         if pseudo and (regular or name in named or name not in _PSEUDO):
@@ -85,6 +160,11 @@ def checked(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None
         regular = regular or not pseudo
         named[name] = b"%s,%s" % (named[name], value) if name in named else value
     return named
+
+
+@lru_cache(1024)
+def _is_name(name: bytes) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def literal(name: bytes, value: bytes) -> bytes:

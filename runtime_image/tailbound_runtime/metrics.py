@@ -183,12 +183,20 @@ class Metrics:
             for each in (self._answers, *self._stages.values()):
                 each.settle()
 
-    def answered_at_once(self, decoding: float, encoding: float, seconds: float, body_bytes: int) -> None:
-        """Count one over HTTP that begun and was answered with 200 in one step."""
-        self.received(0.0)
+    def answered_at_once(
+        self,
+        receiving: float,
+        decoding: float,
+        encoding: float,
+        seconds: float,
+        protocol: str,
+        body_bytes: int,
+    ) -> None:
+        """Count one that begun and was answered with 200 in one step."""
+        self.received(receiving)
         self.decoded(decoding)
         self.encoded(encoding)
-        self.answered(200, seconds, "http", body_bytes, begun=False)
+        self.answered(200, seconds, protocol, body_bytes, begun=False)
 
     def shed(self) -> None:
         """Count one that is refused as it would be late."""

@@ -13,7 +13,7 @@ from tailbound_runtime.control import Call
 from tailbound_runtime.metrics import Stage
 from tailbound_runtime.models import Models
 from tailbound_runtime.queue import Job
-from tailbound_runtime.reception import Head, Intake, Limits
+from tailbound_runtime.reception import Intake, Limits
 from tailbound_runtime.responses import Response
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array
@@ -33,13 +33,11 @@ class _Trace:
 class TracedApp(App):
     """Notes when each stage of a request begins and ends, and makes spans of that at its end."""
 
+    at_once = False  # the stages could not be told apart
+
     def __init__(self, models: Models, limits: Limits, budget: Budget, tracer: Tracer) -> None:
         super().__init__(models, limits, budget)
         self._tracer = tracer
-
-    def whole(self, head: Head, body: bytes) -> Response | Intake | None:
-        """Nothing is answered in one step: its stages could not be told apart."""
-        return None
 
     def run_is_over(self, pending: Pending) -> Response | Coroutine[Any, Any, Response] | None:
         """Note when it waited and ran."""

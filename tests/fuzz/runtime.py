@@ -1,7 +1,9 @@
-"""Bodies against the model server, over REST and gRPC in turn: no 5xx or its like, no hang, always alive."""
+"""Bodies and frames for the model server, over REST and gRPC: no 5xx or its like, no hang, always alive."""
 
 import json
 import re
+import socket
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from typing import Any, Final
 
 import grpc
 import httpx
+from hpack import Encoder
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.fuzz.mutation import mutated
@@ -34,6 +37,13 @@ WORDS: Final = tuple(
     )
 )
 UNWANTED: Final = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+ANSWERED: Final = b"\x0bgrpc-status"
+BLAMES_ITSELF: Final = b"internal error"
+_HEAD: Final = (
+    *((":method", "POST"), (":scheme", "http"), (":path", METHOD), (":authority", "fuzz")),
+    *(("content-type", "application/grpc"), ("te", "trailers")),
+)
 _INPUT: Final = {"datatype": "FP32", "shape": [2, 4], "data": [1, 2.5, -3e4, 0, 5, 6, 7, 8]}
 _BODIES: Final[tuple[dict[str, Any], ...]] = (
     {"inputs": [{"name": "a", **_INPUT}, {"name": "b", **_INPUT}]},
@@ -66,6 +76,44 @@ def _message(random: Random) -> Any:
         else:
             tensor.contents.fp32_contents.extend([1, 2, 3, 4, 5, 6, 7, 8])
     return asked
+
+
+def _odd_frames(random: Random) -> bytes:
+    """What a client of HTTP/2 might send, with some bytes changed after the preface."""
+    encoder = Encoder()
+    frames = [struct.pack(">IBI", 4, 0, 0)]
+    for stream in range(1, 2 * random.randrange(2, 8), 2):
+        message = _message(random).SerializeToString()
+        head = encoder.encode([*_HEAD, ("number", str(random.randrange(3)))])
+        frames.append(struct.pack(">IBI", len(head) << 8 | 1, random.choice((4, 4, 4, 0, 12)), stream) + head)
+        message = b"\0" + len(message).to_bytes(4, "big") + message
+        frames.append(struct.pack(">IBI", len(message) << 8, random.choice((1, 1, 0, 9)), stream) + message)
+        if random.random() < 0.3:
+            payload = random.randbytes(random.choice((0, 4, 5, 6, 8)))
+            kind = random.choice((2, 3, 4, 6, 7, 8, 9))
+            frames.append(
+                struct.pack(">IBI", len(payload) << 8 | kind, 0, random.choice((0, stream))) + payload
+            )
+    sent = b"".join(frames)
+    return PREFACE + (mutated(random, sent, WORDS) if random.random() < 0.7 else sent)
+
+
+def _http2(address: tuple[str, int], random: Random, outcome: Outcome) -> None:
+    sent = _odd_frames(random)
+    with socket.create_connection(address, timeout=HANG_SECONDS) as sock:
+        got = b""
+        try:
+            sock.sendall(sent)
+            sock.shutdown(socket.SHUT_WR)
+            while read := sock.recv(2**16):
+                got += read
+        except ConnectionError:
+            outcome.ended("http2 reset")
+        except TimeoutError:
+            outcome.fault(f"no end to {sent!r}")
+    outcome.ended("http2 answered" if ANSWERED in got else "http2 ended")
+    if BLAMES_ITSELF in got:
+        outcome.fault(f"INTERNAL_ERROR to {sent!r}")
 
 
 def _odd_fields(random: Random) -> bytes:
@@ -145,11 +193,14 @@ def fuzz(seed: int, count: int, folder: Path) -> Outcome:
     """Send `count` bodies to a server of its own."""
     random, outcome = Random(seed), Outcome(seed)
     with _fuzzed(folder) as (server, call):
+        host, _, port = rpc_address(server).partition(":")
         for number in range(count):
-            if number % 2:
+            if number % 3 == 0:
+                _rest(server, random, outcome)
+            elif number % 3 == 1:
                 _grpc(call, random, outcome)
             else:
-                _rest(server, random, outcome)
+                _http2((host, int(port)), random, outcome)
             if number % CASES_BETWEEN_PROBES == 0:
                 assert server.client.get("/v2/health/live", timeout=HANG_SECONDS).status_code == 200
         resident = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())
