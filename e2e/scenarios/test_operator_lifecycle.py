@@ -12,7 +12,9 @@ import pytest
 from e2e.scenarios.library import gateways, host
 from e2e.scenarios.library.api import Object, conditions, names
 from e2e.scenarios.library.audit import OPERATOR_USER, AuditLog
+from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.rollouts import ERRORS, Rollout, canary
+from e2e.scenarios.library.scaling import BUSY, CALM, RISE_SECONDS, Scaled
 from e2e.scenarios.library.scene import (
     GATEWAY,
     LOOKED_AT_EVERYTHING_SECONDS,
@@ -134,17 +136,16 @@ def _judged(rollout: Rollout, least: float) -> float | Unmet:
 
 
 @pytest.mark.needs_own_cluster
-def test_operator_killed_at_work_finishes_it_and_neither_loses_nor_doubles_evidence(
+def test_operator_killed_at_work_finishes_it_follows_a_ramp_and_counts_each_request_once(
     scene: Scene, other_scene: Scene, audit: AuditLog
 ) -> None:
     old, new = other_scene.model(slope=5.0), other_scene.model(slope=6.0)
     services = [f"killed-{number}" for number in range(3)]
-    rollout = {"scaleDownDelay": "2s"}
-    for name in services:
-        other_scene.apply(name, old, rollout=rollout)
+    _apply_all(other_scene, services, old)
     # Neither verdict comes before the evidence that is counted after the kill.
     good = Rollout.begin(scene, "survivor", canary(50, minStepTime="45s"))
     bad = Rollout.begin(scene, "condemned", canary(50, minStepTime="90s"), sla={"errorRate": "5%"})
+    scaled = Scaled(scene, "ramp")
     for name in services:
         other_scene.ready(name)
     stable = bad.stable()
@@ -154,26 +155,38 @@ def test_operator_killed_at_work_finishes_it_and_neither_loses_nor_doubles_evide
         bad.analysed(condemned)
         judged = scene.wait("evidence", partial(_judged, good, 20), 240)
         mark = audit.mark()
-        for name in services:
-            other_scene.apply(name, new, rollout=rollout)
-        scene.wait("a first write for the edits", partial(_written, other_scene, audit, mark), 30)
-        for pod in workload(scene.api, OPERATOR):  # the standby too, so that no process takes over
-            host.kill_container(pod, "operator")
-        bad.afflict(condemned, ERRORS)
-        counted = scene.wait("more evidence", partial(_judged, good, judged + 20), 240)
-        again = good.status()
+        with scaled.load(BUSY / 2, rise=(CALM, RISE_SECONDS / 2)) as ramp:
+            _apply_all(other_scene, services, new)
+            scene.wait("a first write for the edits", partial(_written, other_scene, audit, mark), 30)
+            _kill_operators(scene)
+            bad.afflict(condemned, ERRORS)
+            counted = scene.wait("more evidence", partial(_judged, good, judged + 20), 240)
+            again = good.status()
+            scaled.until("another pod for the ramp", 2, ready=True)
         assert (again["revision"], again["startedAt"]) == (revision, began["startedAt"]), again
         assert again["stepStartedAt"] == began["stepStartedAt"], again
         assert counted <= 2 * good.served(revision)["good"], "a request was counted twice"
         bad.rolled_back(condemned, "Failing", stable=stable, within=120)
         good.promoted(revision)
     load.assert_flawless(at_least=100)
+    assert ramp.result["outcomes"].keys() == {"ok"}, ramp.result
     bad.assert_untouched(stable)
     for name in services:
         other_scene.ready(name)
         other_scene.predicts(name, new)
         assert len(other_scene.children(name)["ControllerRevision"]) == 2
         scene.wait(f"one Deployment of {name}", partial(_one_deployment, other_scene, name), 240)
+
+
+def _apply_all(scene: Scene, services: list[str], model: Model) -> None:
+    for name in services:
+        scene.apply(name, model, rollout={"scaleDownDelay": "2s"})
+
+
+def _kill_operators(scene: Scene) -> None:
+    """The standby too, so that no process takes over."""
+    for pod in workload(scene.api, OPERATOR):
+        host.kill_container(pod, "operator")
 
 
 def _written(scene: Scene, audit: AuditLog, mark: int) -> bool | Unmet:
