@@ -32,7 +32,7 @@ from tailbound_runtime.http2_blocks import literal
 from tailbound_runtime.http2_frames import Code
 from tailbound_runtime.http2_outflow import Part, Stream
 from tailbound_runtime.protocol import Body
-from tailbound_runtime.reception import Limits
+from tailbound_runtime.reception import CLOSE, Limits
 
 SERVICE: Final = "inference.GRPCInferenceService"
 UNEXPECTED: Final = ApiError(500, "internal error: the server's log has the details")
@@ -253,9 +253,9 @@ class RpcCall:
         self.connection.flush()
 
     def refuse(self, error: ApiError) -> None:
-        """The status of an error ends the call."""
+        """The status of an error ends the call; other calls of the connection go on."""
         code = code_of(error.status)
-        block = status_block(code, error.message, error.headers)
+        block = status_block(code, error.message, [each for each in error.headers if each != CLOSE])
         self.finish(block if self.stream.begun else _BEGIN + block)
 
 
@@ -276,6 +276,6 @@ def parsed(kind: type[Message], message: Body) -> Any:
 
 def status_block(code: int, message: str, headers: Sequence[Header]) -> bytes:
     """The trailers of an error."""
-    said = quote(message[:_LONGEST_MESSAGE], safe=_PRINTED).encode()
+    said = quote(message[:_LONGEST_MESSAGE], _PRINTED, errors="replace").encode()
     trailers = ((b"grpc-status", b"%d" % code), (b"grpc-message", said), *headers)
     return b"".join([literal(name, value) for name, value in trailers])

@@ -109,6 +109,7 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """They are there."""
+        self.used = time.perf_counter()
         self._reading = True
         try:
             self._rest = self._read(self._rest + bytes(_ANY[:nbytes]))

@@ -96,6 +96,7 @@ class Raw:
         """The next block: its stream, its headers, and whether it ends the stream."""
         _, flags, stream, payload = self.until(HEADERS)
         headers = {str(name): str(value) for name, value in self.decoder.decode(payload)}
+        assert "connection" not in headers
         return stream, headers, bool(flags & END_STREAM)
 
     def status(self) -> tuple[int, str]:

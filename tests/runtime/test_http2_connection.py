@@ -1,0 +1,143 @@
+"""One HTTP/2 connection on a transport that notes what it gets: what time and unread answers do to it."""
+
+import asyncio
+import struct
+import time
+from math import inf
+from typing import cast
+
+import pytest
+from hpack import Encoder
+from tailbound_runtime.http2 import PREFACE_SECONDS, Http2Connection
+from tailbound_runtime.http2_frames import Code
+from tailbound_runtime.http2_outflow import Stream
+from tailbound_runtime.http2_streams import MOST_UNSENT
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, SETTINGS, GOAWAY, WINDOW = 0, 1, 4, 7, 8
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">IBI", len(payload) << 8 | kind, flags, stream) + payload
+
+
+HELLO = PREFACE + frame(SETTINGS, 0, 0)
+BLOCK = Encoder().encode([(":method", "POST"), (":scheme", "http"), (":path", "/")], huffman=False)
+
+
+class Notes:
+    """A transport."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.sent += b"".join(parts)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def frames(self) -> list[tuple[int, int, bytes]]:
+        """Kind, stream and payload of each that was sent."""
+        found, at = [], 0
+        while at < len(self.sent):
+            first, _, stream = struct.unpack_from(">IBI", self.sent, at)
+            found.append((first & 0xFF, stream, self.sent[at + 9 : at + 9 + (first >> 8)]))
+            at += 9 + (first >> 8)
+        return found
+
+
+class Long:
+    """A call whose answer is long."""
+
+    def __init__(self, connection: Http2Connection, stream: Stream, calls: list["Long"]) -> None:
+        self.connection, self.stream = connection, stream
+        self.due, self.began, self.tardy = inf, False, 0
+        calls.append(self)
+
+    def receive(self, part: bytes) -> None:
+        """Nothing of it matters."""
+
+    def end(self) -> None:
+        self.began = True
+        self.connection.out.begin(self.stream, b"\x88")
+        self.connection.out.send(self.stream, [bytes(2 * MOST_UNSENT)])
+        self.connection.out.finish(self.stream, b"\x88")
+
+    def lost(self) -> None:
+        self.tardy = -1
+
+    def overdue(self) -> None:
+        self.tardy += 1
+
+
+class Client:
+    """What reads a connection, and its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[Long] = []
+        self.notes = Notes()
+        self.connection = Http2Connection(
+            lambda headers: headers,
+            lambda connection, stream, _: Long(connection, stream, self.calls),
+            set(),
+            lambda _: None,
+            lambda: None,
+        )
+        self.connection.connection_made(cast(asyncio.Transport, self.notes))
+        self.notes.sent = b""
+
+    def feed(self, data: bytes) -> None:
+        self.connection.get_buffer(-1)[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+
+    def code(self) -> int:
+        """With which the connection has ended."""
+        assert self.notes.closed
+        ((_, _, payload),) = [each for each in self.notes.frames() if each[0] == GOAWAY]
+        return int.from_bytes(payload[4:8], "big")
+
+
+@pytest.mark.parametrize("sent", [b"", PREFACE[:5], PREFACE, HELLO + frame(HEADERS, 0, 1, BLOCK)])
+async def test_a_beginning_that_does_not_end_is_given_up(sent: bytes) -> None:
+    client = Client()
+    client.connection.used -= 100  # it is not the age of the connection that counts
+    client.feed(sent)
+    now = time.perf_counter()
+    assert client.connection.sweep(now + PREFACE_SECONDS - 1)
+    assert not client.notes.closed
+    assert not client.connection.sweep(now + PREFACE_SECONDS + 1)
+    assert client.code() == Code.PROTOCOL_ERROR
+
+
+async def test_requests_wait_while_answers_are_not_taken() -> None:
+    client = Client()
+    client.feed(HELLO + b"".join(frame(HEADERS, 5, stream, BLOCK) for stream in (1, 3, 5)))
+    assert [each.began for each in client.calls] == [True, False, False]
+    more = struct.pack(">I", 2 * MOST_UNSENT)
+    client.feed(frame(WINDOW, 0, 1, more))
+    assert not client.calls[1].began, "the window of the connection is full"
+    client.feed(frame(3, 0, 3, bytes(4)))
+    client.feed(frame(WINDOW, 0, 0, more))
+    assert [(each.began, each.tardy) for each in client.calls] == [(True, 0), (False, -1), (True, 0)]
+    answers = [each for each in client.notes.frames() if each[0] == DATA]
+    assert sum(len(payload) for _, stream, payload in answers if stream == 1) == 2 * MOST_UNSENT
+
+
+async def test_calls_are_told_once_they_are_due() -> None:
+    client = Client()
+    client.feed(HELLO + frame(HEADERS, 4, 1, BLOCK) + frame(HEADERS, 4, 3, BLOCK))
+    now = time.perf_counter()
+    client.calls[0].due = now + 1
+    for after, tardy in ((0, 0), (2, 1)):
+        assert client.connection.sweep(now + after)
+        assert [each.tardy for each in client.calls] == [tardy, 0]
+    client.connection.connection_lost(None)
+    assert [each.tardy for each in client.calls] == [-1, -1]
