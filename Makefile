@@ -43,7 +43,7 @@ else
 	@echo "make test: ok"
 endif
 
-quick: ## What needs no cluster: lint types contracts crd-check, and beside them unit runtime
+quick: $(INSTALLED) ## What needs no cluster: lint types contracts crd-check, and beside them unit runtime
 	@$(BESIDE) --jobs=2 checks suites
 
 # Types take a minute of one core, which the tests leave free while they wait.
