@@ -12,7 +12,6 @@ keeps a state, must not have its answers remembered.
 """
 
 import hashlib
-import sys
 import threading
 from asyncio import Future
 from collections import OrderedDict
@@ -28,7 +27,7 @@ from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.queue import Job
 from tailbound_runtime.shedding import Bound
 from tailbound_runtime.signature import InferRequest
-from tailbound_runtime.tensors import Array
+from tailbound_runtime.tensors import Array, content_of, exceed, size_of
 from tailbound_runtime.worker import InferenceThread
 
 MOST_INPUT_BYTES: Final = 2**20
@@ -70,7 +69,7 @@ class Cache:
 
     def put(self, owner: object, digest: bytes, arrays: Sequence[Array]) -> None:
         """Remember a copy: what was answered may be a part of a whole batch."""
-        size = ENTRY_BYTES + sum(map(_size, arrays))
+        size = ENTRY_BYTES + sum(map(size_of, arrays))
         if size > self._limit:
             return
         kept = [array.copy() for array in arrays]
@@ -169,21 +168,10 @@ class CachingThread(InferenceThread):
 def digest_of(request: InferRequest) -> bytes | None:
     """Equal for requests whose answers are; None if the inputs are too large to be looked at."""
     inputs = sorted(request.inputs.items())
-    if sum(_size(array) for _, array in inputs) > MOST_INPUT_BYTES:
+    if exceed(request.inputs.values(), MOST_INPUT_BYTES):
         return None
     described = [(name, array.dtype.str, array.shape) for name, array in inputs]
     digest = hashlib.blake2b(repr((request.outputs, described)).encode(), digest_size=32)
     for _, array in inputs:
-        digest.update(_content(array))
+        digest.update(content_of(array))
     return digest.digest()
-
-
-def _content(array: Array) -> bytes:
-    """All elements, in order and with their borders."""
-    return repr(array.ravel().tolist()).encode() if array.dtype.hasobject else array.tobytes()
-
-
-def _size(array: Array) -> int:
-    if array.dtype.hasobject:
-        return array.nbytes + sum(sys.getsizeof(each) for each in array.ravel())
-    return array.nbytes

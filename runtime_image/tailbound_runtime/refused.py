@@ -5,6 +5,7 @@ from collections import OrderedDict
 from typing import Final
 
 from tailbound_runtime.signature import InferRequest
+from tailbound_runtime.tensors import content_of, exceed
 
 MOST: Final = 256
 SECONDS: Final = 60.0
@@ -20,7 +21,7 @@ class Refused:
 
     def add(self, request: InferRequest, reason: str, now: float) -> None:
         """Remember these inputs."""
-        if _size(request) <= MOST_BYTES:
+        if not exceed(request.inputs.values(), MOST_BYTES):
             self._reasons[_digest(request)] = (now, reason)
             while len(self._reasons) > MOST:
                 self._reasons.popitem(last=False)
@@ -29,19 +30,15 @@ class Refused:
         """Why these inputs were refused lately; None if they were not."""
         while self._reasons and now - next(iter(self._reasons.values()))[0] > SECONDS:
             self._reasons.popitem(last=False)
-        if not self._reasons or _size(request) > MOST_BYTES:
+        if not self._reasons or exceed(request.inputs.values(), MOST_BYTES):
             return None
         found = self._reasons.get(_digest(request))
         return None if found is None else found[1]
-
-
-def _size(request: InferRequest) -> int:
-    return sum(array.nbytes for array in request.inputs.values())
 
 
 def _digest(request: InferRequest) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for name, array in sorted(request.inputs.items()):
         digest.update(f"{name}{array.dtype}{array.shape}".encode())
-        digest.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+        digest.update(content_of(array))
     return digest.digest()

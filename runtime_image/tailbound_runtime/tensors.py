@@ -1,5 +1,7 @@
 """Tensors: the protocol's datatypes, what numpy and JSON call them, and shapes."""
 
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -90,6 +92,23 @@ def bits_of(values: Array) -> Array:
 def values_of(bits: Array) -> Array:
     """The bits of BF16 as FP32 values, which hold all of them."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def size_of(array: Array) -> int:
+    """Bytes in memory, with those of its texts. It takes a time for each text."""
+    if array.dtype.hasobject:
+        return array.nbytes + sum(sys.getsizeof(each) for each in array.ravel())
+    return array.nbytes
+
+
+def exceed(arrays: Collection[Array], most: int) -> bool:
+    """Whether these have more bytes together; many texts are not even counted."""
+    return sum(array.nbytes for array in arrays) > most or sum(map(size_of, arrays)) > most
+
+
+def content_of(array: Array) -> bytes:
+    """All elements, in order and with their borders."""
+    return repr(array.ravel().tolist()).encode() if array.dtype.hasobject else array.tobytes()
 
 
 def parse_shape(where: str, value: object) -> tuple[int, ...]:

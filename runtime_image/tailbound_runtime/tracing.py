@@ -92,6 +92,17 @@ class Tracer:
 
 def tracer_of(environment: Mapping[str, str]) -> Tracer:
     """The tracer that these variables describe. Raises ConfigError."""
+    try:
+        return _tracer_of(environment)
+    except ValueError as error:  # of the SDK, which often names no variable
+        names = ", ".join(sorted(name for name in environment if name.startswith("OTEL_")))
+        raise ConfigError(
+            f"one of the variables {names} cannot be used: {error}: correct it, or set TAILBOUND_TRACING to "
+            "off"
+        ) from error
+
+
+def _tracer_of(environment: Mapping[str, str]) -> Tracer:
     exporter = _exporter(environment)
     attributes = {"service.version": __version__}
     given = environment.get("OTEL_RESOURCE_ATTRIBUTES", "")

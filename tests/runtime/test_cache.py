@@ -15,6 +15,7 @@ from tailbound_runtime.cache import ENTRY_BYTES, MOST_INPUT_BYTES, Cache, Cachin
 from tailbound_runtime.engine import Engine
 from tailbound_runtime.errors import ModelInputError
 from tailbound_runtime.metrics import Metrics
+from tailbound_runtime.refused import Refused
 from tailbound_runtime.signature import InferRequest
 
 from tests.runtime import models
@@ -144,9 +145,32 @@ def test_what_is_put_after_its_owner_is_gone_is_nobodys_answer() -> None:
         del owner
 
 
-def test_inputs_that_take_long_to_look_at_are_not_remembered() -> None:
-    large = np.zeros((1, MOST_INPUT_BYTES + 1), np.uint8)
-    assert digest_of(InferRequest(None, {"x": large}, ("y",), 1)) is None
+class Unread(str):
+    """A text that nobody may look at."""
+
+    def __sizeof__(self) -> int:
+        raise AssertionError("it was counted")
+
+    def __repr__(self) -> str:
+        raise AssertionError("it was read")
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        np.zeros((1, MOST_INPUT_BYTES + 1), np.uint8),
+        np.array([["x" * (MOST_INPUT_BYTES + 1)]], np.object_),
+        np.array([[Unread("x")] * (MOST_INPUT_BYTES // 8 + 1)], np.object_),
+    ],
+    ids=["numbers", "one long text", "many texts"],
+)
+def test_inputs_that_take_long_to_look_at_are_not_remembered(large: Any) -> None:
+    asked = InferRequest(None, {"x": large}, ("y",), 1)
+    assert digest_of(asked) is None
+    refused = Refused()
+    refused.add(InferRequest(None, {"x": np.zeros((1, 1))}, ("y",), 1), "another one", 0)
+    refused.add(asked, "too long", 0)
+    assert refused.why(asked, 0) is None
 
 
 def test_a_server_counts_hits_and_forgets_them_with_a_new_version(tmp_path: Path) -> None:

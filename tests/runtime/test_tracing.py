@@ -131,8 +131,14 @@ def test_a_large_body_has_all_stages_too(tmp_path: Path) -> None:
     [
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER is 'zipkin': set it to otlp or console"),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc': set it to http"),
+        ({"OTEL_BSP_MAX_QUEUE_SIZE": "-1"}, "OTEL_BSP_MAX_QUEUE_SIZE cannot be used: max_queue_size must be"),
+        ({"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "x"}, "COUNT_LIMIT must be a non-negative integer but got x"),
     ],
 )
-def test_what_cannot_be_done_is_said(environment: dict[str, str], said: str) -> None:
+def test_what_cannot_be_done_is_said(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str
+) -> None:
+    for name, value in environment.items():  # the SDK reads those of the process
+        monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=said):
         tracer_of(environment)

@@ -170,9 +170,10 @@ def _room_of(owned: OwnedState, name: str) -> int | Unknown:
     found = parse(HardwareClass, stored) if stored is not None else None
     if found is None or isinstance(found, InvalidObject):
         return 0
-    if found.status.waiting:
-        return 0  # the pods that wait get what there is
-    return Unknown("nobody counts its devices") if found.status.room is None else found.status.room
+    if found.status.room is None:
+        return 0 if found.status.waiting else Unknown("nobody counts its devices")
+    # The pods that wait get what there is, each as much as any other pod of the class.
+    return max(found.status.room - (found.status.waiting or 0), 0)
 
 
 def _attempt(owned: OwnedState, name: str) -> Attempt | None:

@@ -20,10 +20,10 @@ HARDWARE = {"class": ["fast", "slow"], "fallbackAfter": "30s", "return": "whenRo
 MINUTE = timedelta(minutes=1)
 
 
-def offer(simulator: Simulator, room: int | None, *, full: bool = False) -> None:
+def offer(simulator: Simulator, room: int | None, *, full: bool = False, waiting: int = 0) -> None:
     """The status of the preferred class, and whether its pods find nodes."""
     fast = hardware_class("fast", default=False, **GPU)
-    fast["status"] = {} if room is None else {"room": room}
+    fast["status"] = {"waiting": waiting} if room is None else {"room": room, "waiting": waiting}
     slow = hardware_class("slow", default=False, nodeSelector={"kind": "cpu"})
     simulator.hardware_classes = {"fast": fast, "slow": slow}
     simulator.full_classes = {"fast"} if full else set()
@@ -72,6 +72,18 @@ def test_the_service_returns_once_there_has_been_room_for_the_time(room: int | N
     assert simulator.condition("Ready") == ("True", "Serving")
     assert simulator.condition("Promoted") == ("True", "Promoted")
     assert revisions(simulator) == ["r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("room", "waiting", "returns"), [(2, 1, True), (1, 1, False), (0, 2, False), (None, 1, False)]
+)
+def test_a_pod_that_waits_for_whatever_reason_keeps_its_own_place_and_no_other(
+    room: int | None, waiting: int, returns: bool
+) -> None:
+    simulator = fallen_back()
+    offer(simulator, room, waiting=waiting)
+    live(simulator, 20 * MINUTE)
+    assert hardware(simulator)["class"] == ("fast" if returns else "slow")
 
 
 def test_room_for_too_few_pods_is_no_news_whatever_it_is() -> None:
