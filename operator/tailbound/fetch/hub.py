@@ -99,13 +99,20 @@ class HubModel:
             for entry in self._page(response):
                 if entry.get("type") == "file":
                     count += 1
-                    yield str(entry["path"]), _Entry(int(entry["size"]), _stated(entry))
+                    path, size = self._file(entry)
+                    yield path, _Entry(size, _stated(entry))
             following = _NEXT.search(response.getheader("Link", ""))
             url = urljoin(url, following[1]) if following else ""
             if url and not url.startswith(HUB + "/"):
                 raise FetchFailedError(
                     TerminationReason.SOURCE_UNREACHABLE, f"the list of {self.shown} goes on at another host"
                 )
+
+    def _file(self, entry: dict[str, Any]) -> tuple[str, int]:
+        path, size = entry.get("path"), entry.get("size")
+        if not isinstance(path, str) or type(size) is not int or size < 0:
+            raise TransientError(f"the list of {self.shown} has a file without a path or a size")
+        return path, size
 
     def _page(self, response: http.client.HTTPResponse) -> list[dict[str, Any]]:
         try:

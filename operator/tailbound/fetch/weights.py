@@ -42,6 +42,10 @@ _GRAPH, _INITIALIZER = 7, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
+_LONGEST_DIMENSIONS: Final = 10 * _MOST_DIMENSIONS
+"""The most bytes of them: none of these numbers takes more than ten."""
+
+
 class _UnreadableError(Exception):
     """The file is not what its name says."""
 
@@ -97,7 +101,10 @@ def _safetensors(path: Path) -> int:
         with bounded_memory(MOST_MEMORY_BYTES):
             header = json.loads(file.read(length))
             offsets = (each["data_offsets"] for name, each in header.items() if name != "__metadata__")
-            return sum(int(end) - int(begin) for begin, end in offsets)
+            size = sum(int(end) - int(begin) for begin, end in offsets)
+    if not 0 <= size <= path.stat().st_size:
+        raise _UnreadableError
+    return size
 
 
 def _gguf(path: Path) -> int:
@@ -167,10 +174,10 @@ def _tensor_bytes(data: mmap.mmap, begin: int, end: int) -> int:
     for number, start, stop in _fields(data, begin, end):
         if number == 1:
             dimensions += _varints(data, start, stop)
+            if len(dimensions) > _MOST_DIMENSIONS:
+                raise _UnreadableError
         elif number == 2:
             (kind,) = _varints(data, start, stop)
-    if len(dimensions) > _MOST_DIMENSIONS:
-        raise _UnreadableError
     return math.ceil(math.prod(dimensions) * _ONNX_BITS.get(kind, 0) / 8)
 
 
@@ -196,6 +203,8 @@ def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[int, int, i
 
 
 def _varints(data: mmap.mmap, begin: int, end: int) -> list[int]:
+    if end - begin > _LONGEST_DIMENSIONS:
+        raise _UnreadableError
     found, at = list[int](), begin
     while at < end:
         value, at = _varint(data, at, end)

@@ -7,6 +7,8 @@ from tailbound.objects.fields import child, number
 
 _UNITS: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _TENTH: Final = 10
+_MOST: Final = 2**63 - 1
+"""The most bytes of a download: what reports more is none, and a division of it could overflow."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,9 @@ def download_in(document: Any) -> DownloadProgress | None:
     report = {"report": document}
     found = child(report, "report")
     done, total, rate = (number(found, name) for name in ("bytes", "total_bytes", "bytes_per_second"))
-    if done is None or done < 0 or (total is not None and total < done):
+    if done is None or not 0 <= done <= _MOST or (total is not None and not done <= total <= _MOST):
         return None
-    return DownloadProgress(done, total, rate if rate is None or rate >= 0 else None)
+    return DownloadProgress(done, total, rate if rate is None or 0 <= rate <= _MOST else None)
 
 
 def amount(count: int) -> str:

@@ -142,6 +142,9 @@ class _Writer:
     waiting: str | None = None
     reported: set[tuple[str, str]] = field(default_factory=set)
     _beside: list[Problem] = field(default_factory=list)
+    _ensured: set[tuple[str, str]] = field(default_factory=set)
+    """Kind and name of what is written. Of what two revisions share, the next decision writes what the second
+    one wants: now it would be refused, as the first write is to change the version."""
     _refused: dict[tuple[str, str], RefusedWrite] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -182,11 +185,11 @@ class _Writer:
         if not self.probe(kind, name, vital=request.vital):
             return
         live = self.owned.find(kind, name)
-        if live is None:
-            if request.come_what_may or (self.problem is None and self.waiting is None):
-                self.writes.append(Create(body))
-        elif differs(body, live):
-            self.writes.append(Apply(_guarded(body, live)))
+        allowed = live is not None or request.come_what_may or (self.problem is None and self.waiting is None)
+        if not allowed or (kind, name) in self._ensured or (live is not None and not differs(body, live)):
+            return
+        self._ensured.add((kind, name))
+        self.writes.append(Create(body) if live is None else Apply(_guarded(body, live)))
 
     def ask(self, request: Ask) -> None:
         body = request.body

@@ -103,8 +103,14 @@ async def test_what_is_no_longer_wanted_is_forgotten_also_while_it_is_asked() ->
         ({"bytes": 11, "total_bytes": 10}, None),
         ({"bytes": "5"}, None),
         ({"bytes": 5, "more": "x" * LONGEST_ANSWER}, None),
+        ({"bytes": 10**400}, None),
+        ({"bytes": 5, "total_bytes": 10**400}, None),
+        ({"bytes": 5, "bytes_per_second": 10**400}, DownloadProgress(5, None, None)),
     ],
-    ids=[*("whole", "no total", "nothing yet", "no object", "negative", "too many", "text", "too long")],
+    ids=[
+        *("whole", "no total", "nothing yet", "no object", "negative", "too many", "text", "too long"),
+        *("bytes beyond floats", "total beyond floats", "rate beyond floats"),
+    ],
 )
 async def test_only_what_has_the_form_of_progress_is_kept(
     answer: Any, expected: DownloadProgress | None

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +93,28 @@ def test_seventy_billion_parameters_of_two_bytes_do_not_fit_40_gb(tmp_path: Path
         _check_devices(weights, {FetchEnv.DEVICE_MEMORY: pod.written()})
     _check_devices(weights, {})
     _check_devices(None, {FetchEnv.DEVICE_MEMORY: forty.written()})
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"), [(10, 0), (0, 1_000_000)], ids=["less than nothing", "more than the file has"]
+)
+def test_a_size_that_the_file_cannot_have_is_not_believed(tmp_path: Path, begin: int, end: int) -> None:
+    path, header = tmp_path / "m.safetensors", json.dumps({"a": {"data_offsets": [begin, end]}})
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(16))
+    assert weight_bytes(path, tmp_path) is None
+
+
+def test_dimensions_without_end_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx(path)
+    dimensions = TensorProto(dims=[1] * 1_000_000)
+    save_model(helper.make_model(helper.make_graph([], "g", [], [], [dimensions])), str(path))
+    tracemalloc.start()
+    try:
+        assert weight_bytes(path, tmp_path) is None
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {

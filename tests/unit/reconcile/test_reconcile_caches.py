@@ -89,6 +89,23 @@ def test_a_claim_that_was_deleted_is_made_again() -> None:
     assert claim(simulator)["metadata"]["name"] == name
 
 
+@pytest.mark.parametrize("lost", ["the claim", "its owners"])
+def test_of_a_claim_that_two_revisions_share_each_decision_writes_it_once(lost: str) -> None:
+    simulator = cached()
+    simulator.settle()
+    simulator.edit(env=[{"name": "LEVEL", "value": "2"}], rollout={"promotion": "manual"})
+    simulator.settle()
+    assert len(simulator.names("Deployment")) == 2
+    if lost == "the claim":
+        del simulator.objects[KIND, claim(simulator)["metadata"]["name"]]
+    else:
+        del claim(simulator)["metadata"]["ownerReferences"]
+    for _ in range(2):
+        assert [kind for _, kind in verbs(simulator.reconcile())].count(KIND) == 1
+    assert sorted(owners(simulator)) == sorted(simulator.names("ControllerRevision"))
+    assert simulator.reconcile().writes == ()
+
+
 def test_a_claim_on_its_way_out_is_no_news_while_its_pods_serve() -> None:
     simulator = cached()
     simulator.settle()
