@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.cli.table import table
-from tailbound.objects.download import amount, duration
+from tailbound.objects.download import amount, download_in, duration
 from tailbound.objects.fields import Object, number, text
 from tailbound.objects.pod import Pod
 
@@ -46,17 +46,17 @@ def _lines(log: str) -> Iterator[Object]:
     for line in reversed(log.splitlines()):
         try:
             found: Any = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
             yield found
 
 
 def _cells(line: Object | None) -> list[str]:
-    if line is None:
+    progress = download_in(line) if line is not None else None
+    if line is None or progress is None:
         return ["begins", "-", "-", "-"]
-    done, total = number(line, "bytes") or 0, number(line, "total_bytes")
-    rate, left = number(line, "bytes_per_second"), number(line, "seconds_left")
+    done, total, rate, left = progress.done, progress.total, progress.rate, number(line, "seconds_left")
     return [
         _bar(done, total) if total else "-",
         amount(done) + (f" of {amount(total)}" if total else ""),

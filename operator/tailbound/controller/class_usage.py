@@ -16,13 +16,14 @@ from tailbound.api.names import REVISION_LABEL
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.controller.stores import Stores
 from tailbound.kube.errors import Conflict, KubeError
+from tailbound.kube.objects import Key
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import CONTROLLER_REVISIONS, HARDWARE_CLASSES, NODES, PODS
-from tailbound.objects.fields import child, text
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.class_status import class_status
 from tailbound.reconcile.class_usage import PodOfClass, usage
 from tailbound.reconcile.pod_classes import class_of
+from tailbound.revisions.record import class_names
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
@@ -85,10 +86,14 @@ class ClassUsage:
         store.upsert(written)
 
     def _pods(self) -> Iterator[PodOfClass]:
+        """The pods of revisions. What a pod says of its class counts if its revision has that class: a
+        user who may make pods could otherwise fill any class."""
+        known: dict[Key, tuple[str, ...]] = {}
         for pod in map(Pod, self._stores.of[PODS]):
-            revision = self._stores.of[CONTROLLER_REVISIONS].get(
-                pod.namespace, pod.label(REVISION_LABEL) or ""
-            )
-            name = class_of(pod) or text(child(revision or {}, "data"), "hardwareClass")
-            if name:
+            key = (pod.namespace, pod.label(REVISION_LABEL) or "")
+            if key not in known:
+                known[key] = class_names(self._stores.of[CONTROLLER_REVISIONS].get(*key) or {})
+            said = class_of(pod)
+            name = next((each for each in known[key] if said in (None, each)), None)
+            if name is not None:
                 yield PodOfClass(pod, name)

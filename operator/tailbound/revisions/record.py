@@ -20,7 +20,7 @@ from tailbound.api.names import (
     SERVICE_LABEL,
     SPEC_HASH_ANNOTATION,
 )
-from tailbound.objects.fields import child, text
+from tailbound.objects.fields import Object, child, text
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.revisions.claims import ClaimTemplate
 from tailbound.revisions.claims import violations as claim_violations
@@ -205,6 +205,19 @@ def from_object(stored: Mapping[str, Any]) -> Revision:
     )
     fallback = fallback_of(stored)
     return revision if fallback is None else revision.on(fallback.hardware_class)
+
+
+def class_names(stored: Object) -> tuple[str, ...]:
+    """The hardware classes of a stored revision, the first one first; none where they cannot be read.
+
+    Its pod templates are not looked at, which makes this cheap.
+    """
+    data = child(stored, "data")
+    try:
+        others = tuple(str(each) for each, _ in json.loads(text(data, _OTHERS) or "[]"))
+    except (ValueError, TypeError):
+        return ()
+    return tuple(filter(None, (text(data, "hardwareClass"), *others)))
 
 
 def _choices(name: str, data: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -23,12 +23,14 @@ def test_each_download_has_a_bar_bytes_rate_and_time_left() -> None:
         FetchLog("a", f'cut"}}\n{old}\n{new}\n{json.dumps({"event": "trying again"})}\nnot JSON'),
         FetchLog("b", unknown),
         FetchLog("c", ""),
+        FetchLog("d", line(bytes=10**400, total_bytes=10**401)),
+        FetchLog("e", "[" * 100_000),
     ]
     assert downloads(logs).splitlines() == [
         "DOWNLOAD OF POD   DONE                       BYTES          RATE      LEFT",
         "a                 #####............... 25%   1 GB of 4 GB   35 MB/s   1m26s",
         "b                 -                          12 kB          900 B/s   -",
-        "c                 begins                     -              -         -",
+        *(f"{pod}                 begins                     -              -         -" for pod in "cde"),
     ]
     assert "#####..." in status(subject(), NOW, logs)
     assert "DOWNLOAD" not in status(subject(), NOW)

@@ -1,14 +1,23 @@
 """The status of HardwareClasses is written rarely, and concerns no service."""
 
 import asyncio
+import json
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pytest
+from tailbound.api.names import HARDWARE_CLASS_ANNOTATION, REVISION_LABEL
 from tailbound.controller.class_usage import ClassUsage
 from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import KubeClient, Listing
-from tailbound.kube.resources import HARDWARE_CLASSES, INFERENCE_SERVICES, Resource
+from tailbound.kube.resources import (
+    CONTROLLER_REVISIONS,
+    HARDWARE_CLASSES,
+    INFERENCE_SERVICES,
+    PODS,
+    Resource,
+)
 from tailbound.objects.fields import Object
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,3 +74,37 @@ def test_a_status_is_written_when_it_differs_and_looks_at_no_service() -> None:
     changed = {**gpu, "metadata": {**gpu["metadata"], "resourceVersion": "99"}, "spec": {}}
     stores.of[HARDWARE_CLASSES].upsert(changed)
     assert seen == [("risk", "churn")]
+
+
+@pytest.mark.parametrize(
+    ("label", "said", "counted"),
+    [
+        ("several", "gpu", ["gpu"]),
+        ("several", "cpu", ["cpu"]),
+        ("one", None, ["cpu"]),
+        ("one", "gpu", []),
+        ("none", "gpu", []),
+        ("broken", "gpu", []),
+    ],
+    ids=[
+        *("first of several", "second of several", "the only one", "not of its revision"),
+        *("no revision", "unreadable revision"),
+    ],
+)
+def test_a_pod_counts_only_for_a_class_of_its_revision(
+    label: str, said: str | None, counted: list[str]
+) -> None:
+    stores = Stores(lambda _: None)
+    data = {
+        "several": {"hardwareClass": "gpu", "otherClasses": json.dumps([["cpu", "{}"]])},
+        "one": {"hardwareClass": "cpu"},
+        "broken": {"hardwareClass": "gpu", "otherClasses": "{"},
+    }
+    for name, each in data.items():
+        stores.of[CONTROLLER_REVISIONS].upsert(_stored("ControllerRevision", name, "risk", data=each))
+    pod = _stored("Pod", "p", "risk", spec={}, status={"phase": "Pending"})
+    pod["metadata"]["labels"] = {REVISION_LABEL: label}
+    pod["metadata"]["annotations"] = {} if said is None else {HARDWARE_CLASS_ANNOTATION: said}
+    stores.of[PODS].upsert(pod)
+    watch = ClassUsage(cast(KubeClient, _Cluster()), stores, lambda: True, "ours/tailbound", lambda: NOW)
+    assert [each.hardware_class for each in watch._pods()] == counted
