@@ -14,8 +14,11 @@ it names another model than that of the service, which has the service's name:
 | the path                 | names the model | compared                                              |
 |--------------------------|-----------------|-------------------------------------------------------|
 | has {model}, as in REST  | there           | always                                                |
-| of the OpenAI protocol   | in its body     | if it is JSON with a length of at most WHOLE_BYTES    |
+| of the OpenAI protocol   | in its body     | if it is JSON with a length of at most NAMED_BYTES    |
 | any other, gRPC included | elsewhere       | never: the server answers                             |
+
+A runtime that lists /v1/chat/* in inferencePaths has calls of the last kind there, also beside the OpenAI
+protocol.
 """
 
 import re
@@ -35,6 +38,8 @@ NOTES: Final = "tailbound.request"
 RECEIVED, WAITED, LONG = "received", "waited", "long"
 PATHS_FIELD: Final = "paths"
 """A field of the route's metadata for the Lua filter: patterns of inference paths other than the default."""
+NAMED_BYTES: Final = 32_768
+"""Bytes of a body that is searched for the name of a model. More than twice as many Envoy does not hold."""
 OWNER_FIELD, MODEL_FIELD = "service", "model"
 """Fields of the same: the service as NAMESPACE/NAME, and the name of its model."""
 LONG_BYTES: Final = 32_768
@@ -64,7 +69,7 @@ def _table(patterns: Iterable[str]) -> str:
 # Scope keys are compared byte by byte: only hosts written with capitals pay for a second look-up.
 _SCRIPT: Final = f"""
 local default_paths = {_table(lua_patterns(DEFAULT_INFERENCE_PATHS))}
-local name_in_body = {{{", ".join(f'["{path}"] = true' for path in NAME_IN_BODY)}}}
+local name_in_body = {{{", ".join(f"[ [==[{each}]==] ] = true" for each in lua_patterns(NAME_IN_BODY))}}}
 
 local function now(handle) return handle:timestamp(EnvoyTimestampResolution.MILLISECOND) end
 
@@ -94,12 +99,12 @@ local function fold_host(handle, headers)
   end
 end
 
-local function inference_path(handle, headers)
+local function matched(handle, headers)
   if headers:get(":method") ~= "POST" then return nil end
   local path = string.match(headers:get(":path") or "", "^[^?#]*")
   for _, pattern in ipairs(handle:metadata():get("{PATHS_FIELD}") or default_paths) do
     local found, _, name = string.find(path, pattern)
-    if found then return path, name end
+    if found then return pattern, name end
   end
   return nil
 end
@@ -140,7 +145,7 @@ end
 local function has_short_json(headers)
   local length = tonumber(headers:get("content-length") or "0") or 0
   local kind = string.lower(headers:get("content-type") or "")
-  return length > 0 and length <= {WHOLE_BYTES} and string.find(kind, "json", 1, true) ~= nil
+  return length > 0 and length <= {NAMED_BYTES} and string.find(kind, "json", 1, true) ~= nil
 end
 
 local function names_another(handle, name)
@@ -158,11 +163,11 @@ function envoy_on_request(handle)
   local began, headers = now(handle), handle:headers()
   if refuses(handle, headers) then return end
   fold_host(handle, headers)
-  local path, name = inference_path(handle, headers)
-  if path == nil then return end
+  local pattern, name = matched(handle, headers)
+  if pattern == nil then return end
   if name ~= nil and names_another(handle, percent_decoded(name)) then return end
   notes(handle):set("{NOTES}", "began", began)
-  if name_in_body[path] and has_short_json(headers) then
+  if name_in_body[pattern] and has_short_json(headers) then
     local body = handle:body()
     if body ~= nil and names_another(handle, model_of(body:getBytes(0, body:length()))) then return end
   else

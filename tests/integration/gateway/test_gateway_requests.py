@@ -265,7 +265,9 @@ NAMED: dict[str, tuple[str, object, str]] = {
     "openai-text": (CHAT, {"x": 'say "model": "other"', "y": "model", "model": "churn"}, ""),
     "openai-no-name": (CHAT, {"messages": []}, ""),
     "openai-number": (CHAT, {"model": 7}, ""),
-    "openai-long": (CHAT, {"messages": "x" * 9_000, "model": "churn"}, ""),
+    "openai-long": (CHAT, {"messages": "x" * 32_000, "model": "other"}, "other"),
+    "openai-too-long": (CHAT, {"messages": "x" * 33_000, "model": "other"}, ""),
+    "openai-as-long-as-may-be": (CHAT, {"messages": "x" * (LIMIT_BYTES - 40), "model": "other"}, ""),
     "openai-list": (CHAT, ["model", "other"], ""),
 }
 
@@ -291,13 +293,36 @@ async def test_a_call_that_names_another_model_is_told_so_and_reaches_no_pod(
     encoded = URL(f"http://127.0.0.1:{gateway.http_port}/v2/models/%63hurn/infer", encoded=True)
     async with gateway.client.post(encoded, headers={"Host": "churn.risk"}) as response:
         assert response.status == 200
+    await bodies_without_a_clear_name_pass(gateway)
+    counted = (await gateway.observed("risk/churn"))["services"]["risk/churn"]["counters"]["churn-r1"]
+    reached = sum(not named and name != "no-inference-call" for name, (_, _, named) in NAMED.items())
+    reached += 1 + len(UNCLEAR)
+    assert (counted["good"], counted["failed"]) == (reached, 0)
+    await paths_with_a_star_name_no_model(gateway)
+
+
+UNCLEAR = (b'{"model', b'{"model": "a\\u0062"}', b"", b"]]}{")
+
+
+async def bodies_without_a_clear_name_pass(gateway: Gateway) -> None:
     odd = b'{"model": "\x00\xff' + b"x" * 200 + b'"}'
-    unclear = (b'{"model', b'{"model": "a\\u0062"}', b"", b"]]}{")
-    for data, status in ((odd, 421), *((each, 200) for each in unclear)):
+    for data, status in ((odd, 421), *((each, 200) for each in UNCLEAR)):
         headers = {"content-type": "application/json"}
         answer = await gateway.call("churn.risk", CHAT, method="POST", data=data, headers=headers)
         assert answer[0] == status, (data, answer)
-    counted = (await gateway.observed("risk/churn"))["services"]["risk/churn"]["counters"]["churn-r1"]
-    reached = sum(not named and name != "no-inference-call" for name, (_, _, named) in NAMED.items())
-    reached += 1 + len(unclear)
-    assert (counted["good"], counted["failed"]) == (reached, 0)
+
+
+async def paths_with_a_star_name_no_model(gateway: Gateway) -> None:
+    several = inference_service("risk", "several", {"several-r1": 100})
+    several["status"]["inferencePaths"] = [
+        "/v1/chat/*",
+        *inference_paths([ServerProtocol.OPENAI]),
+        "/v2/models/**",
+    ]
+    gateway.cluster.put(
+        several, endpoint_slice("risk", "several", "several-r1", [("127.0.0.2", "ready")], {"http": HTTP})
+    )
+    await gateway.until_applied("risk/several", 1)
+    for path, status in ((CHAT, 200), (OIP.format("other"), 200), ("/v1/completions", 421)):
+        answer = await gateway.call("several.risk", path, method="POST", json=OTHER)
+        assert answer[0] == status, (path, answer)
