@@ -359,7 +359,7 @@ def _options(value: str) -> Mapping[str, str]:
 
 def _filled_options(value: str) -> Mapping[str, str]:
     options = _options(value)
-    if not options or not all(name and path for name, path in options.items()):
+    if not options or not all(name and name.isprintable() and path for name, path in options.items()):
         raise ValueError
     return options
 

@@ -79,6 +79,8 @@ class Folder:
         if name not in self.names():  # never a path that a client makes up
             return None
         folder = self.path / name
+        if not name.isprintable():  # as bytes that are no UTF-8 are not
+            raise RepositoryError(f"the name of {str(folder)!r} can be part of no URL: rename it")
         versions = [
             int(each.name)
             for each in folder.iterdir()

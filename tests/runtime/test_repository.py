@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import gc
+import os
 import re
 import threading
 import weakref
@@ -245,6 +246,9 @@ def test_a_folder_that_is_laid_out_otherwise_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m" / "0").mkdir()
     with pytest.raises(RepositoryError, match=r"put it at m/VERSION/model\.onnx"):
         Folder(tmp_path).find("m")
+    (unnamed := tmp_path / os.fsdecode(b"m\xff")).mkdir()
+    with pytest.raises(RepositoryError, match="can be part of no URL: rename it"):
+        Folder(tmp_path).find(unnamed.name)
     with pytest.raises(RepositoryError, match="cannot be read"):
         Folder(tmp_path / "none").names()
     (tmp_path / "model.onnx.data").write_bytes(b"weights")
