@@ -9,6 +9,7 @@ The last line is one JSON object, with microseconds for each request:
 raw           `session.run` of the model alone, one row, in this process
 json, binary  the server over HTTP, asked with JSON or with binary tensors both ways
 grpc          the server over gRPC, asked with binary tensors
+grpc_heads    the same, each head with an x-request-id of its own, as behind a gateway
 dynamic_*     the same with dynamic batching, of requests that are there at one time
 *_ratio       the same as a multiple of raw
 """
@@ -19,6 +20,7 @@ import socket
 import statistics
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -81,8 +83,8 @@ def _request(body: bytes, headers: str) -> bytes:
     ).encode() + body
 
 
-async def one_grpc_round(address: str, requests: int) -> None:
-    """The same as `one_round`, over gRPC, which takes fewer calls at once."""
+async def one_grpc_round(address: str, requests: int, new_heads: bool = False) -> None:
+    """The same as `one_round`, over gRPC, with fewer callers."""
     left = requests
     row = np.random.default_rng(3).standard_normal((1, WIDTHS[0]), np.float32)
     message = pb.ModelInferRequest(model_name="m", raw_input_contents=[row.tobytes()])
@@ -98,7 +100,8 @@ async def one_grpc_round(address: str, requests: int) -> None:
             call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
             while left > 0:
                 left -= 1
-                lengths.add(len(await call(asked)))
+                metadata = (("x-request-id", str(uuid.uuid4())),) if new_heads else ()
+                lengths.add(len(await call(asked, metadata=metadata)))
 
     await asyncio.gather(*(sender() for _ in range(GRPC_SENDERS)))
     assert len(lengths) == 1, lengths
@@ -157,10 +160,11 @@ def main() -> int:
                     kind: partial(one_round, url, message) for kind, message in messages().items()
                 }
                 kinds["grpc"] = partial(one_grpc_round, f"127.0.0.1:{port}")
+                kinds["grpc_heads"] = partial(one_grpc_round, f"127.0.0.1:{port}", new_heads=True)
                 for kind, one in kinds.items():
                     taken = server_microseconds(pid, one)
                     name = mode + kind
-                    print(f"{name:16}{taken:8.1f} µs, {taken / raw:.1f} times the model's own", flush=True)
+                    print(f"{name:20}{taken:8.1f} µs, {taken / raw:.1f} times the model's own", flush=True)
                     document |= {name: round(taken, 1), f"{name}_ratio": round(taken / raw, 1)}
     print(json.dumps(document))
     return 0

@@ -161,6 +161,17 @@ def test_health_and_reflection_answer(server: Server) -> None:
         assert next(iter(health.Watch(health_pb2.HealthCheckRequest(service="other")))).status == 3
         database = ProtoReflectionDescriptorDatabase(channel)
         assert "inference.GRPCInferenceService" in database.get_services()
+        ask = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        symbols = ("inference.GRPCInferenceService", "grpc.reflection.v1alpha.ExtensionRequest", "none.None")
+        questions = [
+            b":\0",
+            *[field(4, each.encode()) for each in symbols],
+        ]  # services, and files with symbols
+        services, file, renamed, none = ask(iter(questions), timeout=10)
+        assert services.count(b".ServerReflection") == 2
+        assert b"ModelInferRequest" in file
+        assert b".grpc.reflection.v1alpha.ServerReflectionRequest" in renamed
+        assert b"nothing of this name" in none
         file = database.FindFileContainingSymbol("inference.GRPCInferenceService")
         assert "ModelInfer" in [method.name for method in file.service[0].method]
 
