@@ -16,7 +16,6 @@ dynamic_*     the same with dynamic batching, of requests that are there at one 
 
 import asyncio
 import json
-import socket
 import statistics
 import tempfile
 import time
@@ -33,6 +32,7 @@ import onnxruntime as ort
 from tritonclient.grpc import service_pb2 as pb
 
 from e2e.bench import batching
+from e2e.cluster.ports import free_port
 
 WIDTHS: Final = (64, 256, 256, 8)
 SENDERS: Final = 64
@@ -138,13 +138,6 @@ def server_microseconds(pid: int, one_round: Callable[[int], Coroutine[Any, Any,
         asyncio.run(one_round(REQUESTS))
         rounds.append((batching.cpu_seconds(pid) - before) / REQUESTS * 1e6)
     return statistics.median(rounds)
-
-
-def free_port() -> int:
-    """One that nothing listens on now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def main() -> int:

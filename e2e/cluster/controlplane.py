@@ -1,7 +1,6 @@
 """etcd and kube-apiserver, and on request kube-controller-manager: a Kubernetes API without nodes."""
 
 import json
-import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -13,6 +12,7 @@ from typing import Self
 
 from e2e.cluster import binaries
 from e2e.cluster.pki import Pki
+from e2e.cluster.ports import free_ports
 from e2e.cluster.processes import Children, Supervisor, output, wait_for
 
 SERVICE_RANGE = "10.96.0.0/16"
@@ -46,12 +46,8 @@ class Endpoint:
 
     @classmethod
     def free_loopback(cls) -> "Endpoint":
-        # All sockets are held at once, so that the ports differ.
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(5)]
-        ports = [each.getsockname()[1] for each in sockets]
-        for each in sockets:
-            each.close()
-        return cls("127.0.0.1", *ports)
+        port, etcd, peer, controller_manager, scheduler = free_ports(5)
+        return cls("127.0.0.1", port, etcd, peer, controller_manager, scheduler)
 
     @property
     def server(self) -> str:

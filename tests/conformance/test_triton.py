@@ -6,7 +6,6 @@ same as ours with numpy.
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Final
 
 import httpx
 
+from e2e.cluster.ports import free_port
 from tests.runtime import models
 from tests.runtime.process import NAME, eventually, serving
 from tests.runtime.test_triton_differences import CASES, REASONS, TABLE, said
@@ -62,9 +62,7 @@ def triton(folder: Path) -> Iterator[str]:
     assert ENVIRONMENT is not None
     packages = next(Path(ENVIRONMENT).glob("lib/python3.*/site-packages"))
     home = _installed(packages, folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     libraries = f"{home / 'external_libs'}:{packages / 'nvidia_pytriton.libs'}"
     process = subprocess.Popen(
         [

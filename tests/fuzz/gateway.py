@@ -17,9 +17,10 @@ from h2.connection import H2Connection
 from h2.exceptions import H2Error
 from hpack import HPACKError
 
+from e2e.cluster.ports import free_port
 from tests.fuzz.mutation import mutated
 from tests.fuzz.outcome import Outcome
-from tests.integration.gateway.gateway_lab import Gateway, free_port, listening, until
+from tests.integration.gateway.gateway_lab import Gateway, listening, until
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 AT_ONCE: Final = 16

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import ssl
 import statistics
 import sys
@@ -26,6 +25,7 @@ from tailbound.kube.connection import load_configuration
 
 from e2e.bench.fleet.operator import cpu_and_peak_of
 from e2e.bench.fleet.replica import OPERATOR_ACCOUNT
+from e2e.cluster.ports import free_port, free_ports
 
 _LIMIT_BYTES, _MEMORY_BYTES = 1_000_000, 2**31
 _LONGEST_SECONDS = 300.0
@@ -116,10 +116,10 @@ async def _running(kubeconfig: Path) -> AsyncIterator[_Pod]:
     run = _settings(folder).run
     run.path.mkdir(parents=True, exist_ok=True)
     context = _certificate(folder / "tls")
-    ports = SidecarPorts(*_free_ports(3))
+    ports = SidecarPorts(*free_ports(3))
     content = bootstrap(run, "gateway-0", "127.0.0.1", _LIMIT_BYTES, _MEMORY_BYTES, "cluster.local")
     listener = content["static_resources"]["listeners"][0]
-    listener["address"]["socket_address"]["port_value"] = _free_ports(1)[0]
+    listener["address"]["socket_address"]["port_value"] = free_port()
     write_bootstrap(run, content)
     async with AsyncExitStack() as stack:
         log = stack.enter_context((folder / "log").open("wb"))
@@ -145,14 +145,6 @@ async def _ended(process: Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
     await process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def _certificate(folder: Path) -> ssl.SSLContext:

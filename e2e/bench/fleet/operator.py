@@ -5,7 +5,6 @@ import gc
 import os
 import re
 import signal
-import socket
 import sys
 import time
 from asyncio.subprocess import Process
@@ -25,6 +24,7 @@ from tailbound.reconcile import decide
 from tailbound.reconcile.model import Settings
 
 from e2e.bench.fleet.world import NAMESPACE
+from e2e.cluster.ports import free_port
 
 _TICK_SECONDS = 0.01
 _CALM_SECONDS = 2.0
@@ -135,8 +135,7 @@ async def running(
     kubeconfig: Path, observed_port: int, prometheus_url: str
 ) -> AsyncIterator[MeasuredOperator]:
     """An operator process, ended in order afterwards."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = free_port()
     log = kubeconfig.with_name("operator.log")
     arguments = (str(observed_port), str(port), prometheus_url)
     with log.open("w") as file:

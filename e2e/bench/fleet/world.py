@@ -1,7 +1,6 @@
 """What surrounds the operator: users, a gateway, the Deployment controller and the kubelets."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 
 from e2e.cluster import ControlPlane
+from e2e.cluster.ports import free_port
 from tests.support.cluster_objects import install_kinds
 from tests.support.gateway_pod import create_ready, serve_observed
 
@@ -154,8 +154,7 @@ class World:
 
     async def _gateway(self) -> web.AppRunner:
         """One gateway pod, whose address answers /observed from what the API server has sent."""
-        with socket.create_server((ADDRESS, 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = free_port(ADDRESS)
         runner = await serve_observed(ADDRESS, self.port, self._observed)
         await create_ready(self.cluster, NAMESPACE, "gateway-0", ADDRESS)
         return runner

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +9,7 @@ from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
 
 from e2e.cluster import ControlPlane
+from e2e.cluster.ports import free_port
 from tests.integration.controller.environment import NAMESPACES, Environment
 from tests.support.cluster_objects import install_kinds
 
@@ -35,8 +35,7 @@ async def environment(api: ControlPlane) -> AsyncIterator[Environment]:
             NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         )
     # A port that no environment of another process has: all of them listen at this address.
-    with socket.create_server(("127.0.0.2", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port("127.0.0.2")
     made = Environment(api, cluster, *names, port=port)
     runners = []
     for index in (2, 3):

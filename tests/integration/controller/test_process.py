@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
@@ -14,6 +13,7 @@ import aiohttp
 import pytest
 from tailbound.kube.resources import DEPLOYMENTS, LEASES
 
+from e2e.cluster.ports import free_port
 from tests.integration.controller.environment import LONGEST_SECONDS, Environment
 
 ROOT = Path(__file__).parents[3]
@@ -27,11 +27,6 @@ health, metrics = map(int, sys.argv[2:4])
 command.read_settings = lambda env: dataclasses.replace(read(env), health_port=health, metrics_port=metrics)
 sys.exit(main(sys.argv[1:2]))
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def variables(environment: Environment) -> dict[str, str]:

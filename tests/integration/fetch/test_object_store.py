@@ -24,6 +24,7 @@ from tailbound.fetch.partial import Partial
 from tailbound.fetch.stores import ObjectSource
 
 from e2e.cluster import binaries
+from e2e.cluster.ports import free_port
 
 pytestmark = pytest.mark.xdist_group("object-store")
 
@@ -51,8 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     (folder / "model.onnx").write_bytes(MEGABYTES)
     (folder / "onnx" / "weights.bin").write_bytes(MEGABYTES[::-1])
     (root / "models" / "one.onnx").write_bytes(MEGABYTES)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     program = binaries.program("versitygw")
     arguments = ["--port", f"127.0.0.1:{port}", "posix", "--sidecar", str(meta), str(root)]
     keys = {"ROOT_ACCESS_KEY": KEY["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEY["AWS_SECRET_ACCESS_KEY"]}

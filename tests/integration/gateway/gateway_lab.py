@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -24,6 +23,7 @@ from tailbound.gateway.resources import Bundle, ResourceType, resource
 from tailbound.gateway.run import SidecarPorts, run_gateway
 from tailbound.gateway.settings import GatewaySettings
 
+from e2e.cluster.ports import free_port
 from tests.integration.gateway.scripted_cluster import (
     OPERATOR,
     OPERATOR_TOKEN,
@@ -34,12 +34,6 @@ from tests.support.certificates import write_certificate
 LIMIT_BYTES = 100_000
 MEMORY_BYTES = 2**30
 """What Envoy may use: the chart's default."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def until(what: str, check: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:

@@ -14,7 +14,8 @@ from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
 
 from e2e.cluster import ControlPlane
-from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, gateway_pod, until
+from e2e.cluster.ports import free_port
+from tests.integration.gateway.gateway_lab import Gateway, Pods, gateway_pod, until
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 CRD = Path(__file__).parents[3] / "crds" / "tailbound.dev_inferenceservices.yaml"

@@ -16,7 +16,8 @@ from tailbound.gateway.routes import bundle_of
 from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
 from tailbound.traffic.model import Route
 
-from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, gateway_pod, refused, until
+from e2e.cluster.ports import free_port
+from tests.integration.gateway.gateway_lab import Gateway, Pods, gateway_pod, refused, until
 from tests.integration.gateway.scripted_cluster import OTHER_TOKEN, endpoint_slice, inference_service
 
 HTTP = free_port()

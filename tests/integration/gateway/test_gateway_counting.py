@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 import pytest_asyncio
 
-from tests.integration.gateway.gateway_lab import Gateway, free_port, gateway_pod, until
+from e2e.cluster.ports import free_port
+from tests.integration.gateway.gateway_lab import Gateway, gateway_pod, until
 from tests.integration.gateway.odd_pods import INFER, OddPods, call_grpc, http1, http2, infer
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 

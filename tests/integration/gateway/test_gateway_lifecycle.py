@@ -12,7 +12,8 @@ import pytest
 from tailbound.gateway import admin, controller
 from tailbound.gateway.drain import DrainTimes, drain
 
-from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, gateway_pod, until
+from e2e.cluster.ports import free_port
+from tests.integration.gateway.gateway_lab import Gateway, Pods, gateway_pod, until
 from tests.integration.gateway.scripted_cluster import ScriptedCluster, endpoint_slice, inference_service
 
 HTTP = free_port()

@@ -15,8 +15,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from e2e.cluster.ports import free_port
 from tests.integration.gateway import flood
-from tests.integration.gateway.gateway_lab import MEMORY_BYTES, Gateway, Pods, free_port, gateway_pod
+from tests.integration.gateway.gateway_lab import MEMORY_BYTES, Gateway, Pods, gateway_pod
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 LIMIT = 32 * 2**20

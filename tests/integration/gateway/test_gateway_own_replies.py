@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import pytest_asyncio
 from tailbound.gateway.drain import DrainTimes, drain
 
-from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, until
+from e2e.cluster.ports import free_port
+from tests.integration.gateway.gateway_lab import Gateway, Pods, until
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 HTTP = free_port()

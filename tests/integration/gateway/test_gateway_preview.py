@@ -6,7 +6,8 @@ from tailbound.gateway.resources import Bundle
 from tailbound.gateway.routes import bundle_of
 from tailbound.traffic.model import Route
 
-from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port, refused, until
+from e2e.cluster.ports import free_port
+from tests.integration.gateway.gateway_lab import Gateway, Pods, refused, until
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 from tests.integration.gateway.test_gateway_counting import counted, ended, until_ended
 

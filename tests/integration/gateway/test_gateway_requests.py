@@ -11,8 +11,9 @@ from tailbound.api.inference_paths import ServerProtocol, inference_paths
 from tailbound.api.names import ENVOY_START_METRIC
 from yarl import URL
 
+from e2e.cluster.ports import free_port
 from tests.integration.gateway.binomial import binomial_bounds
-from tests.integration.gateway.gateway_lab import LIMIT_BYTES, Gateway, Pods, free_port, until
+from tests.integration.gateway.gateway_lab import LIMIT_BYTES, Gateway, Pods, until
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 HTTP, GRPC = free_port(), free_port()

@@ -10,7 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 from tailbound.gateway.admin import EnvoyAdmin
 
-from tests.integration.gateway.gateway_lab import Gateway, free_port, until
+from e2e.cluster.ports import free_port
+from tests.integration.gateway.gateway_lab import Gateway, until
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 PORT = free_port()

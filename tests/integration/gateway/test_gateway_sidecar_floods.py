@@ -10,7 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.integration.gateway.gateway_lab import Gateway, Pods, free_port
+from e2e.cluster.ports import free_port
+from tests.integration.gateway.gateway_lab import Gateway, Pods
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 HTTP = free_port()

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from e2e.cluster.ports import free_port
 from e2e.cluster.processes import wait_for
-from tests.integration.servers.real import Running, free_port, ready
+from tests.integration.servers.real import Running, ready
 
 CLIENTS: Final = 4
 UNAWARE_SECONDS: Final = 1.0

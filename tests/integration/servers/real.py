@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from socket import create_server
 from types import MappingProxyType
 from typing import Any, Final
 
+from e2e.cluster.ports import free_port
 from e2e.cluster.processes import wait_for
 from tests.unit.servers.test_servers_rendered import BATCHED, FILES, rendered, runtime_of
 
@@ -160,13 +160,6 @@ def running(server: RealServer, directory: Path) -> Iterator[Running]:
 def _alive(process: subprocess.Popen[bytes], log: str) -> bool:
     assert process.poll() is None, Path(log).read_text()[-2000:]
     return True
-
-
-def free_port() -> int:
-    """The number of a port that nothing listens on."""
-    with create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def ready(url: str) -> bool:

@@ -1,7 +1,6 @@
 """Prometheus servers of both generations, with the chart's configuration, and pods for them to scrape."""
 
 import json
-import socket
 import tarfile
 import urllib.error
 import urllib.request
@@ -17,6 +16,7 @@ import yaml
 
 from e2e.cluster import binaries, building
 from e2e.cluster.images import project_images
+from e2e.cluster.ports import free_port
 from e2e.cluster.processes import Children, wait_for
 from tests.integration.chart.helm import named, template
 
@@ -96,8 +96,7 @@ def serving(pods: Pods) -> Iterator[None]:
 @contextmanager
 def running(executable: Path, directory: Path, pods: Pods) -> Iterator[str]:
     """A server that scrapes these pods as the chart's does, only more often; its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config = directory / "prometheus.yml"
     config.write_text(json.dumps(_configuration(pods)))
     children, url = Children(directory / "logs"), f"http://127.0.0.1:{port}"
