@@ -6,8 +6,8 @@ of the registry.
 | what the registry says | reason |
 |---|---|
 | unauthorized, denied, forbidden, no basic auth | SourceForbidden |
-| not found, unknown | SourceNotFound |
-| anything else, as that it is not reached | SourceUnreachable |
+| not found, manifest or name unknown | SourceNotFound |
+| anything else, as that it is not reached, or has a certificate of an unknown authority | SourceUnreachable |
 """
 
 import re
@@ -25,7 +25,7 @@ _REASONS: Final = (
         "spec.imagePullSecrets must name a Secret that may pull it",
     ),
     (
-        re.compile(r"not found|unknown|\b404\b", re.IGNORECASE),
+        re.compile(r"not found|not known|(manifest|name)[ _]unknown|\b404\b", re.IGNORECASE),
         Reason.SOURCE_NOT_FOUND,
         "correct spec.model.uri, whose digest is that of the image's manifest",
     ),

@@ -277,6 +277,11 @@ PULLS = {
         'failed to do request: Head "{}": dial tcp: i/o timeout',
         Reason.SOURCE_UNREACHABLE,
     ),
+    "unknown": ("{}: MANIFEST_UNKNOWN: manifest unknown", Reason.SOURCE_NOT_FOUND),
+    "certificate": (
+        "{}: tls: failed to verify certificate: x509: certificate signed by unknown authority",
+        Reason.SOURCE_UNREACHABLE,
+    ),
     "of-the-container": ("failed to resolve image fetch:1: not found", Reason.IMAGE_PULL_FAILED),
 }
 
