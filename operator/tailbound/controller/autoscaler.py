@@ -41,6 +41,8 @@ _LOG = logger(__name__)
 FIRST_LOOK_SECONDS = 60.0
 """The longest time that a new process decides on services without a look at the metrics."""
 _LOOK_SECONDS = 0.2
+_TURN_SECONDS = 0.005
+"""The time that a tick takes from the event loop at once; one decision may take longer."""
 
 
 class Decide(Protocol):
@@ -164,9 +166,13 @@ class Autoscaler:
                 "sized without their traffic of the last half hour", services=len(past.lost), why=why
             )
         snapshot = await take(self.queries, self.gateways(), fleet, self._mappings(sized))
+        clock = asyncio.get_running_loop().time
+        since = clock()
         for key, wanted in sorted(self.wanted.items()):
             # Others have their turn: a large fleet's traffic takes seconds to be looked back at.
-            await asyncio.sleep(0)
+            if clock() - since > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                since = clock()
             before = self._sizes.get(key)
             try:
                 sizes = self._decide(key, wanted, snapshot, past.rates.get(key, ()))
