@@ -38,6 +38,9 @@ PACKAGES: Final = (
 )
 """The engines, what they import, and the converter whose models ONNX Runtime serves."""
 
+TORCH: Final = ("torch",)
+"""PyTorch, whose wheel needs other versions of CUDA's libraries than ONNX Runtime's in constraints.txt."""
+
 HEAVY: Final = ("tensorflow-cpu", "jax")
 """Engines of more than a gigabyte, which `make test-servers` tests."""
 
@@ -50,6 +53,11 @@ def folder() -> Path:
 def heavy_folder() -> Path:
     """The folder with the packages of the large engines and all that they need, which is made if need be."""
     return _made("engines-heavy", HEAVY, "--constraint", str(CONSTRAINTS))
+
+
+def torch_folder() -> Path:
+    """The folder with PyTorch and all that it needs, which is made if need be."""
+    return _made("engines-torch", TORCH)
 
 
 def _made(name: str, packages: Sequence[str], *how_else: str) -> Path:

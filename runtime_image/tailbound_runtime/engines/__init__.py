@@ -42,6 +42,7 @@ KINDS: Final = (
     Kind("lightgbm", "LightGBM", "light_gbm", "lightgbm", ("lightgbm",)),
     Kind("sklearn", "scikit-learn", "sk_learn", "sklearn", ("skops",)),
     Kind("tensorflow", "TensorFlow", "tensor_flow", "tensorflow", ("savedmodel",)),
+    Kind("torch", "PyTorch", "torch_export", "torch", ("pt2",)),
     Kind("jax", "JAX", "jax_export", "jax", ("jax",)),
 )
 """All engines; the first one of those that run a format is its default."""
@@ -54,7 +55,7 @@ _PICKLE: Final = (
 )
 _TORCHSCRIPT: Final = (
     "its files are programs of their author, or pickles, which run and may write files while they are "
-    "loaded: export the model to ONNX with torch.onnx.export, and set spec.model.format to onnx"
+    "loaded: export the model with torch.export.save, and set spec.model.format to pt2, or to ONNX"
 )
 _TVM: Final = (
     "a compiled TVM module is machine code of its author: serve the file that it was compiled from, such as "
@@ -64,11 +65,18 @@ _COREML: Final = (
     "Core ML predicts only on macOS, and nothing runs its files on Linux: export the model that it was "
     "converted from to ONNX or TensorFlow Lite"
 )
+_EXECUTORCH: Final = (
+    "no engine of this server runs ExecuTorch's files: save the program that it was made from with "
+    "torch.export.save, and set spec.model.format to pt2"
+)
+_MLX: Final = "no engine of this server runs MLX's functions: export the model to ONNX where it was trained"
 REFUSED_FORMATS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sklearn", "pickle", "joblib"), _PICKLE),
     "torchscript": _TORCHSCRIPT,
     "tvm": _TVM,
     "coreml": _COREML,
+    "executorch": _EXECUTORCH,
+    "mlx": _MLX,
 }
 """Formats that are known and not served, with the reason and the remedy."""
 REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
@@ -76,6 +84,8 @@ REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
     **dict.fromkeys((".pt", ".pth"), _TORCHSCRIPT),
     ".so": _TVM,
     **dict.fromkeys((".mlmodel", ".mlpackage"), _COREML),
+    ".pte": _EXECUTORCH,
+    ".mlxfn": _MLX,
 }
 """How their files are named."""
 
@@ -88,6 +98,7 @@ SUFFIXES: Final[Mapping[str, str]] = {
     ".txt": "lightgbm",
     ".skops": "skops",
     ".pb": "savedmodel",
+    ".pt2": "pt2",
     ".jax": "jax",
 }
 """How files of the formats are named."""
