@@ -19,7 +19,8 @@ EVENTS = st.one_of(
     st.tuples(st.just("list"), LISTS),
     st.tuples(st.just("model"), st.sampled_from("bcd")),
     st.tuples(st.sampled_from(["crash", "wait"]), st.integers(0, 12)),
-    st.tuples(st.sampled_from(["lost", "pause", "go", "rollback", "nodes", "policy"]), st.none()),
+    st.tuples(st.just("cache"), st.sampled_from(["1Gi", "2Gi", None])),
+    st.tuples(st.sampled_from(["lost", "pause", "go", "rollback", "nodes", "policy", "claims"]), st.none()),
 )
 
 
@@ -71,12 +72,15 @@ def happens(simulator: Simulator, event: str, what: Any) -> None:
         simulator.reconcile(crash_after=what)
     elif event == "model":
         simulator.edit(model=model(what))
+    elif event == "cache":
+        kept = {**simulator.service["spec"]["model"], "cache": {"size": what}}
+        simulator.edit(model=kept if what else {name: kept[name] for name in kept if name != "cache"})
     else:
         acts(simulator, event)
 
 
 def acts(simulator: Simulator, event: str) -> None:
-    """People act on the rollout or on the whole service, nodes go, or the status is lost."""
+    """People act on the rollout or on the whole service, nodes or volumes go, or the status is lost."""
     names = simulator.names("ControllerRevision")
     annotations = simulator.service["metadata"].setdefault("annotations", {})
     if event == "policy":
@@ -86,6 +90,9 @@ def acts(simulator: Simulator, event: str) -> None:
     elif event == "nodes":
         for pod in list(simulator.pods):
             simulator.end(pod)
+    elif event == "claims":
+        for claim in simulator.names("PersistentVolumeClaim"):
+            del simulator.objects["PersistentVolumeClaim", claim]
     elif event == "pause" and names:
         simulator.annotate(pause=names[-1])
     elif event == "go":
