@@ -1,15 +1,20 @@
 """`python -m e2e.bench.real_models`: the share of a model's throughput the server keeps at 64 connections.
 
-Of the time of a CPU: what the model alone takes for a row, as a share of what the server takes for a request
-of one row over HTTP with binary tensors. Both are measured in turn, so that other work of the machine slows
-both down, and the median of the shares counts. The models:
+The model alone, on one thread, and the server, over HTTP with binary tensors, one row in each request, take
+short turns, so that other work of the machine slows both down; the median of the turns counts.
+Liveness is asked in further turns. The models:
 
 magika     a real one, which recognises file types, without batching; its runs take milliseconds
 wide       a perceptron whose weights do not fit into a cache, so that batches pay; with dynamic batching up
            to the size that takes least time for a row, against the model alone at that size
 
-While requests are served, liveness is asked over and over; its slowest answer depends on other work of
-the machine. The last line is a JSON object: *_share, and *_liveness_ms of the slowest answer.
+The last line is a JSON object:
+
+*_share             CPU time of the model alone for a row, as a share of the server's for a request
+*_wall_share        the same of the time by the clock: other work of the machine slows the server, which has
+                    more threads, and the senders down otherwise than one thread
+*_liveness_ms       the slowest answer of liveness during the turns, and *_liveness_p99_ms their P99
+*_bare_ms           the same of a process with nothing to do, asked at the same moments, and *_bare_p99_ms
 """
 
 import asyncio
@@ -20,21 +25,20 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from e2e.bench import batching
-from e2e.bench.runtime import one_round
+from e2e.bench import batching, closed_loop
+from e2e.bench.closed_loop import Liveness, bare_loop
 from tests.runtime.models import magika_model
 
-ROUNDS: Final = 3
-REQUESTS: Final = 128  # of one round
+SENDERS: Final = 64
+TURNS: Final = 8
+REQUESTS: Final = 128  # of one turn
 SIZES: Final = (1, 2, 4, 8, 16, 32)
-PAUSE_SECONDS: Final = 0.02
 
 Row = npt.NDArray[Any]
 
@@ -48,6 +52,13 @@ class Server:
     env: Mapping[str, str]
 
 
+class Seconds(NamedTuple):
+    """cpu: of the process; wall: by the clock"""
+
+    cpu: float
+    wall: float
+
+
 class Alone:
     """The model without a server, on one thread."""
 
@@ -57,15 +68,16 @@ class Alone:
         self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self._name, self._row = name, row
 
-    def seconds(self, size: int) -> float:
-        """CPU time of one row, in runs of so many."""
+    def row(self, size: int) -> Seconds:
+        """The time of one row, in runs of so many."""
         rows = {self._name: np.repeat(self._row, size, axis=0)}
         self._session.run(None, rows)
         runs = max(1, REQUESTS // 2 // size)
-        started = time.process_time()
+        started, computed = time.perf_counter(), time.process_time()
         for _ in range(runs):
             self._session.run(None, rows)
-        return (time.process_time() - started) / runs / size
+        row = runs * size
+        return Seconds((time.process_time() - computed) / row, (time.perf_counter() - started) / row)
 
 
 def message(name: str, datatype: str, row: Row) -> bytes:
@@ -83,43 +95,33 @@ def message(name: str, datatype: str, row: Row) -> bytes:
     return "\r\n".join((*lines, "", "")).encode() + body
 
 
-async def liveness_seconds(url: str, until: asyncio.Event) -> float:
-    """The slowest answer of liveness until then."""
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    slowest = 0.0
-    while not until.is_set():
-        started = time.perf_counter()
-        writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: bench\r\n\r\n")
-        head = await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
-        slowest = max(slowest, time.perf_counter() - started)
-        await asyncio.sleep(PAUSE_SECONDS)
-    writer.close()
-    return slowest
-
-
-async def _round(url: str, sent: bytes) -> float:
-    """The slowest answer of liveness during a round."""
-    over = asyncio.Event()
-    asking = asyncio.create_task(liveness_seconds(url, over))
-    await one_round(url, sent, REQUESTS)
-    over.set()
-    return await asking
+async def turns(alone: Alone, size: int, server: Server, url: str, pid: int, bare: str) -> dict[str, float]:
+    """What was measured in all turns, by what it is."""
+    cpu, wall, liveness = [], [], Liveness(url, bare)
+    async with closed_loop.senders(url, server.sent, SENDERS) as senders:
+        await senders.turn(REQUESTS)
+        for _ in range(TURNS):
+            raw, before = alone.row(size), batching.cpu_seconds(pid)
+            seconds = await senders.turn(REQUESTS)
+            cpu.append(raw.cpu * REQUESTS / (batching.cpu_seconds(pid) - before))
+            wall.append(raw.wall * REQUESTS / seconds)
+            async with liveness:  # in a turn of its own: to answer it takes CPU time as well
+                await senders.turn(REQUESTS)
+    slowest = {"liveness": url, "bare": bare}
+    return {
+        "share": round(statistics.median(cpu), 3),
+        "wall_share": round(statistics.median(wall), 3),
+        **{f"{name}_ms": round(liveness.slowest(at) * 1e3, 1) for name, at in slowest.items()},
+        **{f"{name}_p99_ms": round(liveness.slowest(at, 0.99) * 1e3, 1) for name, at in slowest.items()},
+    }
 
 
 def compare(label: str, alone: Alone, size: int, server: Server) -> dict[str, float]:
     """What the server keeps of the throughput of runs of this size."""
-    shares, slowest = [], 0.0
-    with batching.server(server.path, server.env) as (url, pid):
-        asyncio.run(_round(url, server.sent))
-        for _ in range(ROUNDS):
-            raw, before = alone.seconds(size), batching.cpu_seconds(pid)
-            slowest = max(slowest, asyncio.run(_round(url, server.sent)))
-            shares.append(raw * REQUESTS / (batching.cpu_seconds(pid) - before))
-    share = statistics.median(shares)
-    print(f"{label:8}{share:6.0%} of the model alone; liveness within {slowest * 1e3:.0f} ms", flush=True)
-    return {f"{label}_share": round(share, 3), f"{label}_liveness_ms": round(slowest * 1e3, 1)}
+    with batching.server(server.path, server.env) as (url, pid), bare_loop() as bare:
+        found = asyncio.run(turns(alone, size, server, url, pid, bare))
+    print(label, found, flush=True)
+    return {f"{label}_{name}": value for name, value in found.items()}
 
 
 def main() -> int:
@@ -133,7 +135,7 @@ def main() -> int:
         path = batching.model(Path(folder) / "wide.onnx", batching.WIDTHS)
         row = dice.standard_normal((1, batching.WIDTHS[0]), np.float32)
         alone = Alone(path, "x", row)
-        best = min(SIZES, key=alone.seconds)
+        best = min(SIZES, key=lambda size: alone.row(size).cpu)
         env = {"TAILBOUND_BATCHING_MODE": "dynamic", "TAILBOUND_BATCHING_MAX_SIZE": str(best)}
         wide = Server(path, message("x", "FP32", row), env)
         document |= {"wide_size": best, **compare("wide", alone, best, wide)}

@@ -24,14 +24,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import grpc
 import numpy as np
 import onnxruntime as ort
 from tritonclient.grpc import service_pb2 as pb
 
-from e2e.bench import batching
+from e2e.bench import batching, closed_loop
 from e2e.cluster.ports import free_port
 
 WIDTHS: Final = (64, 256, 256, 8)
@@ -109,24 +108,8 @@ async def one_grpc_round(address: str, requests: int, new_heads: bool = False) -
 
 async def one_round(url: str, message: bytes, requests: int) -> None:
     """A closed loop of this many requests."""
-    left = requests
-    lengths: set[int] = set()
-
-    async def sender() -> None:
-        nonlocal left
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        while left > 0:
-            left -= 1
-            writer.write(message)
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 "), head
-            length = int(head.lower().partition(b"\r\ncontent-length: ")[2].split(b"\r\n")[0])
-            lengths.add(len(await reader.readexactly(length)))
-        writer.close()
-
-    await asyncio.gather(*(sender() for _ in range(SENDERS)))
-    assert len(lengths) == 1, lengths
+    async with closed_loop.senders(url, message, SENDERS) as senders:
+        await senders.turn(requests)
 
 
 def server_microseconds(pid: int, one_round: Callable[[int], Coroutine[Any, Any, None]]) -> float:
