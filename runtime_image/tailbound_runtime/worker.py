@@ -31,6 +31,7 @@ from math import inf
 from typing import Final
 
 from tailbound_runtime.batch import Batching, Staging, join, split
+from tailbound_runtime.deadlines import Deadlines
 from tailbound_runtime.engine import Engine, Run
 from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError, TooLargeError
 from tailbound_runtime.faults import Faults
@@ -48,8 +49,6 @@ from tailbound_runtime.tensors import Array
 SMOOTHING: Final = 0.1
 EARLY_SECONDS: Final = 0.0005
 """A lane begins this long before it has to: it may have to wait for the interpreter."""
-SWEEP_SECONDS: Final = 0.01
-"""Between two looks for requests that are due: a timer for each of them would cost more than its queue."""
 
 
 class InferenceThread:
@@ -80,9 +79,7 @@ class InferenceThread:
         self._full = batching.max_size if batching.shares else 1  # requests that fill a run, at most
         self._refused = Refused()
         self._warming = threading.Lock()  # one lane after the other, for their times
-        # The loop's own: what is asked for and not known to be answered, with its deadline.
-        self._asked: dict[Job, float] = {}
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._deadlines = Deadlines(self._loop, partial(_withdraw, self._changed, self._queue))
         self._inline = Inline(batching, engine.inlines, engine.on_device, engine.warm_seconds)
         self._closed = False
         metrics.queue_depth = self._depth
@@ -175,13 +172,11 @@ class InferenceThread:
             late_at = self._shedding.late_at(request, bound, now, level)
             job = Job(request, now, self._loop.create_future(), late_at, level)
             if displaced is not None and self._queue.remove(displaced):
-                fail(displaced, QueueFullError(self._queue_limit))
+                self._fail(displaced, QueueFullError(self._queue_limit))
             self._queue.put(job)
             if not self._running or len(self._queue) >= self._full:
                 self._changed.notify()
-        self._asked[job] = deadline
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._deadlines.add(job, deadline)
         return job
 
     def _make_room(self, level: int) -> Job | None:
@@ -193,30 +188,21 @@ class InferenceThread:
             raise QueueFullError(self._queue_limit)
         return last
 
-    def _sweep(self) -> None:
-        """Fail the jobs that are due, also while the run before them does not end."""
-        self._sweeper = None
-        now, late = self._loop.time(), time.perf_counter()
-        for job, deadline in tuple(self._asked.items()):
-            if job.future.done():
-                del self._asked[job]
-            elif deadline <= now:
-                job.future.set_exception(TimeoutError())
-            elif job.late_at <= late:
-                self._give_up(job)
-        if self._asked:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+    def _fail(self, job: Job, error: Exception) -> None:
+        self._deadlines.done(job)
+        fail(job, error)
 
-    def _give_up(self, job: Job) -> None:
-        with self._changed:
-            if self._queue.remove(job):
-                fail(job, WouldBeLateError())
+    def _answer_all(self, jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
+        for job in jobs:
+            self._deadlines.done(job)
+        answer_all(jobs, answers)
 
     def _depth(self) -> int:
         return len(self._queue)
 
     def leave(self, job: Job) -> None:
         """The caller of this job has gone, or waits no longer."""
+        self._deadlines.done(job)
         with self._changed:
             if self._queue.remove(job):
                 return
@@ -233,6 +219,7 @@ class InferenceThread:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        self._settle([self._deadlines.close])
 
     async def warm(self) -> int:
         """Wait until each thread has warmed the model up for itself, on a device; the number of threads."""
@@ -279,7 +266,7 @@ class InferenceThread:
     def _take(self, now: float) -> list[Job]:
         late = self._shedding.give_up(now)
         if late:
-            self._settle([partial(fail, job, WouldBeLateError()) for job in late])
+            self._settle([partial(self._fail, job, WouldBeLateError()) for job in late])
         soon = self._soon()
         early = soon is not None and now >= soon
         return self._queue.take(
@@ -315,9 +302,9 @@ class InferenceThread:
             if len(jobs) > 1:
                 self._halve(lane)
             else:
-                self._settle([partial(fail, jobs[0], self._fault(lane, error))])
+                self._settle([partial(self._fail, jobs[0], self._fault(lane, error))])
         else:
-            self._settle([partial(answer_all, jobs, answers)])
+            self._settle([partial(self._answer_all, jobs, answers)])
 
     def _fault(self, lane: Lane, error: Exception) -> Exception:
         """What the caller of a run of one job that failed gets."""
@@ -376,3 +363,8 @@ class InferenceThread:
 
     def _settle(self, outcomes: Sequence[Callable[[], None]]) -> None:
         settle(self._loop, outcomes)
+
+
+def _withdraw(changed: threading.Condition, queue: Queue, job: Job) -> bool:
+    with changed:
+        return queue.remove(job)
