@@ -21,7 +21,7 @@ ACROSS_PLANES := -n $(PLANES) --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick checks suites lint types contracts crds crd-check unit runtime \
-        integration e2e test-security test-servers fuzz release test-harness soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-runtime bench-models bench-gpu conformance bench-autoscale bench-shedding bench-fleet
+        integration e2e test-security test-servers fuzz release test-harness soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-runtime bench-models bench-start bench-gpu conformance bench-autoscale bench-shedding bench-fleet
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -171,6 +171,9 @@ bench-runtime: $(INSTALLED) ## CPU time of a request to the model server, beside
 
 bench-models: $(INSTALLED) ## Share of a real model's throughput that the model server keeps at 64 connections, and its liveness
 	$(BIN)/python -m e2e.bench.real_models
+
+bench-start: $(INSTALLED) ## From start to ready, and memory at rest, of the model server, MLServer and Triton
+	PYTHONPATH=operator:runtime_image $(BIN)/python -m e2e.bench.start
 
 bench-gpu: ## Share of a GPU's throughput that the model server keeps, and its P99; with the python3 that has onnxruntime-gpu
 	PYTHONPATH=$(CURDIR):$(CURDIR)/runtime_image $(or $(PYTHON),python3) -m e2e.bench.gpu
