@@ -110,6 +110,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """They are there."""
+        if self._pipeline.is_over:
+            return
         if self._misses:
             self._passed_by(nbytes)
         else:
@@ -143,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             self._whole(head, data[ends : ends + head.length])
             data = data[ends + head.length :]
-            if not data or self._transport.is_closing():
+            if not data or self._pipeline.is_over:
                 return
         self._parse(data)
 
@@ -172,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()
                 self._known[head] = known
-        elif self._transport.is_closing():
+        elif self._pipeline.is_over:
             return
         self._parse(rest)
 

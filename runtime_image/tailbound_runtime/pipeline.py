@@ -19,6 +19,9 @@ from tailbound_runtime.responses import JSON, Response, head_of
 
 JOINED_BYTES: Final = 64 * 2**10
 """Parts of a short answer are joined: copying them costs less than another call to the kernel."""
+LINGER_SECONDS: Final = 2.0
+"""What the client still sends after its last answer is read for so long, and dropped. With bytes that nobody
+has read, the kernel would reset the connection, and the client might never see the answer (RFC 9112, 9.6)."""
 
 
 class Exchange:
@@ -47,7 +50,7 @@ class Pipeline:
     used: when the last answer was written, in the time of `perf_counter`
     """
 
-    __slots__ = ("_app", "_ending", "_full", "_line", "_loop", "_transport", "used")
+    __slots__ = ("_app", "_ending", "_full", "_line", "_lingers", "_loop", "_transport", "used")
 
     def __init__(self, app: App, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._app = app
@@ -56,6 +59,7 @@ class Pipeline:
         self._line: deque[Exchange] = deque()
         self._full = False  # the client takes no more bytes now
         self._ending = False
+        self._lingers = False
         self.used = time.perf_counter()
 
     @property
@@ -67,6 +71,11 @@ class Pipeline:
     def is_free(self) -> bool:
         """Whether a request that comes now may be answered before this returns to the loop."""
         return not self._line and not self._full and self._stays()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last answer is written: what comes now is dropped."""
+        return self._lingers or self._transport.is_closing()
 
     def append(self, exchange: Exchange) -> None:
         """One more has arrived; it is answered by `advance`."""
@@ -108,13 +117,15 @@ class Pipeline:
     def advance(self) -> None:
         """Answer what can be answered, in turn."""
         line = self._line
+        if self._lingers:
+            return
         while line and not self._full:
             exchange = line[0]
             if exchange.response is None and not self._answer(exchange):
                 break
             if not exchange.written:
                 self._write(exchange)
-            if not exchange.complete or self._transport.is_closing():
+            if not exchange.complete or self.is_over:
                 break
             line.popleft()
             if self._ending and not line:
@@ -186,7 +197,16 @@ class Pipeline:
         if exchange.intake is not None:
             self._app.sent(exchange.intake, seconds)
         if not kept:
+            self._close(exchange.complete)
+
+    def _close(self, complete: bool) -> None:
+        """Close after the last answer; `complete` if all of the last request is here."""
+        if complete:
             self._transport.close()
+            return
+        self._lingers = True
+        self._transport.write_eof()
+        self._loop.call_later(LINGER_SECONDS, self._transport.close)
 
     def _send(self, parts: Sequence[bytes | memoryview], head: bytes) -> float:
         """Write an answer; the seconds that this took."""
@@ -201,10 +221,10 @@ class Pipeline:
 
     def refuse(self, status: int, message: str) -> None:
         """Refuse what was sent, and close the connection."""
-        if self._transport.is_closing():
+        if self.is_over:
             return
         if not self._line or self._line[0].written:
             body = orjson.dumps({"error": message})
             head = head_of(status, [JSON, CLOSE], len(body))
             self._transport.write(head + body)
-        self._transport.close()
+        self._close(complete=False)

@@ -72,11 +72,15 @@ class Wire:
 
     def __init__(self) -> None:
         self.written = b""
-        self.closed = False
+        self.closed = self.ended = False
 
     def write(self, data: bytes) -> None:
+        assert not self.ended
         if not self.closed:
             self.written += data
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def close(self) -> None:
         self.closed = True
@@ -95,7 +99,7 @@ def answers(front: Front, *parts: bytes) -> tuple[bytes, bool]:
         if not wire.closed:
             fed(connection, part)
     connection.connection_lost(None)
-    return re.sub(rb"date: [^\r]*", b"", wire.written), wire.closed
+    return re.sub(rb"date: [^\r]*", b"", wire.written), wire.closed or wire.ended
 
 
 def fed(connection: Connection, data: bytes) -> None:

@@ -260,3 +260,14 @@ def test_an_upgrade_to_h2c_is_declined_and_the_connection_goes_on(arithmetic: Se
     last = b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     answers = exchange(arithmetic, head + upgrade + b"\r\n" + content, last)
     assert answers.count(b"HTTP/1.1 200 OK") == 2
+
+
+def test_a_refusal_reaches_a_client_that_sends_its_long_body_to_the_end_first(arithmetic: Server) -> None:
+    """Closed at once, the kernel would reset the connection while the client sends."""
+    address, long = urlsplit(arithmetic.url), b"x" * (20 * MEBIBYTE)
+    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        connection.sendall(b"POST /v2/models/missing/infer HTTP/1.1\r\nHost: m\r\nConnection: close\r\n")
+        connection.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(long), long))
+        said = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert said.startswith(b"HTTP/1.1 404 "), said
+    assert b"this server has no /v2/models/missing/infer" in said
