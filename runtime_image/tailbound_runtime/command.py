@@ -17,12 +17,43 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
 
     Raises ModelLoadError if the model's name does not say what it is.
     """
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    return {
+        **_models(parser, given.models, given.name),
+        Option.MODEL_CONTROL: given.model_control,
+        Option.MODEL_MEMORY_BYTES: given.model_memory,
+        Env.MODEL_FORMAT: given.format or format_of(given.models[0]),
+        Env.REVISION: "local",
+        Env.REQUEST_TIMEOUT_SECONDS: given.timeout,
+        Env.DRAIN_SECONDS: "0",
+        Env.CPU_LIMIT: given.threads or str(len(os.sched_getaffinity(0))),
+        Env.BATCHING_MODE: given.batching,
+        Env.BATCHING_MAX_SIZE: given.max_batch_size,
+        Env.BATCHING_MAX_DELAY_SECONDS: given.max_delay,
+        Option.ENGINE: given.engine,
+        Option.PRIORITY_LEVELS: given.priority_levels,
+        Option.CACHE_BYTES: given.cache,
+        Option.TRACING: given.tracing,
+        Option.HTTP_PORT: given.port,
+        Option.GRPC_PORT: given.grpc_port,
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tailbound-runtime", description="Serves models.")
     commands = parser.add_subparsers(required=True)
     commands.add_parser("audit", help="say whether one model can be served here, and what it needs")
     commands.add_parser("bench", help="measure how fast one model runs here")
     commands.add_parser("optimize", help="make one model smaller, if it stays as good")
     serve = commands.add_parser("serve", help="serve models over the Open Inference Protocol v2")
+    _add_models(serve)
+    _add_serving(serve)
+    return parser
+
+
+def _add_models(serve: argparse.ArgumentParser) -> None:
+    """What is served."""
     serve.add_argument(
         "models",
         type=Path,
@@ -44,6 +75,10 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         metavar="BYTES",
         help="of the files of all models together, which no load exceeds; by default half of the memory",
     )
+
+
+def _add_serving(serve: argparse.ArgumentParser) -> None:
+    """How it is served."""
     serve.add_argument("--port", default="8080", help="of HTTP; 0 takes a free one (%(default)s)")
     serve.add_argument("--grpc-port", default="8081", help='of gRPC; "" for none (%(default)s)')
     serve.add_argument("--threads", help="for one inference; by default as many as there are CPUs")
@@ -62,26 +97,6 @@ def environment(arguments: Sequence[str]) -> dict[str, str]:
         default="off",
         help="on: spans by OpenTelemetry, as variables with OTEL_ say (%(default)s)",
     )
-    given = parser.parse_args(arguments)
-    return {
-        **_models(parser, given.models, given.name),
-        Option.MODEL_CONTROL: given.model_control,
-        Option.MODEL_MEMORY_BYTES: given.model_memory,
-        Env.MODEL_FORMAT: given.format or format_of(given.models[0]),
-        Env.REVISION: "local",
-        Env.REQUEST_TIMEOUT_SECONDS: given.timeout,
-        Env.DRAIN_SECONDS: "0",
-        Env.CPU_LIMIT: given.threads or str(len(os.sched_getaffinity(0))),
-        Env.BATCHING_MODE: given.batching,
-        Env.BATCHING_MAX_SIZE: given.max_batch_size,
-        Env.BATCHING_MAX_DELAY_SECONDS: given.max_delay,
-        Option.ENGINE: given.engine,
-        Option.PRIORITY_LEVELS: given.priority_levels,
-        Option.CACHE_BYTES: given.cache,
-        Option.TRACING: given.tracing,
-        Option.HTTP_PORT: given.port,
-        Option.GRPC_PORT: given.grpc_port,
-    }
 
 
 def _models(parser: argparse.ArgumentParser, paths: Sequence[Path], name: str | None) -> dict[str, str]:
