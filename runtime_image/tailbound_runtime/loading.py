@@ -49,7 +49,7 @@ class Loader:
     async def load(self, file: ModelFile, metrics: Metrics, model: Model | None = None) -> Model:
         """The model, open and warm: the given one, or a new one. Raises ModelLoadError."""
         settings = self._settings
-        session, batching = await _in_thread(lambda: load(settings, file, metrics))
+        session, batching = await in_thread(lambda: load(settings, file, metrics))
         parts = session, batching, settings.queue_limit, metrics, self._tell
         thread = InferenceThread(*parts) if self._cache is None else CachingThread(*parts, self._cache)
         await thread.warm()
@@ -175,9 +175,10 @@ def _checked(session: Engine, batching: Batching) -> Batching:
     return replace(UNBATCHED, levels=batching.levels)
 
 
-def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     """Run in a daemon thread: a model that is still loading must not hold up the end of the process."""
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()  # else its caller, who leaves at the end of the process, cancels it
 
     def work() -> None:
         try:

@@ -23,7 +23,7 @@ from tailbound_runtime.app import App, Phase
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.config import Settings
 from tailbound_runtime.control import Control
-from tailbound_runtime.errors import ModelBrokenError
+from tailbound_runtime.errors import ApiError, ModelBrokenError
 from tailbound_runtime.front import Front
 from tailbound_runtime.loading import Loader
 from tailbound_runtime.metrics import Metrics
@@ -195,12 +195,15 @@ def check(asked: Request, number: int, status: int, said: Any) -> None:
 
 
 async def calls(control: Control, server: Server, call: Call) -> None:
-    """Load or unload."""
+    """Load or unload; what is unloaded already is not there."""
     if call.verb == "load":
         server.make(call.model)
         await control.load(call.model)
-    elif call.model in server.models:
+        return
+    try:
         await control.unload(call.model)
+    except ApiError as error:
+        assert error.status == 404
 
 
 async def calm(server: Server, front: Front, threads: int) -> None:

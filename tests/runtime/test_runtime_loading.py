@@ -1,7 +1,9 @@
 """What the process does with a model file: it serves it, or ends and says why."""
 
+import asyncio
 import json
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import httpx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from tailbound_runtime.loading import in_thread
 
 from tests.runtime import models
 from tests.runtime.process import COMMAND, environment
@@ -152,3 +155,27 @@ def test_the_command_serves_a_model_file_without_anything_else(tmp_path: Path) -
             assert client.get("/v2/models/adder/config").json()["max_batch_size"] == 32
         process.terminate()
         assert process.wait(30) == 0
+
+
+async def test_a_load_whose_caller_leaves_ends_without_an_error_in_its_thread() -> None:
+    """SIGTERM may come while a model loads."""
+    begun, ends = threading.Event(), threading.Event()
+    failed: list[threading.ExceptHookArgs] = []
+
+    def work() -> None:
+        begun.set()
+        ends.wait()
+
+    hook, threading.excepthook = threading.excepthook, failed.append
+    try:
+        loading = in_thread(work)
+        begun.wait()
+        loading.cancel()
+        await asyncio.sleep(0)  # what the end of the awaiting one causes
+        ends.set()
+        for thread in threading.enumerate():
+            if thread.name == "load":
+                thread.join()
+    finally:
+        threading.excepthook = hook
+    assert failed == []
