@@ -70,6 +70,7 @@ class Rollout:
     sla: Object = field(default_factory=lambda: dict(SLA))
     spec: Object = field(default_factory=dict)
     _model: Model | None = None
+    runtime: str = RUNTIME
 
     @classmethod
     def begin(
@@ -116,7 +117,7 @@ class Rollout:
         return self.scene.manifest(
             self.name,
             self._model,
-            runtime={"name": RUNTIME},
+            runtime={"name": self.runtime},
             rollout=self.rollout,
             sla=self.sla,
             env=[{"name": key, "value": value} for key, value in env.items()],
