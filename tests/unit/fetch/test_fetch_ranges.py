@@ -96,20 +96,20 @@ def run(store: FaultyStore, folder: Path, name: str = "model.onnx", attempts: in
     return order.output.read_bytes()
 
 
-def test_several_connections_are_faster_than_one_where_each_is_limited(
+def test_a_large_file_comes_over_several_connections_and_a_small_one_over_one(
     store: FaultyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = {}
+    most = {}
     for name, least in (("several", 8 * BLOCK), ("one", 1 << 40)):
         monkeypatch.setattr("tailbound.fetch.download.LEAST_BYTES", least)
         reply = Ranged(bytes_per_second=len(CONTENT) / 1.2)
         store.replies.clear()
         store.replies.append(reply)
-        begin = time.monotonic()
         assert run(store, tmp_path, name) == CONTENT
-        seconds[name] = time.monotonic() - begin
-        assert reply.together["most"] <= ranges.CONNECTIONS + 1  # the first response ends meanwhile
-    assert seconds["one"] / seconds["several"] > 1.5, seconds
+        most[name] = reply.together["most"]
+    # The first response still ends while the others begin.
+    assert 1 < most["several"] <= ranges.CONNECTIONS + 1
+    assert most["one"] == 1
 
 
 @pytest.mark.parametrize(
