@@ -12,11 +12,11 @@ from e2e.scenarios.library.scene import GONE_SECONDS, REVISION_LABEL, Scene
 from e2e.scenarios.library.waiting import Unmet
 
 # Little enough that one pod does it, however many rows its batches have.
-RATE = 3.0
+RATE = 12.0
 MISSING = "no_such_metric_total"
 
 
-@pytest.mark.lasts(220)
+@pytest.mark.lasts(90)
 def test_a_foreign_server_is_promoted_without_a_lost_request_and_sized_by_its_own_counters(
     scene: Scene,
 ) -> None:
@@ -34,7 +34,10 @@ def test_a_foreign_server_is_promoted_without_a_lost_request_and_sized_by_its_ow
         rollout.promoted(second)
         _ended(scene, first)
         known = _told(scene, "foreign", second, lambda told: "capacityPerSecond" in told)
+        other = f"http://foreign.{scene.namespace}.svc/v2/models/other/infer"
+        refused = scene.world.client.request(other, method="POST", body={})
     load.assert_flawless(at_least=100)
+    assert (refused.status, "serves the model 'foreign'" in refused.body) == (421, True), refused
     assert server.multiplies_by() == 3.0
     rows = BATCHING["maxBatchSize"]
     assert 0.5 / (2 * SECONDS) < known["capacityPerSecond"] <= rows / (SECONDS * (1 + rows)) * 1.2, known

@@ -20,8 +20,8 @@ from e2e.scenarios.library.scene import Scene
 RUNTIME: Final = "mlserver"
 IMAGE: Final = "tailbound-mlserver"
 FORMAT: Final = "sklearn"
-# An answer takes so long, and as long again for each row of its batch: one pod answers 8 requests a second.
-SECONDS: Final = 0.1
+# An answer takes so long, and as long again for each row of its batch: one pod answers 26 requests a second.
+SECONDS: Final = 0.03
 RESOURCES: Final[Object] = {"cpu": "300m", "memory": "400Mi"}
 _CHART: Final = installation.CHART / "files" / "runtimes" / "mlserver.yaml"
 
