@@ -6,7 +6,7 @@ e2e/images hold further ones on the same base, for tests only. A folder may hold
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from e2e.cluster import binaries, rootfs
@@ -18,6 +18,8 @@ REPOSITORY = Path(__file__).parents[2]
 TEST_IMAGES = REPOSITORY / "e2e" / "images"
 OPERATOR_IMAGE = "localhost/tailbound:e2e"
 RUNTIME_IMAGE = "localhost/tailbound-runtime:e2e"
+ENGINES_IMAGE = "localhost/tailbound-runtime-engines:e2e"
+ENGINES = "xgboost,lightgbm"
 BUSYBOX = Path("/bin/busybox")
 PREPARE = "prepare.py"
 
@@ -67,11 +69,17 @@ def project_images() -> list[Image]:
         # The GPU build of the library is a gigabyte that no device here could use.
         arguments={"ONNXRUNTIME": "onnxruntime"},
     )
+    engines = replace(
+        runtime,
+        name="runtime-engines",
+        reference=ENGINES_IMAGE,
+        arguments={**runtime.arguments, "ENGINES": ENGINES},
+    )
     object_store = _own(
         "object-store", "localhost/tailbound-object-store:e2e", {"versitygw": binaries.program("versitygw")}
     )
     folders = sorted(file.parent for file in TEST_IMAGES.glob("*/Containerfile"))
-    return [operator, runtime, object_store, *(_for_tests(folder, base) for folder in folders)]
+    return [operator, runtime, engines, object_store, *(_for_tests(folder, base) for folder in folders)]
 
 
 def _own(name: str, reference: str, files: Mapping[str, Path]) -> Image:

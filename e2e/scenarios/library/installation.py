@@ -33,6 +33,8 @@ REGISTRY_VARIABLE: Final = "TAILBOUND_IMAGE_REGISTRY"
 LOCAL_REGISTRY: Final = "localhost"
 TAG: Final = "e2e"
 PROMETHEUS_IMAGE: Final = "tailbound-prometheus"
+ENGINES_IMAGE: Final = "tailbound-runtime-engines"
+ENGINES: Final = ("xgboost", "lightgbm", "litert")
 # The same images by another name: what a new release looks like.
 NEXT_TAG: Final = "e2e-next"
 TIMEOUT: Final = "180s"
@@ -91,6 +93,8 @@ def upgrade(world: World, tag: str) -> None:
         *("upgrade", "--install", RELEASE, str(CHART), "-n", SYSTEM, "--create-namespace"),
         *("-f", str(VALUES), "--set", f"image.registry={registry()}", "--set", f"image.tag={tag}"),
         *("--set", f"prometheus.image={registry()}/{PROMETHEUS_IMAGE}:{TAG}"),
+        # Of the last one the image has no library.
+        *(f"--set=engines.{name}.image={registry()}/{ENGINES_IMAGE}:{TAG}" for name in ENGINES),
         *("--wait", "--timeout", TIMEOUT),
         timeout_seconds=HELM_SECONDS,
     )
