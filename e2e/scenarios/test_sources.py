@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from e2e.scenarios.library import models, volumes
+from e2e.scenarios.library import model_image, models, volumes
 from e2e.scenarios.library.installation import TAG, registry
 from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import Scene, serving
@@ -88,6 +88,31 @@ def _serve_from_claim(scene: Scene, file: Model, folder: volumes.Files) -> None:
     scene.ready("folder")
     _answers(scene, "folder", [7.0 * value for value in VALUES])
     scene.condition("other-bytes", "ModelVerified", "False", "DigestMismatch", digest)
+
+
+def test_image_of_a_registry_is_pulled_once_and_its_digest_is_the_pin(scene: Scene, tmp_path: Path) -> None:
+    file, folder = models.affine("in-an-image", slope=6.0), volumes.folder_with_weights(tmp_path, slope=6.0)
+    image = model_image.model_image(folder)
+    host = model_image.serve(scene.api, scene.namespace, f"{registry()}/tailbound-client:{TAG}", image)
+    source, absent = {"uri": image.uri(), "format": "onnx"}, f"sha256:{'0' * 64}"
+    scene.apply("pulled", file, model=source)
+    scene.apply("absent", file, model={**source, "uri": image.uri(absent)})
+    scene.apply("verified", file, model={**source, "sha256": volumes.folder_digest(folder)})
+    scene.apply("other-bytes", file, model={**source, "sha256": file.sha256})
+    scene.ready("pulled")
+    _answers(scene, "pulled", [6.0 * value for value in VALUES])
+    scene.ready("verified")
+    scene.condition("absent", "ModelVerified", "False", "SourceNotFound", f"{absent} of spec.model.uri")
+    scene.condition("other-bytes", "ModelVerified", "False", "DigestMismatch", volumes.folder_digest(folder))
+    scene.api.delete("Pod", host, scene.namespace)
+    scene.gone("Pod", host)
+    scene.apply("pulled", file, model=source, scaling={"min": 2, "max": 2})
+    scene.wait("a second pod without the registry", lambda: _ready_pods(scene, "pulled", 2), 120)
+
+
+def _ready_pods(scene: Scene, name: str, wanted: int) -> bool | Unmet:
+    found = sum(volumes.is_ready(pod.get("status", {})) for pod in scene.pods(name))
+    return True if found == wanted else Unmet(f"{found} pods are ready")
 
 
 def test_model_on_a_volume_of_the_namespace_outlives_its_source(scene: Scene) -> None:

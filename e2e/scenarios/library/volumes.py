@@ -5,9 +5,9 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import onnx
 from onnx import TensorProto, helper
@@ -103,14 +103,7 @@ def s3_server(api: Api, registry: str, tag: str, buckets: Files) -> None:
         }
     )
     api.apply(pod)
-    _await_pod(
-        api,
-        "object-store",
-        NAMESPACE,
-        lambda status: any(
-            each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", [])
-        ),
-    )
+    await_pod(api, "object-store", NAMESPACE, is_ready)
 
 
 def shared(api: Api, namespace: str, registry: str, tag: str) -> str:
@@ -137,7 +130,7 @@ def shared(api: Api, namespace: str, registry: str, tag: str) -> str:
     opener["spec"]["securityContext"] = {"runAsUser": 0}  # the folder on the node is root's
     opener["spec"]["restartPolicy"] = "Never"
     api.apply(opener)
-    _await_pod(api, "opener", namespace, lambda status: status.get("phase") == "Succeeded")
+    await_pod(api, "opener", namespace, lambda status: status.get("phase") == "Succeeded")
     api.delete("Pod", "opener", namespace)
     return volume
 
@@ -179,11 +172,18 @@ def claim(api: Api, namespace: str, name: str, registry: str, tag: str, files: F
     writer["spec"]["securityContext"] = {"runAsUser": 0}  # the folder on the node is root's
     writer["spec"]["restartPolicy"] = "Never"
     api.apply(writer)
-    _await_pod(api, "writer", namespace, lambda status: status.get("phase") == "Succeeded")
+    await_pod(api, "writer", namespace, lambda status: status.get("phase") == "Succeeded")
     api.delete("Pod", "writer", namespace)
 
 
-def _await_pod(api: Api, name: str, namespace: str, arrived: Any) -> None:
+def is_ready(status: Object) -> bool:
+    """Whether this status of a pod says that it is ready."""
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
+
+
+def await_pod(api: Api, name: str, namespace: str, arrived: Callable[[Object], bool]) -> None:
+    """Wait until the status of a pod is as `arrived` wants it."""
+
     def probe() -> bool | Unmet:
         status = api.need("Pod", name, namespace).get("status", {})
         return True if arrived(status) else Unmet(str(status))
