@@ -45,7 +45,7 @@ def install(cluster: Cluster, tag: str) -> None:
             *(binaries.program("helm"), "--kubeconfig", cluster.kubeconfig),
             *("upgrade", "--install", "tailbound", ROOT / "charts" / "tailbound"),
             *("--namespace", SYSTEM, "--create-namespace"),
-            *("--set", f"image.registry=localhost,image.tag={tag}"),
+            *("--set-string", f"image.registry=localhost,image.tag={tag}"),
             *("--set", f"prometheus.enabled=true,prometheus.image={PROMETHEUS_IMAGE}"),
             *("--set", f"fetch.allowedHosts={{{STORE_HOST}}}"),
             *("--set", f"fetch.deniedCIDRs={{{SERVICE_RANGE},{POD_RANGE}}}"),

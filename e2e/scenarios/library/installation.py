@@ -91,7 +91,9 @@ def upgrade(world: World, tag: str) -> None:
     """Install, or upgrade to this tag; returns when operator and gateways are ready."""
     world.helm.run(
         *("upgrade", "--install", RELEASE, str(CHART), "-n", SYSTEM, "--create-namespace"),
-        *("-f", str(VALUES), "--set", f"image.registry={registry()}", "--set", f"image.tag={tag}"),
+        *("-f", str(VALUES), "--set", f"image.registry={registry()}"),
+        # The tag is a digest, which may have digits only.
+        *("--set-string", f"image.tag={tag}"),
         *("--set", f"prometheus.image={registry()}/{PROMETHEUS_IMAGE}:{TAG}"),
         # Of the last one the image has no library.
         *(f"--set=engines.{name}.image={registry()}/{ENGINES_IMAGE}:{TAG}" for name in ENGINES),
