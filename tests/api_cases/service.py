@@ -358,6 +358,13 @@ SERVICE_REFUSALS = (
         f"'TAILBOUND_MODEL_PATH' {ENV_RESERVED}",
         "spec.env[0].name",
     ),
+    service(
+        "variable of devices",
+        "spec.env",
+        [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+        "'NVIDIA_VISIBLE_DEVICES' is reserved: the device plugin sets it, ask for devices by spec.hardware",
+        "spec.env[0].name",
+    ),
     service("variable's name", "spec.env", [{"name": "1A"}], f"'1A' {_ENV_NAME}", "spec.env[0].name"),
     service("reserved label", "spec.labels", {"tailbound.dev/revision": "x"},
             f"'tailbound.dev/revision' {_KEY_RESERVED}"),

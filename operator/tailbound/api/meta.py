@@ -18,6 +18,12 @@ NAME_PART: Final = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 """The part of a label key behind the slash, and a label value that is not empty."""
 _RESERVED_ENV: Final = "TAILBOUND_"
 _SERVER_OPTIONS: Final = [str(option) for option in ServerOption]
+_DEVICE_ENV: Final = [
+    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_IMEX_CHANNELS", "NVIDIA_MIG_CONFIG_DEVICES"),
+    *("NVIDIA_MIG_MONITOR_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES"),
+    *("ASCEND_VISIBLE_DEVICES", "MTHREADS_VISIBLE_DEVICES", "METAX_VISIBLE_DEVICES"),
+]
+"""Variables that container runtimes read: they would give a pod devices that it was not scheduled for."""
 
 NamespaceName = Annotated[
     str,
@@ -48,6 +54,11 @@ EnvName = Annotated[
         holds=lambda name: not name.startswith(_RESERVED_ENV) or name in _SERVER_OPTIONS,
         message="'{value}' is reserved: variables that begin with TAILBOUND_ are set by Tailbound, choose "
         "another name",
+    ),
+    Rule(
+        cel=f"!(self in {_DEVICE_ENV})",
+        holds=lambda name: name not in _DEVICE_ENV,
+        message="'{value}' is reserved: the device plugin sets it, ask for devices by spec.hardware",
     ),
 ]
 
