@@ -146,13 +146,14 @@ _TOGETHER: Final = (
     ("judged", "late", "shed"),
     _BATCH_SUMS,
 )
-_OF_OTHERS: Final = f" unless on ({_BY}) {SIGNALS['batches']}"
-"""Batches say more of a server than what the gateways see: a fleet's answers are long enough without both."""
+_WITHOUT_BATCHES: Final = f" unless on ({_BY}) {SIGNALS['batches']}"
+"""What gateways see of a server is not used where its batches are known, and not asked for: the answers about
+a fleet are long."""
 
 
 def _together(names: Sequence[str]) -> str:
     union = " or ".join(f'label_replace({SIGNALS[name]}, "signal", "{name}", "", "")' for name in names)
-    return f"({union}){_OF_OTHERS}" if names is _GATEWAY_LOAD else union
+    return f"({union}){_WITHOUT_BATCHES}" if names == _GATEWAY_LOAD else union
 
 
 QUERIES: Final[Mapping[str, tuple[str, ...]]] = {_together(names): names for names in _TOGETHER}

@@ -3,14 +3,14 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import pytest
 from tailbound.api.analysis_metric import AnalysisMetric
-from tailbound.controller.signals import QUERIES, history_of
+from tailbound.controller.signals import QUERIES, SIGNALS, history_of
 from tailbound.judge import scrapes
 from tailbound.judge.counters import Classes, Reading
 from tailbound.judge.evidence import Tally
@@ -289,6 +289,7 @@ def test_a_serving_pod_speaks_for_itself_and_for_no_gateway(server: Server) -> N
             "envoy_cluster_membership_total",
             "tailbound_requests_total",
             "tailbound_gateway_envoy_start_time_seconds",
+            "tailbound_service_cost_per_hour",
         )
     ).replace(" {}", "")
     server.pods.servers["forger"] = f"own_errors_total 7\n{forged}"
@@ -319,25 +320,42 @@ def test_another_job_is_not_believed_about_gateways(server: Server) -> None:
 
 
 def test_what_services_are_sized_by_is_asked_in_words_of_either_generation(server: Server) -> None:
-    server.pods.texts["sizing"] = (
-        f"tailbound_gateway_envoy_start_time_seconds {STARTED}\n"
-        'envoy_cluster_membership_total{envoy_cluster_name="risk/churn/r1/http"} 3\n'
-        'envoy_cluster_upstream_rq_total{envoy_cluster_name="risk/churn/r1/http"} 7\n'
+    """A revision without batches is told of by the gateways as if there were no others; one with, not."""
+    server.pods.texts.clear()
+    server.pods.texts["sizing"] = f"tailbound_gateway_envoy_start_time_seconds {STARTED}\n" + "".join(
+        f'envoy_cluster_membership_total{{envoy_cluster_name="{name}/http"}} {pods}\n'
+        f'envoy_cluster_upstream_rq_total{{envoy_cluster_name="{name}/http"}} 7\n'
+        for name, pods in (("risk/churn/r1", 3), ("risk/churn/r2", 5), ("ads/churn/r2", 2))
     )
-    names = {"namespace": "risk", "service": "churn", "revision": "r1"}
+    server.pods.servers["batches"] = (
+        'tailbound_runtime_batches_total{namespace="risk",service="churn",revision="r2"} 9\n'
+    )
 
-    def answers() -> Mapping[str, float] | None:
-        found: list[Series] = []
-        for expression in (*QUERIES, history_of([("risk", "churn"), ("risk", "a.b")])):
+    def told(expressions: Iterable[str]) -> dict[tuple[str, str], dict[str, float]]:
+        """What each revision is told to have, by namespace and revision."""
+        found: dict[tuple[str, str], dict[str, float]] = {}
+        for expression in expressions:
             answer = server.ask(expression)
             assert not isinstance(answer, Unknown), (expression, answer)
-            found += answer
-        told = {
-            series.labels["signal"]: series.values[-1].number
-            for series in found
-            if "signal" in series.labels and names.items() <= series.labels.items()
-        }
-        return told if {"replicas", "gateways"} <= told.keys() else None
+            for labels, number in ((each.labels, each.values[-1].number) for each in answer):
+                if "signal" in labels:
+                    found.setdefault((labels["namespace"], labels["revision"]), {})[labels["signal"]] = number
+        return found
 
-    told = server.until("what was scraped", answers)
-    assert (told["replicas"], told["fewest replicas"], told["gateways"]) == (3, 3, 1)
+    def answers() -> dict[tuple[str, str], dict[str, float]] | None:
+        found = told((*QUERIES, history_of([("risk", "churn"), ("risk", "a.b")])))
+        rates = "arrivals 10" in found.get(("risk", "r1"), {}) and "batches" in found.get(("risk", "r2"), {})
+        return found if rates else None
+
+    try:
+        found = server.until("what was scraped", answers)
+        alone = told(f'label_replace({SIGNALS[name]}, "signal", "{name}", "", "")' for name in SIGNALS)
+        assert alone["risk", "r1"] == found["risk", "r1"]
+        assert alone["ads", "r2"] == found["ads", "r2"], "batches of another service of this name"
+        load = {"replicas": 5, "fewest replicas": 5}
+        assert alone["risk", "r2"] == found["risk", "r2"] | load, "the rest is the same beside batches"
+        assert not load.keys() & found["risk", "r2"].keys()
+        of_first = found["risk", "r1"]
+        assert (of_first["replicas"], of_first["fewest replicas"], of_first["gateways"]) == (3, 3, 1)
+    finally:
+        server.pods.servers.clear()
