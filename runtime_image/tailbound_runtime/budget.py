@@ -10,7 +10,7 @@ from typing import Final
 from tailbound_runtime.errors import ApiError, Header
 
 FREE_BYTES: Final = 64 * 2**10
-"""The first bytes of each request, which are not counted; of those that share a connection, fewer may be."""
+"""The first bytes of each request, which are not counted."""
 RETRY_AFTER: Final[Header] = (b"retry-after", b"1")  # seconds
 
 
@@ -56,19 +56,17 @@ class Budget:
 class Share:
     """What one request uses until `end`; a context in which it does. `end` may come from another thread."""
 
-    __slots__ = ("_budget", "_ended", "_free", "_needed", "_taken")
+    __slots__ = ("_budget", "_ended", "_needed", "_taken")
 
-    def __init__(self, budget: Budget, free: int = FREE_BYTES) -> None:
-        """The first `free` bytes are not counted."""
+    def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._free = free
         self._ended = False
         self._needed = self._taken = 0
 
     def need(self, size: int) -> None:
         """So many bytes more. Raises ApiError 503, 413, and 499 after the end."""
         self._needed += size
-        more = self._needed - self._free - self._taken
+        more = self._needed - FREE_BYTES - self._taken
         if more > 0:
             with self._budget.lock:
                 if self._ended:

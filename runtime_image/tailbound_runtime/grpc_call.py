@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError, Message
 
 from tailbound_runtime import reception
 from tailbound_runtime.app import App
-from tailbound_runtime.budget import FREE_BYTES, Budget, Share
+from tailbound_runtime.budget import Budget, Share
 from tailbound_runtime.errors import ApiError, Header
 from tailbound_runtime.grpc_head import RpcHead
 from tailbound_runtime.http2 import Http2Connection
@@ -40,9 +40,7 @@ _CODES: Final = {200: 0, 400: 3, 404: 5, 408: 4, 413: 8, 499: 1, 501: 12, 503: 1
 _INTERNAL: Final = 13
 PREFIX_BYTES: Final = 5  # of a message: whether it is packed, and its length in 4 bytes
 SHORT: Final = 64 * 2**10  # bytes of a message that is copied
-_LONGEST_MESSAGE: Final = 1000  # characters of a status, which clients take with all headers up to 8 KiB
-_FREE_BYTES: Final = 4 * 2**10
-"""Bytes of a call that are not counted if its connection has others: it may have many."""
+_LONGEST_MESSAGE: Final = 2000  # bytes of a status, which clients take with all headers up to 8 KiB
 _GRACE_SECONDS: Final = 5.0
 _BEGIN: Final = b"\x88" + literal(b"content-type", b"application/grpc")  # \x88: ":status: 200"
 _OK: Final = literal(b"grpc-status", b"0")
@@ -105,7 +103,7 @@ class RpcCall:
             self.limits = Limits(self.limits.max_bytes, min(head.seconds, self.limits.seconds))
         seconds = self.limits.seconds if limited else inf if head.seconds is None else head.seconds
         self.due = self.started + seconds
-        self.share = Share(surface.budget, FREE_BYTES if connection.is_idle else _FREE_BYTES)
+        self.share = Share(surface.budget)
         self.over = False
         self._content: bytes | bytearray = b""
         self._task: asyncio.Future[Any] | None = None
@@ -276,6 +274,7 @@ def parsed(kind: type[Message], message: Body) -> Any:
 
 def status_block(code: int, message: str, headers: Sequence[Header]) -> bytes:
     """The trailers of an error."""
-    said = quote(message[:_LONGEST_MESSAGE], _PRINTED, errors="replace").encode()
+    cut = message.encode(errors="replace")[:_LONGEST_MESSAGE].decode(errors="ignore")
+    said = quote(cut, _PRINTED).encode()
     trailers = ((b"grpc-status", b"%d" % code), (b"grpc-message", said), *headers)
     return b"".join([literal(name, value) for name, value in trailers])

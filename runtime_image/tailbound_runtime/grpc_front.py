@@ -69,6 +69,7 @@ class RpcFront:
         if head is None:
             connection.reset(stream, Code.PROTOCOL_ERROR)
             return None
+        stream.left = head.length
         if head.status is not None:
             connection.out.finish(stream, literal(b":status", b"%d" % head.status))
             return None

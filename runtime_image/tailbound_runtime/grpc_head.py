@@ -58,6 +58,8 @@ def head_of(
     """What these headers say; None if no request may have them."""
     if headers is None or not all(headers.get(name) for name in (b":method", b":scheme", b":path")):
         return None
+    if not headers.get(b"content-length", b"0").isdigit():
+        return None
     return RpcHead(headers, methods, limits)
 
 

@@ -7,6 +7,7 @@ The library h2 takes longer for the frames of one call than this server does for
 | breaks a rule or a limit (http2_streams.py) | GOAWAY with the reason; the connection ends |
 | sends no settings within PREFACE_SECONDS, or part of a block only | the same |
 | speaks another protocol | a sentence in HTTP/1.1; the connection ends |
+| does not read what is written for it, for UNREAD_SECONDS | the connection ends without it |
 | is told to go elsewhere | LAST_CALLS_SECONDS for calls that are on their way; then those that are here end |
 """
 
@@ -24,6 +25,7 @@ from tailbound_runtime.http2_outflow import Outflow, Stream
 from tailbound_runtime.http2_streams import SETTINGS, Call, Streams
 
 PREFACE_SECONDS: Final = 10.0
+UNREAD_SECONDS: Final = 60.0
 LAST_CALLS_SECONDS: Final = 1.0
 """Between saying that the connection ends and ending it: calls that are on their way are served."""
 
@@ -52,7 +54,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         busy: Callable[["Http2Connection"], None],
         closed: Callable[[], None],
     ) -> None:
-        """`make` reads heads; `call` begins a call, or answers without one, None then.
+        """`make` and `call` as of Streams.
 
         busy: gets the connection when it begins to need `sweep`
         """
@@ -68,6 +70,8 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._rest = b""  # of a frame that is not complete
         self._greeted = False  # the preface has come
         self._reading = self._flushes = self._ends = False
+        self._last = h2.LAST_STREAM  # as GOAWAY has said it, which must not name a greater one later
+        self._unread: asyncio.TimerHandle | None = None
         self.used = time.perf_counter()
 
     # --- the transport
@@ -86,6 +90,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone: what is not answered yet is given up."""
         self._among.discard(self)
+        self._stop_unread()
         self._streams.lost()
         self._closed()
 
@@ -93,15 +98,29 @@ class Http2Connection(asyncio.BufferedProtocol):
         """The client reads slower than it asks: it has to read first."""
         self.out.full = True
         self._transport.pause_reading()
+        self._begin_unread()
 
     def resume_writing(self) -> None:
         """It has read."""
         self.out.full = False
+        if self._transport.is_closing():
+            return
+        self._stop_unread()
         self.out.pump()
         self._streams.proceed()
         self.out.flush()
-        if not self._transport.is_closing():
+        if not self.out.full:
             self._transport.resume_reading()
+
+    def _begin_unread(self) -> None:
+        """The client has UNREAD_SECONDS to read what is written."""
+        if self._unread is None:
+            self._unread = self._loop.call_later(UNREAD_SECONDS, self._transport.abort)
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
@@ -149,19 +168,25 @@ class Http2Connection(asyncio.BufferedProtocol):
         if self._streams.refuses or self._transport.is_closing():
             return
         self._ends = self._streams.refuses = True
-        self._transport.write(h2.goaway(self._streams.last, Code.NO_ERROR))
+        self._last = self._streams.last
+        self._transport.write(h2.goaway(self._last, Code.NO_ERROR))
         self._close_if_done()
 
     def _close_if_done(self) -> None:
         if self._streams.refuses and not self._streams:
             self.out.flush()
-            self._transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        """The end, once the client has read what is written."""
+        self._transport.close()
+        self._begin_unread()
 
     def _fail(self, code: Code, message: str) -> None:
         if not self._transport.is_closing():
-            self.out.control(h2.goaway(self._streams.last, code, message))
+            self.out.control(h2.goaway(min(self._last, self._streams.last), code, message))
             self.out.flush()
-            self._transport.close()
+            self._close()
 
     def reset(self, stream: Stream, code: Code) -> None:
         """End a stream without an answer, or in the middle of it."""
@@ -192,7 +217,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         if not self._greeted:
             if not data.startswith(h2.PREFACE[:end]):
                 self._transport.write(_NOT_HTTP2)
-                self._transport.close()
+                self._close()
                 return b""
             if end < len(h2.PREFACE):
                 return data

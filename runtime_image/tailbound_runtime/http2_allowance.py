@@ -5,7 +5,9 @@
 | a second passes | PER_SECOND |
 | a call is answered | PER_CALL: its window updates and pings |
 | DATA is sent | PER_FRAME |
-| RST_STREAM, PING, SETTINGS, PRIORITY, WINDOW_UPDATE, CONTINUATION, empty DATA, what is unknown | -1 |
+| RST_STREAM, PING, PRIORITY, WINDOW_UPDATE, CONTINUATION, empty DATA, what is unknown | -1 |
+| SETTINGS | -1, and -1 for each setting |
+| DATA of fewer than STRAY_BYTES (http2_streams.py) for a stream that is over | -1 |
 | HEADERS of a call that is refused | -1 |
 
 The credit is MOST at first and never more. Below 0 the connection ends with ENHANCE_YOUR_CALM.

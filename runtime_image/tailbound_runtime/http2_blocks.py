@@ -27,7 +27,7 @@ _LONGEST_KNOWN: Final = 2**10
 _MOST_KNOWN: Final = 64
 
 _NAME: Final = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+")
-_VALUE: Final = re.compile(rb"[^\0\r\n]*")
+_VALUE: Final = re.compile(rb"(?:[^\0\r\n\t ](?:[^\0\r\n]*[^\0\r\n\t ])?)?")
 _PSEUDO: Final = frozenset((b":method", b":scheme", b":path", b":authority"))
 _OF_CONNECTION: Final = frozenset(
     (b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade")

@@ -113,7 +113,9 @@ def content_of(flags: int, payload: bytes) -> bytes:
     """The payload of DATA or HEADERS without its padding and its priority. Raises Http2Error."""
     padding = 0
     if flags & PADDED:
-        padding, payload = payload[0] if payload else 0, payload[1:]
+        if not payload:
+            raise Http2Error(Code.FRAME_SIZE_ERROR, "the frame ends before the length of its padding")
+        padding, payload = payload[0], payload[1:]
     if flags & PRIORITIZED:
         if len(payload) < _PRIORITY_BYTES:
             raise Http2Error(Code.FRAME_SIZE_ERROR, "HEADERS end before their priority does")

@@ -37,17 +37,19 @@ class Stream:
     call: what takes in the request and answers it
     complete: whether all of the request has come
     inbox: bytes that the client may still send before it gets a window update
+    left: bytes of content that the head has announced and that have not come; None if it has not
     window: bytes of DATA that may be sent
     pending: what the windows had no room for so far
     trailers: the block that ends the answer, once its content is known
     """
 
-    __slots__ = ("begun", "call", "complete", "inbox", "number", "pending", "trailers", "window")
+    __slots__ = ("begun", "call", "complete", "inbox", "left", "number", "pending", "trailers", "window")
 
     def __init__(self, number: int, window: int, inbox: int) -> None:
         self.number = number
         self.window = window
         self.inbox = inbox
+        self.left: int | None = None
         self.call: Any = None
         self.begun = self.complete = False
         self.pending: deque[memoryview] | None = None
@@ -68,6 +70,7 @@ class Outflow:
         self._allowance = allowance
         self._ended = ended
         self._out: list[Part] = []
+        self._gathered = 0  # bytes of DATA in it
         self._waiting: dict[int, Stream] = {}
         self._window = DEFAULT_WINDOW
         self._most = MOST_PAYLOAD
@@ -87,11 +90,8 @@ class Outflow:
     def send(self, stream: Stream, parts: Sequence[Part]) -> None:
         """Send content of an answer, as soon as the windows allow it."""
         size = sum(map(len, parts))
-        if stream.pending is None and size <= min(self._window, stream.window, self._most):
-            self._window -= size
-            stream.window -= size
-            self._out.append(HEAD.pack(size << 8 | DATA, 0, stream.number))
-            self._out.extend(parts)
+        if stream.pending is None and not self.full and size <= min(self._window, stream.window, self._most):
+            self._frame(stream, parts, size)
             return
         if stream.pending is None:
             stream.pending = deque()
@@ -135,16 +135,28 @@ class Outflow:
             if self.full or self._window <= 0:
                 return
             self._pump(stream)
+            if stream.pending is not None:  # the others are first next time
+                self._waiting[stream.number] = self._waiting.pop(stream.number)
 
     def flush(self) -> None:
         """Give the kernel what has been gathered."""
-        out, self._out = self._out, []
+        out, self._out, self._gathered = self._out, [], 0
         if not out or self._transport.is_closing():
             return
         if sum(map(len, out)) <= JOINED_BYTES:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
+
+    def _frame(self, stream: Stream, parts: Sequence[Part], size: int) -> None:
+        """Send these parts as one frame of DATA; long ones at once, which tells what the client takes."""
+        self._window -= size
+        stream.window -= size
+        self._out.append(HEAD.pack(size << 8 | DATA, 0, stream.number))
+        self._out.extend(parts)
+        self._gathered += size
+        if self._gathered > JOINED_BYTES:
+            self.flush()
 
     def _pump(self, stream: Stream) -> None:
         pending = stream.pending
@@ -154,12 +166,9 @@ class Outflow:
             if room <= 0:
                 return
             parts, size = _taken(pending, room)
-            self._window -= size
-            stream.window -= size
             self.unsent -= size
             self._allowance.earn(PER_FRAME)
-            self._out.append(HEAD.pack(size << 8 | DATA, 0, stream.number))
-            self._out += parts
+            self._frame(stream, parts, size)
         if not pending:
             stream.pending = None
             del self._waiting[stream.number]

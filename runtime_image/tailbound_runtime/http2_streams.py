@@ -27,6 +27,8 @@ WINDOW: Final = 2**24
 """Bytes that clients may send before they are taken in; the memory for requests has a limit of its own."""
 LONGEST_BLOCK: Final = 32 * 2**10
 MOST_CONTINUATIONS: Final = 16
+STRAY_BYTES: Final = 2**10
+"""DATA for a stream that is over, and of so many bytes, is no flood: it was sent before the client knew."""
 
 SETTINGS: Final = h2.settings(
     {
@@ -74,7 +76,8 @@ class Streams:
         out: Callable[[Allowance, Callable[[Stream], None]], Outflow],
         emptied: Callable[[], None],
     ) -> None:
-        """`make` reads heads; `call` begins a call, or answers without one, None then.
+        """`make` reads heads, and gives None for those of no request; `call` begins a call, or answers
+        without one, None then.
 
         emptied: called when a stream has ended, and it was the last one
         """
@@ -150,6 +153,8 @@ class Streams:
             self.out.control(h2.window_update(0, WINDOW - self._inbox))
             self._inbox = WINDOW
         stream = self._streams.get(number)
+        if stream is None and size >= STRAY_BYTES and not self._is_idle(number):
+            return
         if stream is None or stream.complete:
             self._stray(number, "DATA")
             return
@@ -159,6 +164,11 @@ class Streams:
             return
         if flags & h2.PADDED:
             payload = h2.content_of(h2.PADDED, payload)
+        if stream.left is not None:
+            stream.left -= len(payload)
+            if stream.left < 0:
+                self.reset(stream, Code.PROTOCOL_ERROR)
+                return
         if payload:
             stream.call.receive(payload)
         elif not flags & h2.END_STREAM:
@@ -174,6 +184,9 @@ class Streams:
         stream.complete = True
         if stream.number not in self._streams:  # it was refused by its last part
             return
+        if stream.left:
+            self.reset(stream, Code.PROTOCOL_ERROR)
+            return
         if self.out.unsent > MOST_UNSENT:
             self._held.append(stream)
         else:
@@ -188,12 +201,16 @@ class Streams:
 
     def _stray(self, number: int, kind: str) -> None:
         """A frame came for a stream that is over: the client may not know yet. Raises Http2Error."""
-        if number == 0 or number > self.last:
+        if self._is_idle(number):
             raise Http2Error(Code.PROTOCOL_ERROR, f"{kind} came for stream {number}, which nothing began")
         self._allowance.spend()
         stream = self._streams.get(number)
         if stream is not None and kind != "WINDOW_UPDATE":
             self.reset(stream, Code.STREAM_CLOSED)
+
+    def _is_idle(self, number: int) -> bool:
+        """Whether the client has not begun this stream, or cannot: even numbers are the server's."""
+        return number % 2 == 0 or number > self.last
 
     def _headers(self, flags: int, number: int, payload: bytes) -> None:
         if number % 2 == 0:
@@ -208,6 +225,7 @@ class Streams:
     def _continuation(self, flags: int, number: int, payload: bytes) -> None:
         if self._block is None:
             raise Http2Error(Code.PROTOCOL_ERROR, "CONTINUATION came without HEADERS")
+        self._allowance.spend()
         self._block += payload
         self._continued += 1
         if len(self._block) > LONGEST_BLOCK or self._continued > MOST_CONTINUATIONS:
@@ -218,9 +236,11 @@ class Streams:
 
     def _head(self, number: int, flags: int, block: bytes) -> None:
         head = self._blocks.read(block)
-        if number <= self.last:
+        if number <= self.last and head is None:
             self._trailers(number, flags)
             return
+        if number <= self.last:
+            raise Http2Error(Code.PROTOCOL_ERROR, f"stream {number} began after stream {self.last}")
         self.last = number
         if self.refuses:  # the client has been told that it would not be answered
             self._allowance.spend()
@@ -251,13 +271,15 @@ class Streams:
 
     def _priority(self, flags: int, number: int, payload: bytes) -> None:
         self._allowance.spend()
-        if number == 0 or len(payload) != 5:
-            raise Http2Error(Code.FRAME_SIZE_ERROR, "PRIORITY has 5 bytes and belongs to a stream")
+        if number == 0:
+            raise Http2Error(Code.PROTOCOL_ERROR, "PRIORITY came for no stream")
+        if len(payload) != 5:
+            raise Http2Error(Code.FRAME_SIZE_ERROR, "PRIORITY has 5 bytes")
 
     def _rst_stream(self, flags: int, number: int, payload: bytes) -> None:
         self._allowance.spend()
         h2.number_of(payload, "RST_STREAM")
-        if number == 0 or number > self.last:
+        if self._is_idle(number):
             raise Http2Error(Code.PROTOCOL_ERROR, f"RST_STREAM came for stream {number}")
         stream = self._streams.get(number)
         if stream is not None:
@@ -273,6 +295,7 @@ class Streams:
                 raise Http2Error(Code.FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS has no content")
             return
         for name, value in h2.settings_of(payload):
+            self._allowance.spend()  # each may look at all streams
             self._setting(name, value)
         self.out.control(h2.frame(h2.SETTINGS, h2.ACK, 0))
 

@@ -152,6 +152,7 @@ BROKEN: list[tuple[str, list[bytes], int]] = [
     ("index-that-is-not-there", [frame(HEADERS, END_HEADERS, 1, b"\xfe")], COMPRESSION),
     ("large-table", [frame(HEADERS, END_HEADERS, 1, b"\x3f\xe1\xff\x03")], COMPRESSION),
     ("padding-beyond-frame", [frame(HEADERS, END_HEADERS | PADDED, 1, b"\x09a")], PROTOCOL_ERROR),
+    ("padding-without-length", [frame(HEADERS, END_HEADERS | PADDED, 1)], FRAME_SIZE),
     ("continuation-alone", [frame(CONTINUATION, END_HEADERS, 1)], PROTOCOL_ERROR),
     ("block-interrupted", [frame(HEADERS, 0, 1), frame(PING, 0, 0, bytes(8))], PROTOCOL_ERROR),
     ("block-of-another-stream", [frame(HEADERS, 0, 1), frame(CONTINUATION, 4, 3)], PROTOCOL_ERROR),
@@ -177,11 +178,18 @@ BROKEN: list[tuple[str, list[bytes], int]] = [
     ("update-of-idle-stream", [frame(WINDOW, 0, 5, number(1))], PROTOCOL_ERROR),
     ("short-update", [frame(WINDOW, 0, 0, bytes(3))], FRAME_SIZE),
     ("reset-of-idle-stream", [frame(RST, 0, 5, number(8))], PROTOCOL_ERROR),
+    (
+        "reset-of-a-servers-stream",
+        [frame(HEADERS, END_HEADERS, 3), frame(RST, 0, 2, number(8))],
+        PROTOCOL_ERROR,
+    ),
     ("short-reset", [frame(RST, 0, 5, bytes(3))], FRAME_SIZE),
     ("short-priority", [frame(PRIORITY, 0, 1, bytes(4))], FRAME_SIZE),
+    ("priority-of-no-stream", [frame(PRIORITY, 0, 0, bytes(5))], PROTOCOL_ERROR),
     ("goaway-of-a-stream", [frame(GOAWAY, 0, 1, bytes(8))], PROTOCOL_ERROR),
     ("ping-flood", [frame(PING, 0, 0, bytes(8)) * 3000], CALM),
     ("settings-flood", [frame(SETTINGS, 0, 0) * 3000], CALM),
+    ("many-settings-in-a-frame", [frame(SETTINGS, 0, 0, (b"\0\4" + number(9)) * 2700)], CALM),
     ("priority-flood", [frame(PRIORITY, 0, 1, bytes(5)) * 3000], CALM),
     ("window-flood", [frame(WINDOW, 0, 0, number(1)) * 3000], CALM),
     ("flood-of-what-is-unknown", [frame(99, 0, 0) * 3000], CALM),
@@ -192,6 +200,63 @@ BROKEN: list[tuple[str, list[bytes], int]] = [
 def test_what_breaks_http2_or_floods_ends_the_connection(raw: Raw, frames: list[bytes], code: int) -> None:
     raw.send(*frames)
     assert raw.ended() == code
+
+
+@pytest.mark.parametrize("again", [3, 5])
+def test_streams_begin_in_order(raw: Raw, again: int) -> None:
+    raw.send(raw.call(5))
+    assert raw.status() == (5, "0")
+    raw.send(raw.call(again))
+    assert raw.ended() == PROTOCOL_ERROR
+
+
+LENGTHS: list[tuple[str, str, list[bytes], bytes]] = [
+    ("as-declared", "5", [frame(DATA, END_STREAM, 1, NOTHING)], b""),
+    ("with-padding", "5", [frame(DATA, END_STREAM | PADDED, 1, b"\2" + NOTHING + bytes(2))], b""),
+    ("too-much", "4", [frame(DATA, 0, 1, NOTHING)], number(PROTOCOL_ERROR)),
+    ("too-little", "6", [frame(DATA, END_STREAM, 1, NOTHING)], number(PROTOCOL_ERROR)),
+    ("nothing", "5", [frame(HEADERS, END_STREAM | END_HEADERS, 1)], number(PROTOCOL_ERROR)),
+    ("no-number", "5,5", [], number(PROTOCOL_ERROR)),
+]
+
+
+@pytest.mark.parametrize(
+    ("declared", "frames", "code"), [case[1:] for case in LENGTHS], ids=[case[0] for case in LENGTHS]
+)
+def test_content_that_differs_from_its_declared_length_ends_the_stream(
+    raw: Raw, declared: str, frames: list[bytes], code: bytes
+) -> None:
+    raw.send(raw.head(1, ("content-length", declared)), *frames)
+    if code:
+        assert raw.until(RST)[2:] == (1, code)
+    else:
+        assert raw.status() == (1, "0")
+    raw.send(raw.call(3))
+    assert raw.status() == (3, "0")
+
+
+def test_what_was_on_its_way_to_refused_calls_is_no_flood(raw: Raw) -> None:
+    raw.send(raw.head(1, path="/none"))
+    assert raw.status() == (1, "12")
+    raw.send(*[frame(DATA, 0, 1, bytes(16000))] * 1500, raw.call(3))
+    assert raw.status() == (3, "0")
+
+
+def test_short_calls_pass_beside_long_ones_that_fill_the_memory(folder: Path) -> None:
+    """The first bytes of a call are not counted, as those of a request over HTTP are not."""
+    model = models.arithmetic(folder / "full.onnx")
+    with (
+        serving(model, grpc_port="0", max_request_bytes="100000", max_buffered_bytes="100000") as server,
+        connected(server) as raw,
+    ):
+        parts = [bytes(16000)] * 6
+        long = b"\0" + number(99_000)
+        for stream in (1, 3, 5, 7):
+            raw.send(raw.head(stream, path=INFER), frame(DATA, 0, stream, long))
+            raw.send(*[frame(DATA, 0, stream, part) for part in parts])
+        message = infer_message(500)  # 16 KB
+        raw.send(raw.head(9, path=INFER), frame(DATA, END_STREAM, 9, message))
+        assert dict(raw.status() for _ in range(2)) == {7: "14", 9: "0"}
 
 
 def test_rapid_resets_end_the_connection(raw: Raw) -> None:
@@ -217,6 +282,7 @@ MALFORMED: list[tuple[str, dict[str, str], tuple[tuple[str, str], ...]]] = [
     ("late-pseudo", {}, ((":path", "/"),)),
     ("unknown-pseudo", {}, ((":status", "200"),)),
     ("line-break", {}, (("odd", "a\r\nb"),)),
+    ("blank", {}, (("odd", "a "),)),
     ("empty-path", {"path": ""}, ()),
     ("empty-name", {}, (("", "1"),)),
 ]

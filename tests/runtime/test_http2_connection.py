@@ -30,7 +30,8 @@ class Notes:
 
     def __init__(self) -> None:
         self.sent = b""
-        self.closed = False
+        self.closed = self.aborted = False
+        self.reads = True
 
     def write(self, data: bytes) -> None:
         self.sent += data
@@ -44,6 +45,15 @@ class Notes:
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.aborted = True
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
     def frames(self) -> list[tuple[int, int, bytes]]:
         """Kind, stream and payload of each that was sent."""
         found, at = [], 0
@@ -55,7 +65,9 @@ class Notes:
 
 
 class Long:
-    """A call whose answer is long."""
+    """A call whose answer is long. size: of it, in bytes"""
+
+    size = 2 * MOST_UNSENT
 
     def __init__(self, connection: Http2Connection, stream: Stream, calls: list["Long"]) -> None:
         self.connection, self.stream = connection, stream
@@ -68,7 +80,7 @@ class Long:
     def end(self) -> None:
         self.began = True
         self.connection.out.begin(self.stream, b"\x88")
-        self.connection.out.send(self.stream, [bytes(2 * MOST_UNSENT)])
+        self.connection.out.send(self.stream, [bytes(self.size)])
         self.connection.out.finish(self.stream, b"\x88")
 
     def lost(self) -> None:
@@ -129,6 +141,45 @@ async def test_requests_wait_while_answers_are_not_taken() -> None:
     assert [(each.began, each.tardy) for each in client.calls] == [(True, 0), (False, -1), (True, 0)]
     answers = [each for each in client.notes.frames() if each[0] == DATA]
     assert sum(len(payload) for _, stream, payload in answers if stream == 1) == 2 * MOST_UNSENT
+
+
+async def test_windows_go_to_each_stream_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Long, "size", MOST_UNSENT // 2)
+    client = Client()
+    client.feed(PREFACE + frame(SETTINGS, 0, 0, b"\0\4" + struct.pack(">I", 2**20)))
+    client.feed(b"".join(frame(HEADERS, 5, stream, BLOCK) for stream in (1, 3)))
+    client.notes.sent = b""
+    for _ in range(4):
+        client.feed(frame(WINDOW, 0, 0, struct.pack(">I", 16384)))
+    assert [stream for kind, stream, _ in client.notes.frames() if kind == DATA] == [1, 3, 1, 3]
+
+
+async def test_who_does_not_read_gets_no_more_and_is_left_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailbound_runtime.http2.UNREAD_SECONDS", 0.05)
+    monkeypatch.setattr(Long, "size", 100)
+    client = Client()
+    client.feed(HELLO)
+    client.notes.sent = b""
+    client.connection.pause_writing()
+    client.feed(frame(HEADERS, 5, 1, BLOCK))
+    assert (client.connection.out.unsent, client.notes.reads) == (100, False)
+    client.connection.resume_writing()
+    assert (client.connection.out.unsent, client.notes.reads) == (0, True)
+    await asyncio.sleep(0.1)
+    assert not client.notes.aborted, "it has read"
+    client.connection.refuse()
+    await asyncio.sleep(0.1)
+    assert (client.notes.closed, client.notes.aborted) == (True, True)
+
+
+async def test_the_last_stream_that_is_said_to_be_answered_never_rises() -> None:
+    client = Client()
+    client.feed(HELLO + frame(HEADERS, 4, 1, BLOCK))
+    client.connection.refuse()
+    client.feed(frame(HEADERS, 4, 3, BLOCK) + frame(7, 0, 1))
+    assert [payload[:4] for kind, _, payload in client.notes.frames() if kind == GOAWAY] == [
+        bytes((0, 0, 0, 1))
+    ] * 2
 
 
 async def test_calls_are_told_once_they_are_due() -> None:

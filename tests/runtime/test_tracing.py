@@ -15,7 +15,7 @@ from tailbound_runtime.config import ConfigError
 from tailbound_runtime.tracing import tracer_of
 
 from tests.runtime import models
-from tests.runtime.process import rpc_address, serving
+from tests.runtime.process import eventually, rpc_address, serving
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ROW = {"datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
@@ -56,6 +56,10 @@ def spans_of(got: list[ExportTraceServiceRequest]) -> list[Any]:
     return [s for one in got for r in one.resource_spans for scope in r.scope_spans for s in scope.spans]
 
 
+def names_of(got: list[ExportTraceServiceRequest], trace: str) -> list[str]:
+    return sorted(each.name for each in spans_of(got) if each.trace_id.hex() == trace)
+
+
 def attributes(span: Any) -> dict[str, Any]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
@@ -65,21 +69,37 @@ def test_each_stage_is_a_span_below_that_of_the_request_in_the_trace_of_its_call
     tmp_path: Path, mode: str, stages: list[str]
 ) -> None:
     with collector() as (address, got):
-        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_SERVICE_NAME": "mine"}
+        env = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": address,
+            "OTEL_SERVICE_NAME": "mine",
+            "OTEL_BSP_SCHEDULE_DELAY": "20",
+        }
         model = models.arithmetic(tmp_path / "m.onnx")
         with serving(model, env=env, tracing="on", batching_mode=mode, batching_max_size="4") as server:
-            traced = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
             unsampled = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
-            assert server.infer(BODY, headers=traced).status_code == 200
+            traces: list[str] = []
+
+            def stages_are_those() -> bool:
+                """Whether those of one more request are as wanted: a busy machine may make a run long."""
+                traces.append(f"{len(traces) + 1:032x}")
+                traced = {"traceparent": f"00-{traces[-1]}-{PARENT}-01"}
+                assert server.infer(BODY, headers=traced).status_code == 200
+                eventually(lambda: "send" in names_of(got, traces[-1]))  # the last one
+                return names_of(got, traces[-1]) == sorted(["infer m", *stages])
+
+            eventually(stages_are_those)
             assert server.infer(BODY, headers=unsampled).status_code == 200
             assert server.infer({"inputs": []}, headers={"traceparent": "nonsense"}).status_code == 400
             assert server.infer(BODY).status_code == 200
             assert server.client.get("/v2/health/live").status_code == 200
         spans = spans_of(got)  # the server has ended, and has sent what was left
     requests = [each for each in spans if each.name == "infer m"]
-    assert sorted(attributes(each)["http.response.status_code"] for each in requests) == [200, 200, 400]
-    assert len({each.trace_id for each in requests}) == 3
-    (first,) = [each for each in requests if each.trace_id.hex() == TRACE]
+    assert sorted(attributes(each)["http.response.status_code"] for each in requests) == [
+        *[200] * (len(traces) + 1),
+        400,
+    ]
+    assert len({each.trace_id for each in requests}) == len(traces) + 2
+    (first,) = [each for each in requests if each.trace_id.hex() == traces[-1]]
     assert first.parent_span_id.hex() == PARENT
     parts = {each.name: each for each in spans if each.parent_span_id == first.span_id}
     assert sorted(parts) == sorted(stages)
