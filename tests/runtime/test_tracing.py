@@ -15,7 +15,7 @@ from tailbound_runtime.config import ConfigError
 from tailbound_runtime.tracing import tracer_of
 
 from tests.runtime import models
-from tests.runtime.process import eventually, rpc_address, serving
+from tests.runtime.process import Server, eventually, rpc_address, serving
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ROW = {"datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
@@ -64,6 +64,21 @@ def attributes(span: Any) -> dict[str, Any]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
+def traces_until(stages: list[str], server: Server, got: list[ExportTraceServiceRequest]) -> list[str]:
+    """Those of requests up to one that has these stages: a busy machine may make any run a long one."""
+    traces: list[str] = []
+
+    def stages_are_those() -> bool:
+        traces.append(f"{len(traces) + 1:032x}")
+        traced = {"traceparent": f"00-{traces[-1]}-{PARENT}-01"}
+        assert server.infer(BODY, headers=traced).status_code == 200
+        eventually(lambda: "send" in names_of(got, traces[-1]))  # the last one
+        return names_of(got, traces[-1]) == sorted(["infer m", *stages])
+
+    eventually(stages_are_those)
+    return traces
+
+
 @pytest.mark.parametrize(("mode", "stages"), [("none", AT_ONCE), ("dynamic", QUEUED)])
 def test_each_stage_is_a_span_below_that_of_the_request_in_the_trace_of_its_caller(
     tmp_path: Path, mode: str, stages: list[str]
@@ -77,17 +92,7 @@ def test_each_stage_is_a_span_below_that_of_the_request_in_the_trace_of_its_call
         model = models.arithmetic(tmp_path / "m.onnx")
         with serving(model, env=env, tracing="on", batching_mode=mode, batching_max_size="4") as server:
             unsampled = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
-            traces: list[str] = []
-
-            def stages_are_those() -> bool:
-                """Whether those of one more request are as wanted: a busy machine may make a run long."""
-                traces.append(f"{len(traces) + 1:032x}")
-                traced = {"traceparent": f"00-{traces[-1]}-{PARENT}-01"}
-                assert server.infer(BODY, headers=traced).status_code == 200
-                eventually(lambda: "send" in names_of(got, traces[-1]))  # the last one
-                return names_of(got, traces[-1]) == sorted(["infer m", *stages])
-
-            eventually(stages_are_those)
+            traces = traces_until(stages, server, got)
             assert server.infer(BODY, headers=unsampled).status_code == 200
             assert server.infer({"inputs": []}, headers={"traceparent": "nonsense"}).status_code == 400
             assert server.infer(BODY).status_code == 200
