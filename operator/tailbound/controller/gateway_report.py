@@ -43,9 +43,15 @@ class PodReport:
         why = self.unread or self.failed.get(key)
         if why:
             return Unknown(why)
-        seen = (self.services or {}).get(key)
+        seen = self.observation(key)
         services = {} if seen is None else {"/".join(key): seen}
         return Observed(envoy_start_time=self.started, synced=self.synced, services=services)
+
+    def observation(self, key: Key) -> ServiceObservation | None:
+        """What it has of one service; None where that is nothing or not known."""
+        if self.services is None or self.unread or key in self.failed:
+            return None
+        return self.services.get(key)
 
     def take(self, asked: Iterable[Key], answer: Observed | Unknown) -> set[Key]:
         """Take in the answer about the services that were asked for; returns those for which it is news."""

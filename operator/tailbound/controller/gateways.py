@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Protocol
 
-from tailbound.api.traffic import MOST_ASKED, Observed
+from tailbound.api.traffic import MOST_ASKED, Observed, ServiceObservation
 from tailbound.controller.batches import batches
 from tailbound.controller.gateway_report import PodReport
 from tailbound.kube.objects import Key, key_of, uid_of
@@ -85,6 +85,10 @@ class GatewayReports:
     def reports(self, key: Key) -> Mapping[str, Observed | Unknown]:
         """What every Ready gateway pod reports about one service, by the pod's name."""
         return {name: pod.of(key) for name, pod in sorted(self._pods.items())}
+
+    def observations(self, key: Key) -> Mapping[str, ServiceObservation | None]:
+        """What every Ready gateway pod has of one service, by the pod's name; None: nothing, or not known."""
+        return {name: pod.observation(key) for name, pod in sorted(self._pods.items())}
 
     def waited(self, waiting: Awaiting) -> Mapping[str, float]:
         """How long each Ready gateway pod has owed its acknowledgement to this service, in seconds.

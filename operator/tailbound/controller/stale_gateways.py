@@ -1,9 +1,10 @@
 """A gateway pod that does not take over a change is replaced, if another pod has taken it over."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import takewhile
 
-from tailbound.api.traffic import Observed
+from tailbound.api.traffic import AppliedRoute, RejectedRoute, ServiceObservation
 from tailbound.controller.gateways import GatewayReports
 from tailbound.kube.errors import KubeError
 from tailbound.kube.objects import Key
@@ -11,7 +12,6 @@ from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import PODS
 from tailbound.objects.fields import Object, child, number
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 
@@ -20,28 +20,38 @@ LAGGARD_SECONDS = 30.0
 EVENT_REASON = "GatewayReplaced"
 
 
-def acknowledged(report: Observed | Unknown, service: Object) -> bool:
-    """Whether this gateway serves the service's newest spec and traffic, or says why it refuses them."""
-    if isinstance(report, Unknown):
-        return False
-    view = KubernetesObject(service)
-    observation = report.services.get(f"{view.namespace}/{view.name}")
+def unacknowledged(service: Object, observations: Mapping[str, ServiceObservation | None]) -> tuple[str, ...]:
+    """Names of the gateway pods that neither serve the service's newest spec and traffic nor refuse them.
+
+    observations: what each pod has of the service, None where that is nothing or not known.
+    """
+    generation = KubernetesObject(service).generation
     traffic = number(child(service, "status", "traffic"), "generation") or 0
-    routes = () if observation is None else (observation.applied, observation.rejected)
-    return any(
-        route is not None and route.generation >= view.generation and route.traffic_generation >= traffic
-        for route in routes
+
+    def newest(route: AppliedRoute | RejectedRoute | None) -> bool:
+        return route is not None and route.generation >= generation and route.traffic_generation >= traffic
+
+    return tuple(
+        name
+        for name, found in observations.items()
+        if found is None or not (newest(found.applied) or newest(found.rejected))
     )
 
 
 def laggards(
-    service: Object, waited: Mapping[str, float], reports: Mapping[str, Observed | Unknown]
+    service: Object,
+    observations: Mapping[str, ServiceObservation | None],
+    waited: Callable[[], Mapping[str, float]],
 ) -> tuple[str, ...]:
-    """Names of the gateway pods to replace: those that waited too long, if another pod has acknowledged."""
-    late = tuple(name for name, report in reports.items() if not acknowledged(report, service))
-    if len(late) == len(reports):
+    """Names of the gateway pods to replace: those that waited too long, if another pod has acknowledged.
+
+    waited: how long each has, in seconds.
+    """
+    late = unacknowledged(service, observations)
+    if len(late) == len(observations):
         return ()
-    return tuple(name for name in late if waited.get(name, 0) >= LAGGARD_SECONDS)
+    seconds = waited()
+    return tuple(name for name in late if seconds.get(name, 0) >= LAGGARD_SECONDS)
 
 
 class StaleGatewayReplacer:
@@ -65,20 +75,30 @@ class StaleGatewayReplacer:
         self._last = float("-inf")
 
     async def replace(self) -> None:
-        """Look at every awaiting service once. Refused deletions are logged and tried again later."""
+        """Look at awaiting services up to the first with a laggard. What is refused is tried again later."""
         now = self._clock()
-        if now - self._last < LAGGARD_SECONDS:
-            return
+        found = self._first(now) if now - self._last >= LAGGARD_SECONDS else None
+        if found is not None and self._holds():
+            self._last = now
+            await self._delete(*found)
+
+    def _first(self, now: float) -> tuple[Object, Object] | None:
+        """A service and the gateway pod to replace for it; None without any."""
+        pods = self._gateways.ready_pods()
+        if len(pods) < 2:  # no other pod can have acknowledged anything
+            return None
         # The longest waiting come first.
         late = takewhile(lambda each: now - each[1].since >= LAGGARD_SECONDS, self._gateways.awaiting.items())
-        for key, waiting in tuple(late):
-            service, reports = self._service(key), self._gateways.reports(key)
-            names = () if service is None else laggards(service, self._gateways.waited(waiting), reports)
-            pod = self._gateways.ready_pods().get(names[0]) if names else None
-            if service is not None and pod is not None and self._holds():
-                self._last = now
-                await self._delete(service, pod)
-                return
+        for key, waiting in late:
+            service = self._service(key)
+            if service is None:
+                continue
+            names = laggards(
+                service, self._gateways.observations(key), partial(self._gateways.waited, waiting)
+            )
+            if names and names[0] in pods:
+                return service, pods[names[0]]
+        return None
 
     async def _delete(self, service: Object, pod: Object) -> None:
         view, name = KubernetesObject(pod), KubernetesObject(pod).name

@@ -11,7 +11,7 @@ import pytest
 from tailbound.api.traffic import MOST_ASKED, AppliedRoute, Observed, RejectedRoute, ServiceObservation
 from tailbound.controller import gateways as module
 from tailbound.controller.gateways import GatewayReports
-from tailbound.controller.stale_gateways import LAGGARD_SECONDS, acknowledged, laggards
+from tailbound.controller.stale_gateways import LAGGARD_SECONDS, laggards, unacknowledged
 from tailbound.kube.objects import Key, key_of
 from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
@@ -250,35 +250,30 @@ def route(generation: int, traffic: int) -> AppliedRoute:
     ids=["unknown", "newest", "newer", "old spec", "old traffic", "refused"],
 )
 def test_gateway_has_answered(observation: ServiceObservation | None, expected: bool) -> None:
-    services = {} if observation is None else {"ns/a": observation}
-    assert (
-        acknowledged(Observed(envoy_start_time=STARTED, synced=True, services=services), SERVICE) is expected
-    )
+    assert unacknowledged(SERVICE, {"g": observation}) == (() if expected else ("g",))
 
 
-NEW = Observed(
-    envoy_start_time=STARTED, synced=True, services={"ns/a": ServiceObservation(applied=route(2, 5))}
-)
-OLD = Observed(
-    envoy_start_time=STARTED, synced=True, services={"ns/a": ServiceObservation(applied=route(2, 4))}
-)
+NEW = ServiceObservation(applied=route(2, 5))
+OLD = ServiceObservation(applied=route(2, 4))
 
 
 @pytest.mark.parametrize(
-    ("waited", "reports", "expected"),
+    ("waited", "observations", "expected"),
     [
         (LAGGARD_SECONDS - 1, {"g": NEW, "h": OLD}, ()),
         (LAGGARD_SECONDS, {"g": NEW, "h": OLD}, ("h",)),
-        (LAGGARD_SECONDS, {"g": NEW, "h": Unknown("away")}, ("h",)),
+        (LAGGARD_SECONDS, {"g": NEW, "h": None}, ("h",)),
         (LAGGARD_SECONDS, {"g": OLD, "h": OLD}, ()),
-        (LAGGARD_SECONDS, {"g": OLD, "h": Unknown("away")}, ()),
+        (LAGGARD_SECONDS, {"g": OLD, "h": None}, ()),
         (LAGGARD_SECONDS, {"g": NEW, "h": NEW}, ()),
         (LAGGARD_SECONDS, {}, ()),
     ],
     ids=["too early", "late", "unread", "all late", "nobody knows", "nobody late", "no gateway"],
 )
-def test_laggards(waited: float, reports: dict[str, Observed | Unknown], expected: tuple[str, ...]) -> None:
-    assert laggards(SERVICE, dict.fromkeys(reports, waited), reports) == expected
+def test_laggards(
+    waited: float, observations: dict[str, ServiceObservation | None], expected: tuple[str, ...]
+) -> None:
+    assert laggards(SERVICE, observations, lambda: dict.fromkeys(observations, waited)) == expected
 
 
 async def test_pod_that_has_just_crashed_gets_its_time_however_long_the_service_has_waited(
@@ -288,7 +283,10 @@ async def test_pod_that_has_just_crashed_gets_its_time_however_long_the_service_
     monkeypatch.setattr(module, "FAST_SECONDS", 0.001)
     now = 0.0
     made = GatewayReports(fleet.store, fleet.read, lambda: now, Metrics(), fleet.told.append, fleet.hear_all)
-    fleet.answers = {"g": NEW, "h": NEW, "i": OLD}
+    new, old = (
+        Observed(envoy_start_time=STARTED, synced=True, services={"ns/a": seen}) for seen in (NEW, OLD)
+    )
+    fleet.answers = {"g": new, "h": new, "i": old}
     for name in fleet.answers:
         fleet.store.upsert(pod(name))
     await made.refresh()
@@ -296,7 +294,7 @@ async def test_pod_that_has_just_crashed_gets_its_time_however_long_the_service_
     now = LAGGARD_SECONDS
 
     def late() -> tuple[str, ...]:
-        return laggards(SERVICE, made.waited(made.awaiting[A]), made.reports(A))
+        return laggards(SERVICE, made.observations(A), lambda: made.waited(made.awaiting[A]))
 
     assert late() == ("i",)
     fleet.answers["h"] = Unknown("connection refused")
