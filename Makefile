@@ -133,10 +133,10 @@ servers: $(INSTALLED) ## Build what integration tests run besides into the cache
 images: $(INSTALLED) ## Build the container images into the cache
 	@nice -n 19 $(BIN)/python -m e2e.cluster build images
 
+# Two packages bring the modules opentelemetry.proto.*, xds-protos older ones: whichever pip writes last counts.
 $(INSTALLED): pyproject.toml constraints.txt | packages
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[gateway,dev]'
-	# Two packages bring the modules opentelemetry.proto.*, xds-protos older ones: whichever pip writes last counts.
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --force-reinstall --no-deps \
 	  opentelemetry-proto
 	@touch $@
