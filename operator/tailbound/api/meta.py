@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field, StrictInt, StringConstraints
 
 from tailbound.api.conditions import ConditionStatus
 from tailbound.api.names import GROUP, MANAGED_BY_LABEL, PROFILE_ANNOTATIONS
-from tailbound.api.plugin_keys import PLUGIN_KEYS
+from tailbound.api.plugin_keys import DEVICE_VARIABLES, PLUGIN_KEYS
 from tailbound.api.runtime_contract import ServerOption
 from tailbound.api.schema import InOrder, Model, Rule, cel_string, matches
 
@@ -18,12 +18,6 @@ NAME_PART: Final = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 """The part of a label key behind the slash, and a label value that is not empty."""
 _RESERVED_ENV: Final = "TAILBOUND_"
 _SERVER_OPTIONS: Final = [str(option) for option in ServerOption]
-_DEVICE_ENV: Final = [
-    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_IMEX_CHANNELS", "NVIDIA_MIG_CONFIG_DEVICES"),
-    *("NVIDIA_MIG_MONITOR_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES"),
-    *("ASCEND_VISIBLE_DEVICES", "MTHREADS_VISIBLE_DEVICES", "METAX_VISIBLE_DEVICES"),
-]
-"""Variables that container runtimes read: they would give a pod devices that it was not scheduled for."""
 
 NamespaceName = Annotated[
     str,
@@ -56,8 +50,8 @@ EnvName = Annotated[
         "another name",
     ),
     Rule(
-        cel=f"!(self in {_DEVICE_ENV})",
-        holds=lambda name: name not in _DEVICE_ENV,
+        cel=f"!(self in {DEVICE_VARIABLES})",
+        holds=lambda name: name not in DEVICE_VARIABLES,
         message="'{value}' is reserved: the device plugin sets it, ask for devices by spec.hardware",
     ),
 ]

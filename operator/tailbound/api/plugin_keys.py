@@ -1,4 +1,4 @@
-"""Keys of pod labels and annotations that plugins, container runtimes and webhooks of a cluster act on.
+"""Keys of pod labels and annotations, and variables, that plugins, runtimes and webhooks of a cluster act on.
 
 They can put a pod on another network, past the NetworkPolicies, or into another sandbox, give it devices of
 the host, an identity, or containers that were not checked. What the administrators of a cluster want of
@@ -30,6 +30,12 @@ _BEGINNINGS: Final = (
 """Beginnings of keys whose domain is written backwards."""
 _GENIE: Final = "cni"
 """A key without a domain, by which CNI-Genie chooses networks."""
+DEVICE_VARIABLES: Final = [
+    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_IMEX_CHANNELS", "NVIDIA_MIG_CONFIG_DEVICES"),
+    *("NVIDIA_MIG_MONITOR_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES"),
+    *("ASCEND_VISIBLE_DEVICES", "MTHREADS_VISIBLE_DEVICES", "METAX_VISIBLE_DEVICES"),
+]
+"""Variables of container runtimes, which would give a pod devices that it was not scheduled for."""
 
 
 def _any_of(texts: tuple[str, ...]) -> str:

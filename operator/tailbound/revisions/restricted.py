@@ -13,7 +13,7 @@ from typing import Final
 
 from tailbound.api.model_cache import CLAIM_PREFIX
 from tailbound.api.names import PROFILE_ANNOTATIONS
-from tailbound.api.plugin_keys import is_plugin_key
+from tailbound.api.plugin_keys import DEVICE_VARIABLES, is_plugin_key
 from tailbound.api.pod_parts import FILES_VOLUME, RUNTIME_VOLUME
 from tailbound.api.runtime_contract import CA_VOLUME, CACHE_VOLUME, CREDENTIALS_VOLUME, FETCH_CONTAINER
 from tailbound.objects.fields import Object
@@ -208,8 +208,10 @@ def _hooks(container: Object, path: str) -> Iterator[str]:
     yield from _others(container.get("lifecycle") or {}, frozenset({"preStop"}), f"{path}.lifecycle.")
 
 
-def _secrets(container: Object, path: str) -> Iterator[str]:
+def _variables(container: Object, path: str) -> Iterator[str]:
     for index, variable in enumerate(container.get("env", ())):
+        if variable.get("name") in DEVICE_VARIABLES:
+            yield f"{path}.env[{index}].name {variable['name']!r} is not allowed: the device plugin sets it"
         source = variable.get("valueFrom", {"secretKeyRef": {}})
         if not source or source.keys() - _ENV_SOURCES:
             yield f"{path}.env[{index}].valueFrom is not allowed: only secretKeyRef and configMapKeyRef are"
@@ -221,7 +223,7 @@ _CONTAINER_RULES: Final[tuple[Callable[[Object, str], Iterator[str]], ...]] = (
     _host_ports,
     _probe_hosts,
     _hooks,
-    _secrets,
+    _variables,
     _mounts,
     _mounts_of_fetch,
     _cache_is_read_only,

@@ -121,6 +121,11 @@ FORBIDDEN: dict[str, tuple[tuple[Any, ...], Any, str]] = {
         },
         "[0].namespaceSelector is not allowed: pods are those of the namespace",
     ),
+    "devices by a variable": (
+        ("containers", 0, "env", 0),
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+        "env[0].name",
+    ),
     "nothing in env": (("containers", 0, "env", 0), {"name": "A", "valueFrom": {}}, "env[0].valueFrom"),
     "node's fields in env": (
         ("containers", 0, "env", 0),
