@@ -20,6 +20,7 @@ from tailbound_runtime.http2 import Http2Connection
 from tailbound_runtime.http2_outflow import Stream
 from tailbound_runtime.protocol import Body
 
+_OF_HTTP: Final = "binary_tensor_data"  # the extension that gRPC has no need of
 SERVICES: Final = (SERVICE, grpc_health.SERVICE, grpc_reflection.V1, grpc_reflection.V1ALPHA)
 
 Method = Callable[[Http2Connection, Stream, RpcHead], RpcCall]
@@ -81,12 +82,24 @@ class Service:
 
     def server(self, asked: pb.ServerMetadataRequest) -> pb.ServerMetadataResponse:
         """The same as /v2."""
-        return pb.ServerMetadataResponse(**{**describe.server(), "extensions": ["model_repository"]})
+        extensions = [each for each in describe.EXTENSIONS if each != _OF_HTTP]
+        return pb.ServerMetadataResponse(**{**describe.server(), "extensions": extensions})
 
     def model(self, asked: pb.ModelMetadataRequest) -> pb.ModelMetadataResponse:
         """The same as /v2/models/NAME. Raises ApiError."""
         model = self._app.models.find(asked.name, asked.version)
         return pb.ModelMetadataResponse(**describe.metadata(model.loaded()[0]))
+
+    def config(self, asked: pb.ModelConfigRequest) -> pb.ModelConfigResponse:
+        """The same as /v2/models/NAME/config. Raises ApiError."""
+        model = self._app.models.find(asked.name, asked.version)
+        return pb.ModelConfigResponse(config=pb.ModelConfig(**describe.config(model.loaded()[0])))
+
+    def statistics(self, asked: pb.ModelStatisticsRequest) -> pb.ModelStatisticsResponse:
+        """The same as /v2/models/NAME/stats; without a name /v2/models/stats. Raises ApiError."""
+        models = self._app.models
+        wanted = [models.find(asked.name, asked.version)] if asked.name else models
+        return pb.ModelStatisticsResponse(**describe.statistics(wanted))
 
     def index(self, asked: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
         """The same as /v2/repository/index; of the ready ones only, if the request says so."""
@@ -116,6 +129,8 @@ def methods_of(surface: Surface, health: Health) -> Mapping[bytes, Method]:
         "ModelReady": (pb.ModelReadyRequest, service.model_ready),
         "ServerMetadata": (pb.ServerMetadataRequest, service.server),
         "ModelMetadata": (pb.ModelMetadataRequest, service.model),
+        "ModelConfig": (pb.ModelConfigRequest, service.config),
+        "ModelStatistics": (pb.ModelStatisticsRequest, service.statistics),
         "RepositoryIndex": (pb.RepositoryIndexRequest, service.index),
         "RepositoryModelLoad": (pb.RepositoryModelLoadRequest, service.load),
         "RepositoryModelUnload": (pb.RepositoryModelUnloadRequest, service.unload),

@@ -56,10 +56,33 @@ def test_a_triton_client_finds_its_way(client: Any) -> None:
     assert not client.is_model_ready("other")
     assert not client.is_model_ready(NAME, "2")
     assert client.get_server_metadata().name == "tailbound-runtime"
+    assert {"statistics", "model_configuration"} <= {*client.get_server_metadata().extensions}
     metadata = client.get_model_metadata(NAME, as_json=True)
     assert metadata["inputs"][0] == {"name": "a", "datatype": "FP32", "shape": ["-1", "4"]}
     with pytest.raises(triton.InferenceServerException, match="NOT_FOUND"):
         client.get_model_metadata("other")
+
+
+def test_a_triton_client_gets_the_configuration_and_the_statistics_of_rest(
+    server: Server, client: Any
+) -> None:
+    client.infer(NAME, [tensor("a", FINE), tensor("b", FINE)])
+    config = client.get_model_config(NAME).config
+    told = server.client.get(f"/v2/models/{NAME}/config").json()
+    assert {(one.name, triton.model_config_pb2.DataType.Name(one.data_type)) for one in config.input} == {
+        (one["name"], one["data_type"]) for one in told["input"]
+    }
+    assert [list(one.dims) for one in config.output] == [one["dims"] for one in told["output"]]
+    assert config.version_policy.latest.num_versions == 1
+    assert (config.name, config.platform, config.backend) == (told["name"], told["platform"], told["backend"])
+    (told,) = server.client.get(f"/v2/models/{NAME}/stats").json()["model_stats"]
+    for asked in ((), (NAME,), (NAME, "1")):
+        (found,) = client.get_inference_statistics(*asked, as_json=True)["model_stats"]
+        assert int(found["inference_count"]) == told["inference_count"] > 0
+        assert int(found["inference_stats"]["success"]["ns"]) == told["inference_stats"]["success"]["ns"]
+    for ask in (client.get_model_config, client.get_inference_statistics):
+        with pytest.raises(triton.InferenceServerException, match="this server has no model 'other'"):
+            ask("other")
 
 
 def test_a_triton_client_gets_its_answer(client: Any) -> None:
@@ -313,4 +336,7 @@ async def test_many_calls_share_a_connection_and_a_run(tmp_path: Path) -> None:
         async with grpc.aio.insecure_channel(rpc_address(server)) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             answers = await asyncio.gather(*(stub.ModelInfer(request()) for _ in range(300)))
+            asked = service_pb2.ModelConfigRequest(name=NAME)
+            config = (await stub.ModelConfig(asked)).config
     assert {answer.outputs[0].contents.fp32_contents[3] for answer in answers} == {8}
+    assert (config.max_batch_size, config.HasField("dynamic_batching")) == (8, True)
