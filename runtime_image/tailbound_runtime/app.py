@@ -116,6 +116,7 @@ class App:
     def begin_whole(self, intake: Intake, now: float) -> Response | Pending | Coroutine[Any, Any, Response]:
         """Begin and infer a request that is there with all of its body; outcomes as of `infer`."""
         intake.model.metrics.begun()
+        intake.model.take()
         try:
             _, thread = intake.model.loaded()
             check_room(thread, intake.model.metrics)

@@ -87,12 +87,10 @@ class InferCall(RpcCall):
         """Infer."""
         now, app = time.perf_counter(), self.surface.app
         asked = split(message)
-        parsed = None
-        if app.at_once:
-            parsed = self._at_once(app.models.find(asked.name, asked.version), asked, len(message), now)
-            if self.over:
-                return
-        model = app.models.take(asked.name, asked.version)
+        model = app.models.find(asked.name, asked.version)
+        parsed = self._at_once(model, asked, len(message), now) if app.at_once else None
+        if self.over:
+            return
         intake = RpcIntake(self.head, self.started, self.limits, self.share, model, RPC)
         intake.asked, intake.body, intake.parsed = asked, message, parsed
         self._go_on(intake, app.begin_whole(intake, now))

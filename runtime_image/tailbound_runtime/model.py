@@ -8,7 +8,6 @@
 | closed | none; its threads end, and the engine's memory is freed | |
 """
 
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from tailbound_runtime.budget import RETRY_AFTER
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """Any thread may use it, but `open` and `retire` are the loop's.
+    """The loop's own; what it has once it is open, any thread may use.
 
     size_bytes: of its files
     codec: of its requests over HTTP; there once it is open
@@ -40,7 +39,6 @@ class Model:
         self.codec: Codec
         self.rpc: RpcCodec | None = None
         self._loaded: tuple[Signature, InferenceThread] | None = None
-        self._lock = Lock()
         self._users = 0
         self._retired = False
 
@@ -60,29 +58,20 @@ class Model:
             raise ApiError(503, f"model {self.name!r} is still loading", [RETRY_AFTER])
         return self._loaded
 
-    def take(self) -> bool:
-        """One request more needs this model until it gives it back; False if it ends, or has ended.
-
-        A request on the loop finds no model that ends. One in another thread may have found it just before.
-        """
-        with self._lock:
-            self._users += not self._retired
-            return not self._retired
+    def take(self) -> None:
+        """One request more needs this model until it gives it back."""
+        self._users += 1
 
     def give(self) -> None:
         """A request that has taken this model is answered, or given up."""
-        with self._lock:
-            self._users -= 1
-            last = self._retired and not self._users
-        if last:
+        self._users -= 1
+        if self._retired and not self._users:
             self._close()
 
     def retire(self) -> None:
         """No request takes it any more: end once the last one has given it back."""
-        with self._lock:
-            self._retired = True
-            last = not self._users
-        if last:
+        self._retired = True
+        if not self._users:
             self._close()
 
     def _close(self) -> None:

@@ -16,7 +16,7 @@ class Target(NamedTuple):
 
 
 class Models:
-    """The loop's own; other threads may read."""
+    """The loop's own."""
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}
@@ -33,7 +33,7 @@ class Models:
     def put(self, model: Model) -> None:
         """Serve this one, instead of the one of its name if there is one."""
         old = self._models.get(model.name)
-        self._models[model.name] = model  # in one step: other threads find one of them at any time
+        self._models[model.name] = model
         self._index()
         self._leave(old)
 
@@ -52,12 +52,6 @@ class Models:
         found = self._models.get(name)
         if found is None or version not in ("", found.version):
             raise ApiError(404, f"this server has no model {name!r}, version {version!r}: {self.known()}")
-        return found
-
-    def take(self, name: str, version: str) -> Model:
-        """The same, taken for a request, which is to give it back. Any thread may. Raises ApiError 404."""
-        while not (found := self.find(name, version)).take():
-            pass  # it was replaced or unloaded since it was found
         return found
 
     def known(self) -> str:

@@ -219,25 +219,21 @@ async def test_the_engine_of_a_model_that_is_given_up_is_freed_and_its_threads_e
     assert model.closed
 
 
-def test_a_thread_finds_one_version_at_any_time_and_takes_none_that_ends() -> None:
-    found: list[Model] = []
-
-    class Watched(Model):
-        """Notes what another thread finds while it goes."""
-
-        def retire(self) -> None:
-            super().retire()
-            found.append(served.take("m", ""))
-
-    served, first, second = Models(), Watched("m", "1", Metrics()), Model("m", "2", Metrics())
+def test_a_model_that_is_replaced_ends_with_its_last_request() -> None:
+    served, first, second = Models(), Model("m", "1", Metrics(), 5), Model("m", "2", Metrics(), 7)
     served.put(first)
-    assert served.take("m", "") is first
+    for _ in range(2):
+        served.find("m", "").take()
     served.put(second)
-    assert (found, first.take(), first.closed) == ([second], False, False)
-    first.give()
-    assert first.closed
+    assert served.find("m", "") is second
     with pytest.raises(ApiError, match="version '2'"):
-        served.take("m", "1")
+        served.find("m", "1")
+    first.give()
+    assert (first.closed, served.size_bytes) == (False, 12)
+    first.give()
+    assert (first.closed, second.closed, served.size_bytes) == (True, False, 7)
+    served.remove("m")
+    assert second.closed
 
 
 def test_a_folder_that_is_laid_out_otherwise_is_refused(tmp_path: Path) -> None:
