@@ -3,7 +3,8 @@
 Nodes and their devices are the same for all of them. Pods are not: an installation sees those of its own
 namespaces only. So each writes what its pods have, in an entry of its own, and the sums over all entries: the
 last writer writes the same sums as the one before. An installation renews its entry each hour; one that was
-not renewed for three hours is of an installation that is gone.
+not renewed for three hours is of an installation that is gone. An entry of the future counts as one, too: it
+is of a clock that was wrong, and would stay for good.
 """
 
 from datetime import datetime, timedelta
@@ -23,7 +24,7 @@ def class_status(
     entries = {
         each.name: each
         for each in stored.installations
-        if each.name != installation and now - each.renewed_at < _GONE_AFTER
+        if each.name != installation and abs(now - each.renewed_at) < _GONE_AFTER
     }
     before = next((each for each in stored.installations if each.name == installation), None)
     entries[installation] = _entry(count, installation, before, now)

@@ -5,7 +5,7 @@ from typing import Any
 
 from tailbound.controller.class_usage import ClassUsage
 from tailbound.controller.stores import Stores
-from tailbound.kube.resources import HARDWARE_CLASSES, NODES, PODS
+from tailbound.kube.resources import CONTROLLER_REVISIONS, HARDWARE_CLASSES, NODES, PODS
 from tailbound.objects.fields import Object
 
 from tests.integration.controller.environment import Environment
@@ -22,6 +22,7 @@ class Installation:
         self.stores = Stores(lambda _: None)
         now = datetime(2026, 1, 1, tzinfo=UTC)
         self._usage = ClassUsage(environment.cluster, self.stores, lambda: True, name, lambda: now)
+        self.stores.of[CONTROLLER_REVISIONS].upsert(_revision(name, hardware_class))
         for number in range(pods):
             self.stores.of[PODS].upsert(_pod(name, str(number), hardware_class))
 
@@ -37,6 +38,19 @@ class Installation:
         return await self._cluster.get(HARDWARE_CLASSES, None, self._class)
 
 
+def _revision(namespace: str, hardware_class: str) -> Object:
+    return {
+        "metadata": {
+            "name": "r1",
+            "namespace": namespace,
+            "uid": f"{namespace}/r1",
+            "resourceVersion": "1",
+            "labels": {"tailbound.dev/service": "r"},
+        },
+        "data": {"hardwareClass": hardware_class},
+    }
+
+
 def _pod(namespace: str, name: str, hardware_class: str) -> Object:
     return {
         "metadata": {
@@ -44,7 +58,7 @@ def _pod(namespace: str, name: str, hardware_class: str) -> Object:
             "namespace": namespace,
             "uid": f"{namespace}/{name}",
             "resourceVersion": "1",
-            "labels": {"tailbound.dev/service": name},
+            "labels": {"tailbound.dev/service": name, "tailbound.dev/revision": "r1"},
             "annotations": {"tailbound.dev/hardware-class": hardware_class},
         },
         "spec": {"nodeName": hardware_class, "containers": [{"resources": {"limits": {DEVICE: "1"}}}]},

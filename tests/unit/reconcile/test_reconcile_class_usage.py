@@ -125,8 +125,9 @@ def test_installations_that_see_other_pods_write_the_same_sums() -> None:
     assert (alone.free, [each.name for each in alone.installations]) == (2, ["ours"])
 
 
-def test_an_entry_of_the_future_is_renewed() -> None:
+def test_an_entry_of_the_future_is_renewed_and_that_of_another_ends() -> None:
     made = HardwareClass.model_validate(hardware_class("a"))
     count = usage([made], NODES, [])["a"]
     status = class_status(count, "ours", HardwareClassStatus(), NOW + timedelta(days=9))
     assert class_status(count, "ours", status, NOW).installations[0].renewed_at == NOW
+    assert [each.name for each in class_status(count, "theirs", status, NOW).installations] == ["theirs"]
