@@ -47,7 +47,7 @@ class SafetyChecks(ClusterState):
         """What never served, or was rejected, has its step, and more only if stable cannot carry that."""
         wanted, rollout = self.service["spec"], status.get("rollout") or {}
         before = weights_in(self.service.get("status") or {})
-        stable = next(iter(self.marked("stable")), None)
+        stable = self.stable()
         recreates = wanted.get("rollout", {}).get("strategy") == "recreate"
         if stable not in self.seen_ready or wanted.get("stopped") or recreates:
             return
@@ -83,7 +83,7 @@ class SafetyChecks(ClusterState):
         wanted = self.service["spec"]
         rollout, least = wanted.get("rollout", {}), self.needed(name)
         gives_up = wanted.get("stopped") or rollout.get("strategy") == "recreate"
-        if name not in self.marked("stable") or replicas >= least or gives_up:
+        if name != self.stable() or replicas >= least or gives_up:
             return
         in_place = rollout.get("capacity", "surge") != "surge"
         gone = max(min(before, self.ready_pods(name)) - replicas, 0)

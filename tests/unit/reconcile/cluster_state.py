@@ -72,6 +72,12 @@ class ClusterState:
             if f"tailbound.dev/{mark}" in stored["metadata"].get("annotations", {})
         }
 
+    def stable(self) -> str | None:
+        """The stable revision: of several with the mark the one that was promoted last."""
+        marked = [self.objects["ControllerRevision", name]["metadata"] for name in self.marked("stable")]
+        newest = max(marked, key=lambda each: each["annotations"]["tailbound.dev/promoted-at"], default=None)
+        return None if newest is None else str(newest["name"])
+
 
 def number_of(name: str) -> str:
     """r2 of the revision churn-r2-6b9c, and of its pods."""

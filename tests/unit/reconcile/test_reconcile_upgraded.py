@@ -14,7 +14,7 @@ from tailbound.judge.record import memory_of
 from tailbound.reconcile.model import RefusedWrite
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import service
+from tests.unit.reconcile.objects import model, service
 from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
 from tests.unit.reconcile.simulator import Simulator
 
@@ -156,3 +156,23 @@ def test_a_refused_write_that_was_stored_under_an_unknown_reason_is_tried_again(
     simulator.touch(simulator.service)
     around(simulator)
     assert "refused" not in simulator.rollout
+
+
+def test_a_service_with_an_annotation_that_is_refused_now_stays_as_it_is_until_that_is_removed() -> None:
+    """Its stored revision is one that no operator makes any more, and is left alone."""
+    annotations = {"sidecar.istio.io/inject": "false"}
+    simulator = Simulator(service(rollout=CANARY))
+    simulator.settle()
+    (first,) = simulator.names("Deployment")
+    data = simulator.objects["ControllerRevision", first]["data"]
+    template = json.loads(data["template"])
+    template["metadata"]["annotations"] = annotations
+    data["template"] = json.dumps(template)
+    simulator.edit(annotations=annotations, scaling={"min": 3})
+    assert simulator.reconcile().writes == ()
+    assert simulator.condition("Ready") == ("False", "InvalidSpec")
+    assert simulator.weights() == {"r1": 100}
+    simulator.edit(annotations={}, model=model("b"), scaling={"min": 1})
+    simulator.settle()
+    assert simulator.condition("Promoted") == ("True", "Promoted")
+    assert simulator.weights() == {"r2": 100}
