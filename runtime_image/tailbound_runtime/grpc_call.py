@@ -31,11 +31,11 @@ from tailbound_runtime.http2 import Http2Connection
 from tailbound_runtime.http2_blocks import literal
 from tailbound_runtime.http2_frames import Code
 from tailbound_runtime.http2_outflow import Part, Stream
+from tailbound_runtime.inferences import UNEXPECTED
 from tailbound_runtime.protocol import Body
 from tailbound_runtime.reception import CLOSE, Limits
 
 SERVICE: Final = "inference.GRPCInferenceService"
-UNEXPECTED: Final = ApiError(500, "internal error: the server's log has the details")
 _CODES: Final = {200: 0, 400: 3, 404: 5, 408: 4, 413: 8, 499: 1, 501: 12, 503: 14, 504: 4}
 _INTERNAL: Final = 13
 PREFIX_BYTES: Final = 5  # of a message: whether it is packed, and its length in 4 bytes

@@ -6,11 +6,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from tailbound_runtime.app import Pending
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.grpc_call import SERVICE, RpcCall, code_of
 from tailbound_runtime.grpc_codec import RpcCodec
 from tailbound_runtime.grpc_message import Asked, split
+from tailbound_runtime.inferences import Pending
 from tailbound_runtime.model import Model
 from tailbound_runtime.protocol import Body, is_long
 from tailbound_runtime.reception import Intake

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from tailbound_runtime.app import App, Pending, Phase
+from tailbound_runtime.app import App, Phase
+from tailbound_runtime.inferences import Pending
 from tailbound_runtime.reception import CLOSE, Intake
 from tailbound_runtime.responses import JSON, Response, head_of
 

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from tailbound_runtime.app import App, Pending
+from tailbound_runtime.app import App
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.control import Call
+from tailbound_runtime.inferences import Pending
 from tailbound_runtime.metrics import Stage
 from tailbound_runtime.models import Models
 from tailbound_runtime.queue import Job

@@ -5,10 +5,11 @@ import json
 from typing import cast
 
 import pytest
-from tailbound_runtime.app import App, Pending
+from tailbound_runtime.app import App
 from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.engine import TensorSpec
+from tailbound_runtime.inferences import Pending
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models

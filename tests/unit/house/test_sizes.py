@@ -13,7 +13,6 @@ EXCEPTED = {
     "runtime_image/tailbound_runtime/command.py: environment",
     "runtime_image/tailbound_runtime/config.py: from_env",
     "runtime_image/tailbound_runtime/metrics.py: collect",
-    "runtime_image/tailbound_runtime/app.py",
 }
 
 
