@@ -149,7 +149,7 @@ class HardwareClassSpec(Model):
 
 
 class InstallationUsage(Model):
-    """What the pods of one installation of Tailbound have of the class."""
+    """What the pods of one installation of Tailbound use of the class."""
 
     name: Annotated[str, StringConstraints(max_length=320)]
     """Namespace and release of the installation."""
@@ -164,10 +164,11 @@ class InstallationUsage(Model):
     """Devices of the class's nodes that its pods have been given; absent for a class without devices."""
 
     room: _Count | None = None
-    """Pods of the class for which its pods leave no devices; absent where they are not counted."""
+    """Pods of the class that would fit in place of its pods; absent where they are not counted."""
 
     renewed_at: AwareDatetime
-    """Within the last hour while the installation runs. One of three hours ago counts no longer."""
+    """When the installation last renewed this entry, which it does each hour. An entry counts no longer if it
+    is three hours old, or three hours ahead of the clock of another installation."""
 
 
 class HardwareClassStatus(Model):
@@ -194,7 +195,7 @@ class HardwareClassStatus(Model):
     """Pods of the class that have no node yet."""
 
     installations: Annotated[tuple[InstallationUsage, ...], Field(max_length=64), list_map("name")] = ()
-    """What of this each installation of Tailbound uses."""
+    """What the pods of each installation of Tailbound use."""
 
 
 class HardwareClass(Model):

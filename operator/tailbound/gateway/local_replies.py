@@ -2,24 +2,24 @@
 
 The first mapper that matches decides:
 
-| what happened                                 | status           | Retry-After |
-|-----------------------------------------------|------------------|-------------|
-| no service has this host                      | 421              | no          |
-| the request names another model than the service's | 421         | no          |
-| the host is that of a preview without a candidate  | 421         | no          |
-| body too large, and its length was said       | 413              | no          |
-| body too large for one without a length       | 411              | no          |
-| headers too large                             | 431              | no          |
-| the request was not complete in time          | 408              | no          |
-| the connection was to be upgraded             | 403              | no          |
-| a tunnel was to be opened (CONNECT)           | 405              | no          |
-| no valid HTTP request                         | 400              | no          |
-| the gateway's memory is nearly full           | 503              | yes         |
-| too many requests are under way               | 503              | yes         |
-| no pod is ready, or none could be reached     | 503              | yes         |
-| the service's timeout passed                  | 504              | no          |
-| the pod broke off before it answered          | 502, 503         | with 503    |
-| anything else                                 | as Envoy has it  | with 503    |
+| what happened                                      | status          | Retry-After |
+|----------------------------------------------------|-----------------|-------------|
+| no service has this host                           | 421             | no          |
+| the request names another model than the service's | 421             | no          |
+| the host is that of a preview without a candidate  | 421             | no          |
+| body too large, and its length was said            | 413             | no          |
+| body too large for one without a length            | 411             | no          |
+| headers too large                                  | 431             | no          |
+| the request was not complete in time               | 408             | no          |
+| the connection was to be upgraded                  | 403             | no          |
+| a tunnel was to be opened (CONNECT)                | 405             | no          |
+| no valid HTTP request                              | 400             | no          |
+| the gateway's memory is nearly full                | 503             | yes         |
+| too many requests are under way                    | 503             | yes         |
+| no pod is ready, or none could be reached          | 503             | yes         |
+| the service's timeout passed                       | 504             | no          |
+| the pod broke off before it answered               | 502, 503        | with 503    |
+| anything else                                      | as Envoy has it | with 503    |
 """
 
 from typing import Any, Final

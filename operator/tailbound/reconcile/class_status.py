@@ -3,8 +3,8 @@
 Nodes and their devices are the same for all of them. Pods are not: an installation sees those of its own
 namespaces only. So each writes what its pods have, in an entry of its own, and the sums over all entries: the
 last writer writes the same sums as the one before. An installation renews its entry each hour; one that was
-not renewed for three hours is of an installation that is gone. An entry of the future counts as one, too: it
-is of a clock that was wrong, and would stay for good.
+not renewed for three hours is of an installation that is gone. So is one that is as
+far in the future: it is of a clock that was wrong, and would stay for good.
 """
 
 from datetime import datetime, timedelta
