@@ -1,6 +1,7 @@
 """What services cost in an hour, by their status, kept as it changes: a scrape does not read the fleet."""
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object, child, text
@@ -21,9 +22,17 @@ class ServiceCosts:
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         view = KubernetesObject(new or old or {})
-        try:
-            cost = float(text(child(new or {}, "status", "hardware"), "costPerHour"))
-        except ValueError:  # absent, or not written by us
+        cost = _cost_in(text(child(new or {}, "status", "hardware"), "costPerHour"))
+        if cost is None:
             self._costs.pop((view.namespace, view.name), None)
         else:
             self._costs[view.namespace, view.name] = cost
+
+
+def _cost_in(written: str) -> float | None:
+    """The cost; None where it is absent, or was not written by us: a sum over services must stay a number."""
+    try:
+        cost = float(written)
+    except ValueError:
+        return None
+    return cost if 0 <= cost < inf else None

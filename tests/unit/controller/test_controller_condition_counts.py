@@ -38,7 +38,10 @@ def test_counts_are_those_of_the_services_that_are_there(
     assert counts.by_status() == expected
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "1.25", "0", "much"])), max_size=20))
+COSTS = ["", "1.25", "0", "much", "nan", "inf", "-1"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(COSTS)), max_size=20))
 def test_costs_are_those_of_the_services_whose_cost_is_known(changes: list[tuple[str, str]]) -> None:
     store, leads = ObjectStore(), [True]
     costs = ServiceCosts(store, lambda: leads[0])
