@@ -9,6 +9,7 @@ from tailbound.api.inference_paths import (
     ServerProtocol,
     inference_paths,
     read,
+    usable_metadata_path,
     usable_paths,
     written,
 )
@@ -93,3 +94,10 @@ def test_gateways_use_what_is_a_path_and_cheap_to_compare(stored: object, used: 
 
 def test_written_paths_are_read_again() -> None:
     assert read(written(["/b", "/a/**"])) == ("/a/**", "/b")
+
+
+@pytest.mark.parametrize("stored", [None, "/models", "about", "/*", "/{model}/{model}", "//a?x=1", "/a b"])
+def test_a_path_of_metadata_that_anybody_may_have_written_is_checked(stored: str | None) -> None:
+    said = "/models" if stored == "/models" else None
+    assert usable_metadata_path(stored, DEFAULT_INFERENCE_PATHS) == (said or "/v2/models/{model}")
+    assert usable_metadata_path(stored, ["/answer"]) == said
