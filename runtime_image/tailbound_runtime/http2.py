@@ -7,7 +7,7 @@ The library h2 takes longer for the frames of one call than this server does for
 | breaks a rule or a limit (http2_streams.py) | GOAWAY with the reason; the connection ends |
 | sends no settings within PREFACE_SECONDS, or part of a block only | the same |
 | speaks another protocol | a sentence in HTTP/1.1; the connection ends |
-| does not read what is written for it, for UNREAD_SECONDS | the connection ends without it |
+| reads nothing of what is written (unread.py) | the connection ends without it |
 | is told to go elsewhere | LAST_CALLS_SECONDS for calls that are on their way; then those that are here end |
 """
 
@@ -23,9 +23,9 @@ from tailbound_runtime import http2_frames as h2
 from tailbound_runtime.http2_frames import Code, Http2Error
 from tailbound_runtime.http2_outflow import Outflow, Stream
 from tailbound_runtime.http2_streams import SETTINGS, Call, Streams
+from tailbound_runtime.unread import Unread
 
 PREFACE_SECONDS: Final = 10.0
-UNREAD_SECONDS: Final = 60.0
 LAST_CALLS_SECONDS: Final = 1.0
 """Between saying that the connection ends and ending it: calls that are on their way are served."""
 
@@ -71,7 +71,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._greeted = False  # the preface has come
         self._reading = self._flushes = self._ends = False
         self._last = h2.LAST_STREAM  # as GOAWAY has said it, which must not name a greater one later
-        self._unread: asyncio.TimerHandle | None = None
+        self._unread: Unread
         self.used = time.perf_counter()
 
     # --- the transport
@@ -79,6 +79,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast(asyncio.Transport, transport)
+        self._unread = Unread(self._transport, self._loop)
         self._streams = Streams(
             self._make, partial(self._call, self), partial(Outflow, self._transport), self._close_if_done
         )
@@ -90,7 +91,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone: what is not answered yet is given up."""
         self._among.discard(self)
-        self._stop_unread()
+        self._unread.stop()
         self._streams.lost()
         self._closed()
 
@@ -98,29 +99,19 @@ class Http2Connection(asyncio.BufferedProtocol):
         """The client reads slower than it asks: it has to read first."""
         self.out.full = True
         self._transport.pause_reading()
-        self._begin_unread()
+        self._unread.begin()
 
     def resume_writing(self) -> None:
         """It has read."""
         self.out.full = False
         if self._transport.is_closing():
             return
-        self._stop_unread()
+        self._unread.stop()
         self.out.pump()
         self._streams.proceed()
         self.out.flush()
         if not self.out.full:
             self._transport.resume_reading()
-
-    def _begin_unread(self) -> None:
-        """The client has UNREAD_SECONDS to read what is written."""
-        if self._unread is None:
-            self._unread = self._loop.call_later(UNREAD_SECONDS, self._transport.abort)
-
-    def _stop_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
@@ -180,7 +171,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def _close(self) -> None:
         """The end, once the client has read what is written."""
         self._transport.close()
-        self._begin_unread()
+        self._unread.begin()
 
     def _fail(self, code: Code, message: str) -> None:
         if not self._transport.is_closing():

@@ -17,6 +17,7 @@ from tailbound_runtime.app import App, Phase
 from tailbound_runtime.inferences import Pending
 from tailbound_runtime.reception import CLOSE, Intake
 from tailbound_runtime.responses import JSON, Response, head_of
+from tailbound_runtime.unread import Unread
 
 JOINED_BYTES: Final = 64 * 2**10
 """Parts of a short answer are joined: copying them costs less than another call to the kernel."""
@@ -51,12 +52,13 @@ class Pipeline:
     used: when the last answer was written, in the time of `perf_counter`
     """
 
-    __slots__ = ("_app", "_ending", "_full", "_line", "_lingers", "_loop", "_transport", "used")
+    __slots__ = ("_app", "_ending", "_full", "_line", "_lingers", "_loop", "_transport", "_unread", "used")
 
     def __init__(self, app: App, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._app = app
         self._transport = transport
         self._loop = loop
+        self._unread = Unread(transport, loop)
         self._line: deque[Exchange] = deque()
         self._full = False  # the client takes no more bytes now
         self._ending = False
@@ -92,6 +94,7 @@ class Pipeline:
 
     def lost(self) -> None:
         """The client has gone: what is not answered yet is given up."""
+        self._unread.stop()
         for exchange in self._line:
             if exchange.task is not None:
                 exchange.task.cancel()
@@ -103,10 +106,12 @@ class Pipeline:
         """The client reads slower than it asks: it has to read first."""
         self._full = True
         self._transport.pause_reading()
+        self._unread.begin()
 
     def resume(self) -> None:
         """It has read."""
         self._full = False
+        self._unread.stop()
         self.advance()
 
     def end(self) -> None:

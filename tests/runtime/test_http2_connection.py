@@ -45,6 +45,12 @@ class Notes:
     def close(self) -> None:
         self.closed = True
 
+    def get_write_buffer_size(self) -> int:
+        return 1
+
+    def get_extra_info(self, name: str) -> None:
+        """There is no socket."""
+
     def abort(self) -> None:
         self.aborted = True
 
@@ -155,7 +161,7 @@ async def test_windows_go_to_each_stream_in_turn(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_who_does_not_read_gets_no_more_and_is_left_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailbound_runtime.http2.UNREAD_SECONDS", 0.05)
+    monkeypatch.setattr("tailbound_runtime.unread.UNREAD_SECONDS", 0.05)
     monkeypatch.setattr(Long, "size", 100)
     client = Client()
     client.feed(HELLO)

@@ -1,5 +1,6 @@
 """What is remembered of requests changes no answer: heads of HTTP, and JSON around a list."""
 
+import asyncio
 import json
 import re
 from collections.abc import Coroutine
@@ -7,6 +8,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound_runtime.app import App, Phase
@@ -72,7 +74,8 @@ class Wire:
 
     def __init__(self) -> None:
         self.written = b""
-        self.closed = self.ended = False
+        self.closed = self.ended = self.aborted = False
+        self.left = self.reads = 0
 
     def write(self, data: bytes) -> None:
         assert not self.ended
@@ -84,6 +87,19 @@ class Wire:
 
     def close(self) -> None:
         self.closed = True
+
+    def get_extra_info(self, name: str) -> None:
+        """There is no socket."""
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        self.left -= self.reads
+        return self.left
+
+    def pause_reading(self) -> None:
+        """Nothing is read here."""
 
     def is_closing(self) -> bool:
         return self.closed
@@ -225,3 +241,19 @@ def test_the_scheduling_parameters_of_known_json_are_kept() -> None:
     for _ in range(3):
         request = codec.parse(head + bytes(8), len(head), print)
         assert (request.priority, request.timeout_seconds) == (2, 5e-6)
+
+
+async def test_who_reads_nothing_of_an_answer_is_left_and_who_reads_slowly_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tailbound_runtime.unread.UNREAD_SECONDS", 0.01)
+    wire, connection = Wire(), Front(cast(Any, Echo())).connection()
+    connection.connection_made(cast(Any, wire))
+    wire.left, wire.reads = 10**6, 1  # it reads a byte before each look
+    connection.pause_writing()
+    await asyncio.sleep(0.1)
+    outcomes = [wire.aborted]
+    wire.reads = 0
+    await asyncio.sleep(0.1)
+    assert [*outcomes, wire.aborted] == [False, True]
+    connection.connection_lost(None)
