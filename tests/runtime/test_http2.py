@@ -243,6 +243,16 @@ def test_what_is_no_call_is_answered(raw: Raw, changes: dict[str, str], message:
     assert raw.status() == (3, "0")
 
 
+def test_a_status_fits_into_what_clients_take_of_headers(raw: Raw) -> None:
+    asked = service_pb2.ModelInferRequest(model_name="ü" * 20_000).SerializeToString()
+    message = b"\0" + number(len(asked)) + asked
+    parts = [frame(DATA, 0, 1, message[at : at + 16000]) for at in range(0, len(message), 16000)]
+    raw.send(raw.head(1, path=INFER), *parts, frame(DATA, END_STREAM, 1))
+    _, headers, _ = raw.headers()
+    assert headers["grpc-status"] == "5"
+    assert 2000 < len(headers["grpc-message"]) < 8000
+
+
 def test_more_streams_than_may_be_are_refused_and_the_others_go_on(raw: Raw) -> None:
     raw.send(*[raw.head(stream) for stream in range(1, 259, 2)])
     assert raw.until(RST)[2:] == (257, number(REFUSED))
