@@ -381,7 +381,8 @@ SERVICE_REFUSALS = (
             {"container.apparmor.security.beta.kubernetes.io/server": "unconfined"},
             "'container.apparmor.security.beta.kubernetes.io/server' is not allowed: AppArmor and seccomp "
             "profiles of serving pods are those of the Pod Security profile restricted, remove it"),
-    *(service(f"{field} of a plugin, {key}", f"spec.{field}", {key: "x"}, f"'{key}' {_KEY_OF_PLUGIN}")
+    *(service(f"{field} of a plugin, {key}", f"spec.{field}", {"dapr.io/enabled": "false", key: "x"},
+              f"'{key}' {_KEY_OF_PLUGIN}")
       for field, key in (
           ("annotations", "k8s.v1.cni.cncf.io/networks"),
           ("annotations", "io.kubernetes.cri-o.Devices"),

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field, StrictInt, StringConstraints
 
 from tailbound.api.conditions import ConditionStatus
 from tailbound.api.names import GROUP, MANAGED_BY_LABEL, PROFILE_ANNOTATIONS
-from tailbound.api.plugin_keys import DEVICE_VARIABLES, PLUGIN_KEYS
+from tailbound.api.plugin_keys import DEVICE_VARIABLES, OPT_OUTS, PLUGIN_KEYS, is_acted_on
 from tailbound.api.runtime_contract import ServerOption
 from tailbound.api.schema import InOrder, Model, Rule, cel_string, matches
 
@@ -163,11 +163,24 @@ _NO_PROFILE_KEYS: Final = _no_key(
     "'{value}' is not allowed: AppArmor and seccomp profiles of serving pods are those of the Pod Security "
     "profile restricted, remove it",
 )
-_NO_PLUGIN_KEYS: Final = _no_key(
-    PLUGIN_KEYS,
-    "'{value}' is not allowed: a plugin or webhook of the cluster that acts on it could give the pods "
-    "another network, sandbox, identity or container than those that Tailbound checks, remove it; "
+_ACTED_ON: Final = (
+    f"self.filter(k, k.matches({cel_string(f'^(?:{PLUGIN_KEYS})$')}) && "
+    f"!(k in {OPT_OUTS} && self[k] == {OPT_OUTS}[k]))"
+)
+
+
+def _acted_on(items: Mapping[str, str]) -> list[str]:
+    return [key for key, value in items.items() if is_acted_on(key, value)]
+
+
+_NO_PLUGIN_KEYS: Final = Rule(
+    cel=f"{_ACTED_ON}.size() == 0",
+    holds=lambda items: not _acted_on(items),
+    message="'{value}' is not allowed: a plugin or webhook of the cluster that acts on it could give the "
+    "pods another network, sandbox, identity or container than those that Tailbound checks, remove it; "
     "administrators set such things for the namespace or in the plugin",
+    value_cel=f"{_ACTED_ON}[0]",
+    value=lambda items: min(_acted_on(items)),
 )
 _POD_KEYS: Final = InOrder(_NO_RESERVED_KEYS, _NO_PLUGIN_KEYS, WELL_FORMED_KEYS)
 

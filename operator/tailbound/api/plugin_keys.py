@@ -47,6 +47,18 @@ PLUGIN_KEYS: Final = rf"(?:[^/]*\.)?(?:{_any_of(_DOMAINS)})/.*|(?:{_any_of(_BEGI
 _PLUGIN_KEY: Final = re.compile(PLUGIN_KEYS)
 
 
-def is_plugin_key(key: str) -> bool:
-    """Whether something of the cluster acts on a pod with a label or an annotation of this key."""
-    return _PLUGIN_KEY.fullmatch(key) is not None
+OPT_OUTS: Final = {
+    "sidecar.istio.io/inject": "false",
+    "linkerd.io/inject": "disabled",
+    "kuma.io/sidecar-injection": "disabled",
+    "openservicemesh.io/sidecar-injection": "disabled",
+    "consul.hashicorp.com/connect-inject": "false",
+    "vault.hashicorp.com/agent-inject": "false",
+    "dapr.io/enabled": "false",
+}
+"""Keys with the value by which a pod gets nothing: only this value is allowed."""
+
+
+def is_acted_on(key: str, value: str) -> bool:
+    """Whether something of the cluster does something to a pod with this label or annotation."""
+    return _PLUGIN_KEY.fullmatch(key) is not None and OPT_OUTS.get(key) != value

@@ -13,7 +13,7 @@ from typing import Final
 
 from tailbound.api.model_cache import CLAIM_PREFIX
 from tailbound.api.names import PROFILE_ANNOTATIONS
-from tailbound.api.plugin_keys import DEVICE_VARIABLES, is_plugin_key
+from tailbound.api.plugin_keys import DEVICE_VARIABLES, is_acted_on
 from tailbound.api.pod_parts import FILES_VOLUME, RUNTIME_VOLUME
 from tailbound.api.runtime_contract import CA_VOLUME, CACHE_VOLUME, CREDENTIALS_VOLUME, FETCH_CONTAINER
 from tailbound.objects.fields import Object
@@ -83,9 +83,10 @@ def _metadata(template: Object) -> Iterator[str]:
     for name in view.annotations:
         if name.startswith(PROFILE_ANNOTATIONS):
             yield f"metadata.annotations[{name}] is not allowed: the pod's profiles hold"
-    for field, keys in (("annotations", view.annotations), ("labels", view.labels)):
-        for name in filter(is_plugin_key, keys):
-            yield f"metadata.{field}[{name}] is not allowed: a plugin of the cluster acts on it"
+    for field, items in (("annotations", view.annotations), ("labels", view.labels)):
+        for name, value in items.items():
+            if is_acted_on(name, value):
+                yield f"metadata.{field}[{name}] is not allowed: a plugin of the cluster acts on it"
 
 
 def _pod_level(pod: Object, service_account: str | None) -> Iterator[str]:

@@ -178,7 +178,8 @@ _OTHER_KEYS = (
 
 @pytest.mark.parametrize("field", ["annotations", "labels"])
 def test_the_restricted_check_refuses_each_key_that_a_plugin_of_the_cluster_acts_on(field: str) -> None:
-    pod = {**template(), "metadata": {field: dict.fromkeys((*_PLUGIN_KEYS, *_OTHER_KEYS), "x")}}
+    items = {**dict.fromkeys((*_PLUGIN_KEYS, *_OTHER_KEYS), "x"), "sidecar.istio.io/inject": "false"}
+    pod = {**template(), "metadata": {field: items}}
     assert violations(pod, None) == tuple(
         f"metadata.{field}[{key}] is not allowed: a plugin of the cluster acts on it" for key in _PLUGIN_KEYS
     )
