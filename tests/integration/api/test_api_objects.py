@@ -33,6 +33,7 @@ STATUS = {
     "stable": {"revision": "churn-r1-4k2p", "replicas": 2, "ready": 0, "weight": 95},
     "canary": {"revision": "churn-r2-9xq1", "replicas": 1, "ready": 1, "weight": 5},
     "rollout": {"state": "Analysing", "revision": "churn-r2-9xq1", "weight": 5},
+    "hardware": {"costPerHour": "2.5"},
     "servingPods": "1/3",
     "replicas": 2,
     "selector": "tailbound.dev/service=churn",
@@ -134,6 +135,7 @@ def test_columns_of_a_service(api: Api, create: Create) -> None:
         "Revision": "churn-r1-4k2p",
         "Canary": "churn-r2-9xq1",
         "Weight": 5,
+        "Cost": "2.5",
         "Message": "0 of 2 pods are ready",
     }
 
@@ -146,7 +148,8 @@ def test_columns_of_a_service_without_status_are_empty(api: Api, create: Create)
 
 def test_columns_of_a_hardware_class(api: Api, create: Create) -> None:
     annotations = {"tailbound.dev/is-default-class": "true"}
-    create(changed(HARDWARE_CLASS, "metadata.annotations", annotations))
+    priced = changed(HARDWARE_CLASS, "spec.price", {"perHour": "1.25"})
+    create(changed(priced, "metadata.annotations", annotations))
     status = {"nodes": 3, "devices": 12, "free": 5, "services": 2, "waiting": 1}
     assert api.patch(HARDWARE_CLASS, {"status": status}, "/status").code == 200
     row = table(api, HARDWARE_CLASS)
@@ -161,6 +164,7 @@ def test_columns_of_a_hardware_class(api: Api, create: Create) -> None:
         "Free": 5,
         "Used By": 2,
         "Waiting": 1,
+        "Price": "1.25",
     }
 
 
