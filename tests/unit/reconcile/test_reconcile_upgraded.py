@@ -160,7 +160,7 @@ def test_a_refused_write_that_was_stored_under_an_unknown_reason_is_tried_again(
 
 def test_a_service_with_an_annotation_that_is_refused_now_stays_as_it_is_until_that_is_removed() -> None:
     """Its stored revision is one that no operator makes any more, and is left alone."""
-    annotations = {"sidecar.istio.io/inject": "false"}
+    annotations = {"k8s.v1.cni.cncf.io/networks": "other"}
     simulator = Simulator(service(rollout=CANARY))
     simulator.settle()
     (first,) = simulator.names("Deployment")
