@@ -140,6 +140,11 @@ def test_a_full_quota_limits_the_pods_and_is_told(scene: Scene) -> None:
         asked = scaled.replicas()
         assert asked <= 5, scaled.words()
         scene.api.delete("ResourceQuota", "two-pods", scene.namespace)
+        lasts(5)  # until admission knows of it
+        # After each refusal Kubernetes waits twice as long, up to 1000 s, unless the ReplicaSet changes.
+        for replica_set in scene.api.list("ReplicaSet", scene.namespace):
+            changed = {"metadata": {"annotations": {"example.com/looked-at": "again"}}}
+            scene.api.patch("ReplicaSet", replica_set["metadata"]["name"], scene.namespace, changed)
         scaled.until("the pods that were missing", 3, ready=True)
         scaled.condition("ScalingLimited", "False", "NotLimited")
 
