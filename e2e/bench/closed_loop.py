@@ -88,7 +88,7 @@ class Senders:
 
 @asynccontextmanager
 async def senders(url: str, message: bytes, number: int) -> AsyncIterator[Senders]:
-    """So many that are connected."""
+    """`number` senders, each with its connection open."""
     connections = [await Connection.opened(url) for _ in range(number)]
     try:
         yield Senders(connections, message)

@@ -66,7 +66,7 @@ class RpcCall:
     """One call whose request is one message; subclasses take it and answer.
 
     due: as of `http2_streams.Call`
-    over: whether its end is known, or nobody waits for it any more
+    over: whether its end is known, or its client no longer waits for it
     started: when its head was there
     """
 

@@ -58,7 +58,7 @@ class _Reply:
 
 
 class RpcCodec:
-    """For the event loop only, but for `parse_anew` and `answer_anew`."""
+    """Used on the event loop only; `parse_uncached` and `answer_uncached` may be called in any thread."""
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
@@ -76,7 +76,7 @@ class RpcCodec:
         """The request. Raises ApiError."""
         plan = self._plans.get(asked.rest)
         if plan is None or [len(each) for each in asked.raw] != [each.size for each in plan.inputs]:
-            request = self.parse_anew(asked, reserve)
+            request = self.parse_uncached(asked, reserve)
             self._learn(asked, request)
             return request
         known = plan.request
@@ -87,7 +87,7 @@ class RpcCodec:
             known.id, inputs, known.outputs, known.rows, known.binary, known.priority, known.timeout_seconds
         )
 
-    def parse_anew(self, asked: Asked, reserve: Reserve) -> InferRequest:
+    def parse_uncached(self, asked: Asked, reserve: Reserve) -> InferRequest:
         """The same, whatever was seen before."""
         reserve(len(asked.rest))
         message = grpc_tensors.message_of(asked)
@@ -96,13 +96,13 @@ class RpcCodec:
     def answer(self, request: InferRequest, arrays: Sequence[Array]) -> Sequence[Part]:
         """The ModelInferResponse."""
         if request.id is not None or not request.binary:
-            return self.answer_anew(request, arrays)
+            return self.answer_uncached(request, arrays)
         key = (request.outputs, *[array.shape for array in arrays])
         reply = self._replies.get(key)
         if reply is None:
             reply = self._reply(request, arrays)
             if reply is None:
-                return self.answer_anew(request, arrays)
+                return self.answer_uncached(request, arrays)
             if len(self._replies) >= _MOST:
                 self._replies.clear()
             self._replies[key] = reply
@@ -111,7 +111,7 @@ class RpcCodec:
             parts += (begins, binary.to_bytes(datatype, array))
         return parts
 
-    def answer_anew(self, request: InferRequest, arrays: Sequence[Array]) -> Sequence[Part]:
+    def answer_uncached(self, request: InferRequest, arrays: Sequence[Array]) -> Sequence[Part]:
         """The same, whatever was seen before."""
         answer, raw = grpc_tensors.response(request, self._signature, arrays)
         parts: list[Part] = [answer.SerializeToString()]

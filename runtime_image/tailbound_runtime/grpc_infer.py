@@ -41,12 +41,12 @@ class Rpc:
         return codec_of(intake.model).parse(_asked(intake), intake.share.need)
 
     def parse_aside(self, intake: Intake) -> InferRequest:
-        return codec_of(intake.model).parse_anew(_asked(intake), intake.share.need)
+        return codec_of(intake.model).parse_uncached(_asked(intake), intake.share.need)
 
     def write(self, intake: Intake, request: InferRequest, arrays: Sequence[Array], aside: bool) -> Response:
         codec = codec_of(intake.model)
         return Response(
-            200, (), codec.answer_anew(request, arrays) if aside else codec.answer(request, arrays)
+            200, (), codec.answer_uncached(request, arrays) if aside else codec.answer(request, arrays)
         )
 
     def packing(self, intake: Intake, response: Response) -> bytes | None:

@@ -90,7 +90,7 @@ class Intake:
     body: as it was sent, so far
     received: when all of the body was there
     parsed: the request, and the outputs if its run is over, once these are known
-    ended: whether the answer is known, or nobody waits for it any more
+    ended: whether the answer is known, or its client no longer waits for it
     trace: what an application that traces requests notes of it
     limits: of its body and time
     wire: the protocol that it came by

@@ -34,7 +34,7 @@ class ReplicaReason(StrEnum):
 
 
 class DecisionTexts(Protocol):
-    """The texts of a decision. Most decisions are those of the tick before, and nobody reads theirs."""
+    """The texts of a decision, made when they are read. Most decisions repeat the one before, unread."""
 
     @property
     def line(self) -> str:

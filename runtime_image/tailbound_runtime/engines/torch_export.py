@@ -64,7 +64,6 @@ class TorchExport(Loaded):
         except (
             AssertionError,
             IndexError,
-            NotImplementedError,
             RuntimeError,
             TypeError,
             ValueError,
