@@ -1,14 +1,28 @@
-"""Ports that nothing listens on."""
+"""Ports that nothing listens on and that nobody else is given while this process lives."""
 
+import random
 import socket
+from contextlib import suppress
+from itertools import islice
+
+PORTS = range(20_000, 30_000)
+"""Below the ports of clients (from 32768) and the node ports of Services (from 30000), which the kernel and the API
+server give away: a port that is listened on seconds after it was chosen is still free then."""
+
+_claims: list[socket.socket] = []
+"""One bound socket for each port of this process. The kernel removes them with the process."""
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Several ports, which are held at once, so that they differ."""
-    sockets = [socket.create_server((host, 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
+    """Several ports, which differ.
+
+    Raises:
+        OSError: Fewer ports than that are free.
+    """
+    candidates = random.SystemRandom().sample(PORTS, len(PORTS))
+    ports = list(islice((port for port in candidates if _is_free(host, port) and _claimed(port)), count))
+    if len(ports) < count:
+        raise OSError(f"{count} free ports of {host} were asked for; {PORTS} has only {len(ports)}")
     return ports
 
 
@@ -16,3 +30,24 @@ def free_port(host: str = "127.0.0.1") -> int:
     """One port."""
     (port,) = free_ports(1, host)
     return port
+
+
+def _is_free(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_server((host, port)):
+        return True
+    return False
+
+
+def _claimed(port: int) -> bool:
+    """Whether no other process has this port; it is this one's from now on.
+
+    A claim is a Unix socket of an abstract name, which leaves no file behind.
+    """
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0tailbound-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True

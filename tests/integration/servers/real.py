@@ -1,5 +1,6 @@
 """A foreign server that really runs: its packages, what the chart's runtime renders for it, its process."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -113,15 +114,21 @@ def port_of(setup: Setup, name: str) -> int:
 
 
 def environment(name: str) -> Path:
-    """The virtual environment of a server in build/servers, which is made once, of pinned packages."""
+    """The virtual environment of a server in build/servers, which is made once, of pinned packages.
+
+    Tests of one server run in several processes: the first makes the environment, the others wait for it.
+    """
     folder, pins = BUILD / name, CONSTRAINTS / f"{name}.txt"
     made = folder / "made-of.txt"
-    if not made.exists() or made.read_text() != pins.read_text():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        pip = str(folder / "bin" / "pip")
-        subprocess.run([pip, "install", "--quiet", "--no-deps", "--requirement", str(pins)], check=True)
-        made.write_text(pins.read_text())
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists() or made.read_text() != pins.read_text():
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            pip = str(folder / "bin" / "pip")
+            subprocess.run([pip, "install", "--quiet", "--no-deps", "--requirement", str(pins)], check=True)
+            made.write_text(pins.read_text())
     return folder
 
 
