@@ -6,8 +6,10 @@ from contextlib import suppress
 from itertools import islice
 
 PORTS = range(20_000, 30_000)
-"""Below the ports of clients (from 32768) and the node ports of Services (from 30000), which the kernel and the API
-server give away: a port that is listened on seconds after it was chosen is still free then."""
+"""Below those of clients (from 32768) and the node ports of Services (from 30000).
+
+A port that was chosen stays free until it is listened on, seconds later.
+"""
 
 _claims: list[socket.socket] = []
 """One bound socket for each port of this process. The kernel removes them with the process."""
