@@ -50,6 +50,10 @@ class AppliedRoute(_Document):
     denied_hosts: tuple[str, ...] = Field(
         default=(), description="Entries of spec.hosts that the service does not answer to."
     )
+    has_ready_pod: bool = Field(
+        default=True,
+        description="A revision that gets requests has a ready pod; otherwise each request gets a 503.",
+    )
 
 
 class RejectedRoute(AppliedRoute):

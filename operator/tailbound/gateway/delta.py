@@ -288,6 +288,7 @@ class DeltaSession:
                         generation=bundle.route.generation,
                         traffic_generation=bundle.route.traffic_generation,
                         denied_hosts=bundle.route.denied_hosts,
+                        has_ready_pod=bundle.route.has_ready_pod,
                     )
 
     def _arrived(self, service: ServiceKey) -> None:

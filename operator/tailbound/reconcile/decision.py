@@ -131,7 +131,7 @@ def _plan(decided: Decided, resolved: Resolved, facts: Facts) -> Plan:
         events=_events(decided, wanted),
         requeue_after=_requeue_after(decided),
         summary=f"{decided.intended.name}: Ready={ready.status}/{ready.reason}" if changes else "",
-        watch_gateways=facts.applied is not None and facts.applied.reason is not Reason.ACKNOWLEDGED,
+        watch_gateways=facts.applied is not None and not facts.applied.is_settled,
         poll_counters=step.poll,
         queries=step.queries,
         unread=tuple(signatures.unread(owned, step.rollout)),

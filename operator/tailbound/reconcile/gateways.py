@@ -33,6 +33,8 @@ class Wanted:
     """The generation of the spec; a later one will do."""
     traffic_generation: int
     hosts: tuple[HostStatus, ...] = ()
+    has_ready_pod: bool = False
+    """A revision that gets requests has a ready endpoint."""
 
     @property
     def denied(self) -> tuple[HostStatus, ...]:
@@ -48,6 +50,13 @@ class Applied:
     message: str
     acknowledged: bool
     """Every Ready gateway applied this traffic generation, and there is at least one."""
+    behind: str = ""
+    """A gateway pod that does not know yet that pods of the service are ready, or that none is any more."""
+
+    @property
+    def is_settled(self) -> bool:
+        """No gateway is to apply anything more."""
+        return self.reason is Reason.ACKNOWLEDGED and not self.behind
 
 
 def applied(gateways: Mapping[str, Observed | Unknown], wanted: Wanted, *, kept: bool = False) -> Applied:
@@ -64,13 +73,14 @@ def applied(gateways: Mapping[str, Observed | Unknown], wanted: Wanted, *, kept:
         )
     telling = {pod: each for pod, each in gateways.items() if not kept or _speaks(each, wanted)}
     acknowledged = all(_routed(observed, wanted) for observed in telling.values())
+    behind = next((pod for pod, each in sorted(telling.items()) if _is_behind(each, wanted)), "")
     findings = sorted(_findings(telling, wanted), key=lambda finding: _ORDER.index(finding[0]))
     if findings:
         reason, message = findings[0]
-        return Applied(reason, message, acknowledged)
+        return Applied(reason, message, acknowledged, behind)
     if wanted.denied:
-        return Applied(*_denial(wanted), acknowledged)
-    return Applied(Reason.ACKNOWLEDGED, "every gateway pod has applied the routes", acknowledged)
+        return Applied(*_denial(wanted), acknowledged, behind)
+    return Applied(Reason.ACKNOWLEDGED, "every gateway pod has applied the routes", acknowledged, behind)
 
 
 def acknowledgement(
@@ -92,7 +102,8 @@ def acknowledgement(
         and stored.status is ConditionStatus.TRUE
         and stored.observed_generation >= routing.generation
     )
-    wanted = Wanted(owned.key, routing.generation, traffic.generation, owned.observation.hosts)
+    ready = any(each.weight and owned.ready_endpoints.get(each.revision) for each in traffic.backends)
+    wanted = Wanted(owned.key, routing.generation, traffic.generation, owned.observation.hosts, ready)
     return applied(owned.observation.gateways, wanted, kept=kept)
 
 
@@ -144,6 +155,11 @@ def _of(observed: Observed | Unknown, wanted: Wanted) -> ServiceObservation:
 def _routed(observed: Observed | Unknown, wanted: Wanted) -> bool:
     state = _of(observed, wanted).applied
     return state is not None and state.traffic_generation == wanted.traffic_generation
+
+
+def _is_behind(observed: Observed | Unknown, wanted: Wanted) -> bool:
+    state = _of(observed, wanted).applied
+    return state is not None and state.has_ready_pod is not wanted.has_ready_pod
 
 
 def _findings(gateways: Mapping[str, Observed | Unknown], wanted: Wanted) -> Iterator[tuple[Reason, str]]:

@@ -12,7 +12,7 @@ First rule that fits (`RULES`); "desired" is the revision of the spec as it is:
 | `not_rendered` | there is no desired revision yet | Unknown | Pending |
 | `not_rendered` | the same, and a Job finds the digest of the model | Unknown | Fetching |
 | `dies` | desired has all requests, and its pods end for good again and again | False | that of the pods |
-| `serves` | desired has all requests, acknowledged, and a ready endpoint | True | Serving |
+| `serves` | desired has all requests, and a ready endpoint; all gateways know both | True | Serving |
 | `rejected` | desired was rejected | False | RolledBack |
 | `rolls_out` | desired has some of the requests, another revision the rest | Unknown | RollingOut |
 | `rolls_out` | desired takes over as its pods get ready | Unknown | RollingOut |
@@ -99,7 +99,7 @@ def dies(facts: Facts) -> ConditionVerdict | None:
 def serves(facts: Facts) -> ConditionVerdict | None:
     """Every gateway sends it all requests, and an endpoint of it is ready."""
     applied = facts.applied
-    if not facts.on_target or applied is None or applied.reason is not Reason.ACKNOWLEDGED:
+    if not facts.on_target or applied is None or applied.reason is not Reason.ACKNOWLEDGED or applied.behind:
         return None
     return ConditionVerdict(TRUE, Reason.SERVING, f"{facts.name} serves")
 
@@ -137,6 +137,9 @@ def waits_for_gateways(facts: Facts) -> ConditionVerdict | None:
     applied = facts.applied
     if not facts.on_target or applied is None:
         return None
+    if applied.reason is Reason.ACKNOWLEDGED:
+        message = f"gateway pod {applied.behind} does not know yet that a pod of {facts.name} is ready"
+        return ConditionVerdict(UNKNOWN, Reason.WAITING_FOR_GATEWAY, message)
     status = UNKNOWN if applied.reason is Reason.WAITING_FOR_GATEWAY else FALSE
     return ConditionVerdict(status, applied.reason, applied.message)
 

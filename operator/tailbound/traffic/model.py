@@ -89,6 +89,11 @@ class Route:
     """Whether a pod is to refuse what it could only answer later than that. Needs the target."""
     preview: Preview | None = None
 
+    @property
+    def has_ready_pod(self) -> bool:
+        """A revision that gets requests has a ready pod."""
+        return any(each.share and (each.http or each.grpc) for each in self.backends)
+
 
 @dataclass(frozen=True)
 class RouteRejection:

@@ -45,6 +45,24 @@ async def test_a_restarted_envoy_gets_everything_and_is_told_apart(gateway: Gate
     assert (await gateway.observed())["envoyStartTime"] > before
 
 
+async def test_what_is_applied_says_whether_a_pod_is_ready(gateway: Gateway, pods: Pods) -> None:
+    await pods.http("r1", "127.0.0.2", HTTP)
+    for state, status in (("ready", 200), ("starting", 503), ("ready", 200)):
+        gateway.cluster.put(
+            endpoint_slice("risk", "churn", "r1", [("127.0.0.2", state)], {"http": HTTP}),
+            inference_service("risk", "churn", {"r1": 100}),
+        )
+
+        await gateway.until_ready()
+
+        async def known(expected: bool = status == 200) -> bool:
+            found = (await gateway.observed())["services"].get("risk/churn", {}).get("applied") or {}
+            return found.get("hasReadyPod") is expected
+
+        await until(f"a pod that is {state} is known", known)
+        assert (await gateway.call("churn.risk"))[0] == status
+
+
 async def test_a_restarted_sidecar_changes_nothing(gateway: Gateway, pods: Pods) -> None:
     await pods.http("r1", "127.0.0.2", HTTP)
     await pods.http("r2", "127.0.0.3", HTTP)

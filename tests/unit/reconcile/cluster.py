@@ -337,3 +337,4 @@ class Cluster(SafetyChecks):
         if traffic is not None:
             self.gateways[name].route = copied(traffic)
             self.gateways[name].generation = self.service["metadata"]["generation"]
+            self.gateways[name].has_ready_pod = bool(self.gateways[name].backends & self.ready_revisions())

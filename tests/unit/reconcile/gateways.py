@@ -20,6 +20,8 @@ class Gateway:
 
     route: dict[str, Any] | None = None
     generation: int = 0
+    has_ready_pod: bool = False
+    """Whether a revision that it sends requests to has a ready pod, as it knows."""
     readable: bool = True
     started: int = 0
     """How often its Envoy was restarted."""
@@ -70,7 +72,11 @@ class Gateway:
             return Unknown("timed out after 2 s")
         applied = None
         if self.route is not None:
-            applied = AppliedRoute(generation=self.generation, traffic_generation=self.route["generation"])
+            applied = AppliedRoute(
+                generation=self.generation,
+                traffic_generation=self.route["generation"],
+                has_ready_pod=self.has_ready_pod,
+            )
         return Observed(
             envoy_start_time=START,
             synced=True,

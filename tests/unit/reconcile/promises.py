@@ -14,6 +14,7 @@ from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import parse
 from tailbound.api.rollout import OnInconclusive, Promotion, Strategy
 from tailbound.objects.fields import Object
+from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.desired import intend
 from tailbound.reconcile.model import Apply, Create, Delete, Observation, Plan, Write
 from tailbound.reconcile.owned_state import OwnedState
@@ -212,13 +213,17 @@ def only_what_ran_or_was_named_is_rejected(seen: Seen) -> None:
 
 
 def ready_tells_the_truth(seen: Seen) -> None:
-    """Ready is True only if the revision of the spec has the requests and something of it is ready."""
+    """Ready is True only if the revision of the spec has the requests, and a ready pod that gateways know."""
     if seen.condition("Ready").get("status") != "True":
         return
     if not seen.ready(seen.desired) or dict(seen.weights).get(seen.desired) != ALL:
         raise BrokenPromiseError(
             f"Ready is True: {seen.desired} has {seen.ready(seen.desired)} ready, {seen.weights}"
         )
+    for pod, report in seen.observation.gateways.items():
+        told = None if isinstance(report, Unknown) else report.services[seen.owned.key].applied
+        if told is not None and not told.has_ready_pod:
+            raise BrokenPromiseError(f"Ready is True: {pod} answers each request of {seen.desired} with 503")
 
 
 def nothing_unjudged_has_more_than_it_has_shown(seen: Seen) -> None:

@@ -46,12 +46,38 @@ def test_it_is_ready_when_a_pod_is_ready_and_every_gateway_has_acknowledged() ->
     simulator.make_ready(pod)
     plan = simulator.reconcile()
     assert verbs(plan) == [("Apply", "ControllerRevision")]
+    simulator.sync("gateway-a")
+    plan = simulator.reconcile()
+    assert simulator.condition("TrafficApplied") == ("True", "Acknowledged")
+    assert simulator.condition("Ready") == ("Unknown", "WaitingForGateway")
+    assert "gateway pod gateway-b does not know yet that a pod of" in simulator.message("Ready")
+    assert plan.watch_gateways
+    simulator.sync("gateway-b")
+    plan = simulator.reconcile()
     assert simulator.condition("Ready") == ("True", "Serving")
     assert ("Normal", "Serving") in [(event.type, event.reason) for event in plan.events]
     (stored,) = simulator.of("ControllerRevision")
     assert stored["metadata"]["annotations"]["tailbound.dev/stable"] == "true"
     assert stored["metadata"]["annotations"]["tailbound.dev/promoted-at"] == "2026-01-01T00:00:02Z"
     assert not plan.watch_gateways
+
+
+def test_after_an_outage_it_is_ready_when_every_gateway_knows_that_the_pod_is_back() -> None:
+    simulator = settled()
+    (pod,) = simulator.pods
+    simulator.make_ready(pod, ready=False)
+    assert simulator.reconcile().watch_gateways
+    assert simulator.condition("Ready") == ("False", "NotReady")
+    for name in simulator.gateways:
+        simulator.sync(name)
+    assert not simulator.reconcile().watch_gateways
+    simulator.make_ready(pod)
+    assert simulator.reconcile().watch_gateways
+    assert simulator.condition("Ready") == ("Unknown", "WaitingForGateway")
+    for name in simulator.gateways:
+        simulator.sync(name)
+    assert not simulator.reconcile().watch_gateways
+    assert simulator.condition("Ready") == ("True", "Serving")
 
 
 def test_status_document() -> None:
