@@ -15,7 +15,7 @@ from urllib.parse import quote, urljoin
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.failures import FetchFailedError, TransientError
 from tailbound.fetch.folder import RemoteFolder
-from tailbound.fetch.manifest import MOST_FILES
+from tailbound.fetch.manifest import check_count
 from tailbound.fetch.source import USER_AGENT, HttpFile, Source, describe
 from tailbound.objects.fields import child
 
@@ -94,13 +94,14 @@ class HubModel:
         """Each file by its path, page after page."""
         url = f"{HUB}/api/models/{self.repository}/tree/{quote(self.revision)}?recursive=true"
         count = 0
-        while url and count <= MOST_FILES:
+        while url:
             response = source.open(url, {"User-Agent": USER_AGENT, "Accept": "application/json"})
             for entry in self._page(response):
                 if entry.get("type") == "file":
                     count += 1
                     path, size = self._file(entry)
                     yield path, _Entry(size, _stated(entry))
+            check_count(count, self.shown)
             following = _NEXT.search(response.getheader("Link", ""))
             url = urljoin(url, following[1]) if following else ""
             if url and not url.startswith(HUB + "/"):

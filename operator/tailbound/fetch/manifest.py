@@ -44,6 +44,18 @@ def entry_of(root: Path, path: str) -> ManifestEntry:
     return ManifestEntry(path, file.stat().st_size, sha256_of(file))
 
 
+def check_count(files: int, shown: str) -> None:
+    """Refuse a folder of so many files; a list of them that ends early would look whole.
+
+    Raises FetchFailedError.
+    """
+    if files > MOST_FILES:
+        raise FetchFailedError(
+            TerminationReason.INSUFFICIENT_STORAGE,
+            f"{shown} has more than {MOST_FILES} files, the most that are fetched: name a smaller folder",
+        )
+
+
 def check_paths(paths: Iterable[str], shown: str) -> None:
     """Refuse what must not be written below a folder. Raises FetchFailedError.
 
@@ -51,11 +63,7 @@ def check_paths(paths: Iterable[str], shown: str) -> None:
     also a folder of another.
     """
     files = list(paths)
-    if len(files) > MOST_FILES:
-        raise FetchFailedError(
-            TerminationReason.INSUFFICIENT_STORAGE,
-            f"{shown} has {len(files)} files, and at most {MOST_FILES} are fetched: name a smaller folder",
-        )
+    check_count(len(files), shown)
     folders = {str(parent) for path in files for parent in PurePosixPath(path).parents}
     for path in files:
         unsafe = (

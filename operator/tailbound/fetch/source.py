@@ -15,6 +15,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
@@ -154,12 +155,18 @@ class HttpFile:
             headers |= {"Range": f"bytes={start}-", "If-Range": validator}
         response = self._source.open(self._url, headers)
         self._landed = self._source.landed
-        begins = start if _continues(response, start) else 0
-        if begins and validator is not None and not _same_version(response, validator):
-            raise RangeRefusedError(f"{self.shown} has changed meanwhile")
+        begins, total = 0, response.length
+        if response.status == HTTPStatus.PARTIAL_CONTENT:
+            begins, total = start, _size_of_whole(response)
+            if not _continues(response, start):
+                raise RangeRefusedError(f"{self.shown} gives another range than the one from byte {start}")
+            if validator is not None and not _same_version(response, validator):
+                raise RangeRefusedError(f"{self.shown} has changed meanwhile")
+            if total is None and response.length is not None:
+                total = begins + response.length
         return Body(
             start=begins,
-            total=None if response.length is None else begins + response.length,
+            total=total,
             validator=_validator(response),
             read=lambda: self._read(response),
             content_type=response.getheader("Content-Type", "").partition(";")[0].strip().lower(),
@@ -193,7 +200,13 @@ class HttpFile:
 def _continues(response: http.client.HTTPResponse, start: int) -> bool:
     """Whether the body goes on exactly at byte `start`."""
     first = response.getheader("Content-Range", "").removeprefix("bytes ").partition("-")[0]
-    return response.status == 206 and first == str(start)
+    return response.status == HTTPStatus.PARTIAL_CONTENT and first == str(start)
+
+
+def _size_of_whole(response: http.client.HTTPResponse) -> int | None:
+    """The bytes of the whole file as a range states them; None if it does not."""
+    _, _, size = response.getheader("Content-Range", "").partition("/")
+    return int(size) if size.isdecimal() else None
 
 
 def _validator(response: http.client.HTTPResponse) -> str | None:

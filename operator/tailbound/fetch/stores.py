@@ -20,7 +20,7 @@ from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.failures import FetchFailedError, RangeRefusedError, TransientError
 from tailbound.fetch.folder import RemoteFolder
 from tailbound.fetch.gate import Gate
-from tailbound.fetch.manifest import MOST_FILES
+from tailbound.fetch.manifest import check_count
 from tailbound.fetch.partial import CHUNK_BYTES
 from tailbound.fetch.remote import Body
 
@@ -110,8 +110,7 @@ class ObjectSource:
             for meta in chunk:
                 count += 1
                 yield meta["path"], meta["size"]
-            if count > MOST_FILES:
-                return
+            check_count(count, self.shown(prefix))
 
 
 class ObjectFile:

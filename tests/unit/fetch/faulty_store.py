@@ -152,5 +152,14 @@ def wrong_range(handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
     handler.wfile.write(store.content[:1])
 
 
+def short_range(handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
+    """A 206 of 1000 bytes from where it was asked to begin, instead of the whole rest."""
+    start = int(handler.headers["Range"].removeprefix("bytes=").partition("-")[0])
+    _head(handler, store, 206, 1000)
+    handler.send_header("Content-Range", f"bytes {start}-{start + 999}/{len(store.content)}")
+    handler.end_headers()
+    handler.wfile.write(store.content[start : start + 1000])
+
+
 def hang_up(handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
     handler.close_connection = True

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import obstore
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from obstore.store import MemoryStore
 from tailbound.api.runtime_contract import FetchEnv, TerminationReason
 from tailbound.fetch.addresses import AddressPolicy
 from tailbound.fetch.buckets import BucketConnection, S3Options, open_bucket
@@ -20,6 +22,7 @@ from tailbound.fetch.download import FetchDependencies, Retries
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.fetching import Access, FetchRequest, fetch
 from tailbound.fetch.gate import Gate
+from tailbound.fetch.manifest import MOST_FILES
 from tailbound.fetch.stores import ObjectSource
 
 from tests.unit.fetch.clouds import AZURE, CDN, COMMIT, GCS, HUB, Clouds, emulated
@@ -169,6 +172,17 @@ def test_the_workload_identity_is_not_used_through_the_proxy_of_the_service(
         else:
             assert source.has(bucket.key)
             assert {authorization for _, _, authorization in clouds.requests} == {None}
+
+
+def test_a_bucket_of_too_many_objects_is_refused_and_not_cut() -> None:
+    store = MemoryStore()
+    for number in range(MOST_FILES + 1):
+        obstore.put(store, f"models/{number:05}.txt", b"")
+    with (
+        Gate(Dialer(ALL, WORLD.time_outs)) as gate,
+        pytest.raises(FetchFailedError, match=f"s3://bucket/models has more than {MOST_FILES} files"),
+    ):
+        ObjectSource(store, gate, "s3://bucket").folder("models")
 
 
 def test_a_digest_that_the_hub_states_is_found_without_the_file(clouds: Clouds, tmp_path: Path) -> None:

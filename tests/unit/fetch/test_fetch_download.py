@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.download import DownloadLimits, Retries
+from tailbound.fetch.fetching import FetchRequest, fetch
 from tailbound.fetch.partial import Partial
 
 from tests.unit.fetch.faulty_store import (
@@ -16,13 +17,14 @@ from tests.unit.fetch.faulty_store import (
     cut_after,
     declaring,
     hang_up,
+    short_range,
     stall_after,
     status,
     well,
     without_length,
     wrong_range,
 )
-from tests.unit.fetch.fetcher import CONTENT, HALF, OTHER, SHA256, Fetcher
+from tests.unit.fetch.fetcher import CONTENT, HALF, LOCALHOST, OTHER, SHA256, Fetcher
 
 
 def test_a_file_is_fetched_verified_and_alone_in_its_folder(fetcher: Fetcher) -> None:
@@ -155,9 +157,17 @@ def test_starting_over_happens_once_only(fetcher: Fetcher) -> None:
 
 def test_an_answer_with_another_range_is_not_appended(fetcher: Fetcher) -> None:
     fetcher.store.replies.extend([cut_after(HALF), wrong_range])
-    # The one byte of the wrong range is no whole file: its digest is wrong, and so is the answer.
-    fetcher.fails(TerminationReason.DIGEST_MISMATCH)
-    assert not fetcher.output.exists()
+    fetcher.run()
+    assert fetcher.output.read_bytes() == CONTENT
+    assert [request["Range"] for request in fetcher.store.requests] == [None, f"bytes={HALF}-", None]
+
+
+def test_a_shorter_range_than_the_one_asked_for_is_not_the_rest(fetcher: Fetcher) -> None:
+    fetcher.store.replies.extend([cut_after(HALF), short_range])
+    order = FetchRequest(fetcher.store.url(), None, fetcher.output, resolve=True)
+    assert fetch(order, LOCALHOST, fetcher.world).sha256 == SHA256
+    asked = [request["Range"] for request in fetcher.store.requests]
+    assert asked == [None, f"bytes={HALF}-", f"bytes={HALF + 1000}-"]
 
 
 def test_a_refused_range_means_starting_over(fetcher: Fetcher) -> None:
