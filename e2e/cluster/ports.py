@@ -11,9 +11,6 @@ PORTS = range(20_000, 30_000)
 A port that was chosen stays free until it is listened on, seconds later.
 """
 
-_claims: list[socket.socket] = []
-"""One bound socket for each port of this process. The kernel removes them with the process."""
-
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Several ports, which differ.
@@ -51,5 +48,5 @@ def _claimed(port: int) -> bool:
     except OSError:
         claim.close()
         return False
-    _claims.append(claim)
+    claim.detach()  # its descriptor stays open until the process ends, and the claim with it
     return True
