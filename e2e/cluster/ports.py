@@ -1,4 +1,4 @@
-"""Ports that nothing listens on and that nobody else is given while this process lives."""
+"""Free ports, each reserved for the process that asked for it until that process ends."""
 
 import random
 import socket
@@ -6,9 +6,9 @@ from contextlib import suppress
 from itertools import islice
 
 PORTS = range(20_000, 30_000)
-"""Below those of clients (from 32768) and the node ports of Services (from 30000).
+"""The ports to choose from, below those of clients (from 32768) and the node ports of Services (from 30000).
 
-A port that was chosen stays free until it is listened on, seconds later.
+A chosen port therefore stays free until its process listens on it, seconds later.
 """
 
 

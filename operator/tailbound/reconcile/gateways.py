@@ -51,7 +51,7 @@ class Applied:
     acknowledged: bool
     """Every Ready gateway applied this traffic generation, and there is at least one."""
     behind: str = ""
-    """A gateway pod that does not know yet that pods of the service are ready, or that none is any more."""
+    """A gateway pod that does not know yet that a pod of the service is ready, or that none is; or empty."""
 
     @property
     def is_settled(self) -> bool:
