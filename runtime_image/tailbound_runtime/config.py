@@ -17,7 +17,12 @@ from tailbound_runtime.repository import Files, Folder, Repository, half_of_memo
 FOLDER_FORMAT: Final = "onnx"
 """The format of models in a repository folder."""
 
+HIGHEST_PORT: Final = 65535
+PORT: Final = f"a port from 0 (any) to {HIGHEST_PORT}"
+BYTES: Final = "a whole number of bytes, at least 1"
+
 T = TypeVar("T")
+Member = TypeVar("Member", bound=StrEnum)
 
 
 class ModelControl(StrEnum):
@@ -158,14 +163,8 @@ def from_env(env: Mapping[str, str]) -> Settings:
         repository=_repository(env, model_format),
         model_format=model_format,
         engine=engine,
-        model_control=_read(env, Option.MODEL_CONTROL, ModelControl, f"one of {', '.join(ModelControl)}")
-        is ModelControl.EXPLICIT,
-        model_memory_bytes=_read(
-            env,
-            Option.MODEL_MEMORY_BYTES,
-            lambda value: _whole(1)(value) if value else half_of_memory(),
-            "a whole number of bytes, at least 1, or to nothing for half of the memory",
-        ),
+        model_control=_member(env, Option.MODEL_CONTROL, ModelControl) is ModelControl.EXPLICIT,
+        model_memory_bytes=_bytes_or(env, Option.MODEL_MEMORY_BYTES, half_of_memory, "half of the memory"),
         revision=_read(env, Env.REVISION, _text, "the revision's name"),
         request_timeout_seconds=_read(
             env, Env.REQUEST_TIMEOUT_SECONDS, _positive, "seconds above 0, such as 30"
@@ -173,17 +172,11 @@ def from_env(env: Mapping[str, str]) -> Settings:
         drain_seconds=_read(env, Env.DRAIN_SECONDS, _seconds, "seconds, 0 or more, such as 15"),
         cpu_limit=_read(env, Env.CPU_LIMIT, _whole(1), "a whole number of CPUs, at least 1"),
         batching=_batching(env),
-        http_port=_read(env, Option.HTTP_PORT, _whole(0, 65535), "a port from 0 (any) to 65535"),
-        grpc_port=_read(
-            env, Option.GRPC_PORT, _port, "a port from 0 (any) to 65535, or to nothing for no gRPC"
-        ),
-        max_request_bytes=_read(
-            env, Option.MAX_REQUEST_BYTES, _whole(1), "a whole number of bytes, at least 1"
-        ),
-        max_buffered_bytes=_read(
-            env, Option.MAX_BUFFERED_BYTES, _whole(1), "a whole number of bytes, at least 1"
-        ),
-        tracing=_read(env, Option.TRACING, Tracing, f"one of {', '.join(Tracing)}") is Tracing.ON,
+        http_port=_read(env, Option.HTTP_PORT, _whole(0, HIGHEST_PORT), PORT),
+        grpc_port=_read(env, Option.GRPC_PORT, _port, f"{PORT}, or to nothing for no gRPC"),
+        max_request_bytes=_read(env, Option.MAX_REQUEST_BYTES, _whole(1), BYTES),
+        max_buffered_bytes=_read(env, Option.MAX_BUFFERED_BYTES, _whole(1), BYTES),
+        tracing=_member(env, Option.TRACING, Tracing) is Tracing.ON,
         request_log_every=_read(
             env, Option.REQUEST_LOG_EVERY, _whole(0), "a whole number of requests, or to 0 for no log of them"
         ),
@@ -191,24 +184,11 @@ def from_env(env: Mapping[str, str]) -> Settings:
             env, Option.CACHE_BYTES, _whole(0), "a whole number of bytes, or to 0 for no cache"
         ),
         queue_limit=_read(env, Option.QUEUE_LIMIT, _whole(1), "a whole number of requests, at least 1"),
-        providers=_read(
-            env,
-            Option.PROVIDERS,
-            _providers if engine.name == DEFAULT_ENGINE else _names,
-            "names of ONNX Runtime's providers with commas between them, such as "
-            "CUDAExecutionProvider,CPUExecutionProvider, or to nothing"
-            if engine.name == DEFAULT_ENGINE
-            else f"a device of {engine.title}, such as CPU, or to nothing",
-        ),
+        providers=_providers_of(env, engine),
         device_options=_read(
             env, Option.DEVICE_OPTIONS, _options, 'a JSON object of strings, such as {"device_id": "0"}'
         ),
-        device_memory_limit=_read(
-            env,
-            Option.DEVICE_MEMORY_LIMIT,
-            lambda value: _whole(1)(value) if value else None,
-            "a whole number of bytes, at least 1, or to nothing for no limit",
-        ),
+        device_memory_limit=_bytes_or(env, Option.DEVICE_MEMORY_LIMIT, lambda: None, "no limit"),
     )
 
 
@@ -277,7 +257,7 @@ def _engine(env: Mapping[str, str], model_format: str) -> Kind:
 def _batching(env: Mapping[str, str]) -> Batching:
     max_size = _read(env, Env.BATCHING_MAX_SIZE, _whole(1), "a whole number of rows, at least 1")
     return Batching(
-        mode=_read(env, Env.BATCHING_MODE, Mode, f"one of {', '.join(Mode)}"),
+        mode=_member(env, Env.BATCHING_MODE, Mode),
         max_size=max_size,
         preferred=_read(
             env,
@@ -290,6 +270,29 @@ def _batching(env: Mapping[str, str]) -> Batching:
         ),
         levels=_read(env, Option.PRIORITY_LEVELS, _whole(0, 100), "a whole number from 0 (none) to 100"),
     )
+
+
+def _providers_of(env: Mapping[str, str], engine: Kind) -> tuple[str, ...]:
+    if engine.name != DEFAULT_ENGINE:
+        return _read(env, Option.PROVIDERS, _names, f"a device of {engine.title}, such as CPU, or to nothing")
+    expected = (
+        "names of ONNX Runtime's providers with commas between them, such as "
+        "CUDAExecutionProvider,CPUExecutionProvider, or to nothing"
+    )
+    return _read(env, Option.PROVIDERS, _providers, expected)
+
+
+def _member(env: Mapping[str, str], name: str, kind: type[Member]) -> Member:
+    return _read(env, name, kind, f"one of {', '.join(kind)}")
+
+
+def _bytes_or(env: Mapping[str, str], name: str, default: Callable[[], T], meaning: str) -> int | T:
+    """A number of bytes, or this default if the variable is empty, which means that."""
+
+    def parse(value: str) -> int | T:
+        return _whole(1)(value) if value else default()
+
+    return _read(env, name, parse, f"{BYTES}, or to nothing for {meaning}")
 
 
 def _read(env: Mapping[str, str], name: str, parse: Callable[[str], T], expected: str) -> T:
@@ -333,7 +336,7 @@ def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
 
 
 def _port(value: str) -> int | None:
-    return _whole(0, 65535)(value) if value else None
+    return _whole(0, HIGHEST_PORT)(value) if value else None
 
 
 def _providers(value: str) -> tuple[str, ...]:

@@ -246,26 +246,7 @@ class Metrics:
     def collect(self) -> Iterable[Metric]:
         """What is counted here, in the client library's form."""
         with self._lock:
-            requests = CounterMetricFamily(
-                f"{PREFIX}_requests", "Infer requests answered, by HTTP status.", labels=["code"]
-            )
-            for code, count in self._codes.items():
-                requests.add_metric([str(code)], count)
-            yield requests
-            yield CounterMetricFamily(
-                f"{PREFIX}_requests_shed",
-                "Infer requests refused because they would have been answered late.",
-                self._shed,
-            )
-            yield _histogram(
-                "request_duration_seconds",
-                "Infer requests, from the head read to the answer written.",
-                {"": self._answers},
-            )
-            yield _histogram("stage_seconds", "Time of a request in one stage.", self._stages, "stage")
-            yield GaugeMetricFamily(
-                f"{PREFIX}_requests_in_flight", "Infer requests between head and answer.", self._in_flight
-            )
+            yield from self._requests()
         yield GaugeMetricFamily(
             f"{PREFIX}_queue_depth", "Infer requests waiting for the model.", self.queue_depth()
         )
@@ -277,25 +258,54 @@ class Metrics:
             runs.add_metric([str(rows)], seconds)
         yield runs
         if self.cached_bytes is not None:
-            for name, count in (("hits", self._hits), ("misses", self._misses)):
-                text = "Infer requests by whether their answers were remembered."
-                yield CounterMetricFamily(f"{PREFIX}_cache_{name}", text, count)
-            yield GaugeMetricFamily(
-                f"{PREFIX}_cache_bytes", "Taken by remembered answers of all models.", self.cached_bytes()
-            )
+            yield from self._cache(self.cached_bytes())
         if self._load_seconds is not None:
-            yield GaugeMetricFamily(
-                f"{PREFIX}_model_load_seconds", "Seconds that loading and warm-up took.", self._load_seconds
-            )
-            info = GaugeMetricFamily(f"{PREFIX}_info", "What runs here.", labels=list(self._info))
-            info.add_metric(list(self._info.values()), 1)
-            yield info
+            yield from self._load(self._load_seconds)
         memory = self.device_memory()
         if memory is not None:
             for name, value in (("used", memory.used), ("total", memory.total)):
                 yield GaugeMetricFamily(
                     f"{PREFIX}_device_memory_{name}_bytes", "Memory of the device, by all that use it.", value
                 )
+
+    def _requests(self) -> Iterable[Metric]:
+        """The caller holds the lock."""
+        requests = CounterMetricFamily(
+            f"{PREFIX}_requests", "Infer requests answered, by HTTP status.", labels=["code"]
+        )
+        for code, count in self._codes.items():
+            requests.add_metric([str(code)], count)
+        yield requests
+        yield CounterMetricFamily(
+            f"{PREFIX}_requests_shed",
+            "Infer requests refused because they would have been answered late.",
+            self._shed,
+        )
+        yield _histogram(
+            "request_duration_seconds",
+            "Infer requests, from the head read to the answer written.",
+            {"": self._answers},
+        )
+        yield _histogram("stage_seconds", "Time of a request in one stage.", self._stages, "stage")
+        yield GaugeMetricFamily(
+            f"{PREFIX}_requests_in_flight", "Infer requests between head and answer.", self._in_flight
+        )
+
+    def _cache(self, cached_bytes: int) -> Iterable[Metric]:
+        for name, count in (("hits", self._hits), ("misses", self._misses)):
+            text = "Infer requests by whether their answers were remembered."
+            yield CounterMetricFamily(f"{PREFIX}_cache_{name}", text, count)
+        yield GaugeMetricFamily(
+            f"{PREFIX}_cache_bytes", "Taken by remembered answers of all models.", cached_bytes
+        )
+
+    def _load(self, seconds: float) -> Iterable[Metric]:
+        yield GaugeMetricFamily(
+            f"{PREFIX}_model_load_seconds", "Seconds that loading and warm-up took.", seconds
+        )
+        info = GaugeMetricFamily(f"{PREFIX}_info", "What runs here.", labels=list(self._info))
+        info.add_metric(list(self._info.values()), 1)
+        yield info
 
 
 def nothing_waits() -> int:
