@@ -1,4 +1,4 @@
-"""One gRPC call over a stream of HTTP/2: its message, its deadline, its answer and its status.
+"""One gRPC call over a stream of HTTP/2: its deadline, its answer and its status.
 
 | answer over HTTP | status over gRPC |
 |---|---|
@@ -22,7 +22,6 @@ from urllib.parse import quote
 import structlog
 from google.protobuf.message import DecodeError, Message
 
-from tailbound_runtime import reception
 from tailbound_runtime.app import App
 from tailbound_runtime.budget import Budget, Share
 from tailbound_runtime.errors import ApiError, Header
@@ -39,7 +38,6 @@ SERVICE: Final = "inference.GRPCInferenceService"
 _CODES: Final = {200: 0, 400: 3, 404: 5, 408: 4, 413: 8, 499: 1, 501: 12, 503: 14, 504: 4}
 _INTERNAL: Final = 13
 PREFIX_BYTES: Final = 5  # of a message: whether it is packed, and its length in 4 bytes
-SHORT: Final = 64 * 2**10  # bytes of a message that is copied
 _LONGEST_MESSAGE: Final = 2000  # bytes of a status, which clients take with all headers up to 8 KiB
 _GRACE_SECONDS: Final = 5.0
 _BEGIN: Final = b"\x88" + literal(b"content-type", b"application/grpc")  # \x88: ":status: 200"
@@ -62,8 +60,12 @@ class Surface:
         self.loop = asyncio.get_running_loop()
 
 
+Arrival = tuple[Surface, Http2Connection, Stream, RpcHead]
+"""What each call begins with: what all share, and its own connection, stream and head."""
+
+
 class RpcCall:
-    """One call whose request is one message; subclasses take it and answer.
+    """One call; subclasses read its request and answer. A call with a bad head is refused without them.
 
     due: as of `http2_streams.Call`
     over: whether its end is known, or its client no longer waits for it
@@ -108,39 +110,7 @@ class RpcCall:
         self._content: bytes | bytearray = b""
         self._task: asyncio.Future[Any] | None = None
 
-    # --- the request
-
-    def receive(self, part: bytes) -> None:
-        """A part of the message; the call is refused if it is too long."""
-        try:
-            self.share.need(len(part))
-            if not self._content:
-                self._content = part
-            else:
-                if isinstance(self._content, bytes):
-                    self._content = bytearray(self._content)
-                self._content += part
-            self._check_length(complete=False)
-        except ApiError as error:
-            self.refuse(error)
-
-    def _check_length(self, complete: bool) -> None:
-        """Raises ApiError unless the content is one message, as far as it is here."""
-        size = len(self._content)
-        if size >= PREFIX_BYTES:
-            length = int.from_bytes(self._content[1:PREFIX_BYTES], "big")
-            if length > self.limits.max_bytes:
-                raise self.limits.too_long()
-            if size > PREFIX_BYTES + length:
-                raise ApiError(400, "more than one message came for a method that takes one")
-            if size == PREFIX_BYTES + length:
-                return
-        if complete:
-            raise ApiError(400, "the call ended before its message did")
-
-    def end(self) -> None:
-        """All of the message is here."""
-        self.attempt(self._end)
+    # --- what goes on
 
     def attempt(self, work: Callable[[], None]) -> None:
         """Do this for the call, which is refused if it fails."""
@@ -155,32 +125,6 @@ class RpcCall:
             return error
         log.error("a call failed unexpectedly", exc_info=error)
         return UNEXPECTED
-
-    def _end(self) -> None:
-        self._check_length(complete=True)
-        content, self._content = self._content, b""
-        message = content[PREFIX_BYTES:] if len(content) < SHORT else memoryview(content)[PREFIX_BYTES:]
-        if content[0] == 0:
-            self.take(message)
-        elif content[0] > 1:
-            raise ApiError(400, f"a message begins with the byte {content[0]}, which is neither 0 nor 1")
-        elif self.head.packing is None:
-            raise ApiError(400, "the message is packed, but grpc-encoding does not say how")
-        else:
-            self.later(self._unpacked(message, self.head.packing))
-
-    async def _unpacked(self, packed: Body, packing: bytes) -> None:
-        body = await self.surface.app.aside(
-            lambda: reception.unpack(packing, packed, self.limits, self.share)
-        )
-        self._task = None
-        self.take(body)
-
-    def take(self, message: Body) -> None:
-        """Answer this message, now or later. May raise ApiError."""
-        raise NotImplementedError
-
-    # --- what goes on
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with this; the call is refused if it fails."""

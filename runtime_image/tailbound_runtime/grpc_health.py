@@ -11,8 +11,9 @@ The state is SERVING from readiness on until SIGTERM, and NOT_SERVING otherwise.
 from typing import Final
 
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.grpc_call import RpcCall, Surface, parsed
+from tailbound_runtime.grpc_call import Arrival, Surface, parsed
 from tailbound_runtime.grpc_head import RpcHead
+from tailbound_runtime.grpc_message_call import MessageCall
 from tailbound_runtime.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from tailbound_runtime.http2 import Http2Connection
 from tailbound_runtime.http2_outflow import Stream
@@ -64,21 +65,13 @@ class Health:
         return WatchCall(self, self._watching, self._surface, connection, stream, head)
 
 
-class WatchCall(RpcCall):
+class WatchCall(MessageCall):
     """Gets the state now and at each change, until it ends."""
 
     __slots__ = ("_among", "_health", "_service")
 
-    def __init__(
-        self,
-        health: Health,
-        among: "set[WatchCall]",
-        surface: Surface,
-        connection: Http2Connection,
-        stream: Stream,
-        head: RpcHead,
-    ) -> None:
-        super().__init__(surface, connection, stream, head, limited=False)
+    def __init__(self, health: Health, among: "set[WatchCall]", *arrival: *Arrival) -> None:
+        super().__init__(*arrival, limited=False)
         self._health = health
         self._among = among
         self._service = ""

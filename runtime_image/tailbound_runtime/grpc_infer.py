@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, Final, cast
 
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.grpc_call import SERVICE, RpcCall, code_of
+from tailbound_runtime.grpc_call import SERVICE, code_of
 from tailbound_runtime.grpc_codec import RpcCodec
 from tailbound_runtime.grpc_message import Asked, split
+from tailbound_runtime.grpc_message_call import MessageCall
 from tailbound_runtime.inferences import Pending
 from tailbound_runtime.model import Model
 from tailbound_runtime.protocol import Body, is_long
@@ -78,7 +79,7 @@ def _asked(intake: Intake) -> Asked:
     return cast(RpcIntake, intake).asked
 
 
-class InferCall(RpcCall):
+class InferCall(MessageCall):
     """An inference."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FileDescriptor
 
 from tailbound_runtime import reflection_pb2
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.grpc_call import PREFIX_BYTES, RpcCall, Surface, parsed
+from tailbound_runtime.grpc_call import PREFIX_BYTES, Arrival, RpcCall, Surface, parsed
 from tailbound_runtime.grpc_head import RpcHead
 from tailbound_runtime.http2 import Http2Connection
 from tailbound_runtime.http2_outflow import Stream
@@ -109,15 +109,8 @@ class ReflectCall(RpcCall):
 
     __slots__ = ("_reflection",)
 
-    def __init__(
-        self,
-        reflection: Reflection,
-        surface: Surface,
-        connection: Http2Connection,
-        stream: Stream,
-        head: RpcHead,
-    ) -> None:
-        super().__init__(surface, connection, stream, head)
+    def __init__(self, reflection: Reflection, *arrival: *Arrival) -> None:
+        super().__init__(*arrival)
         self._reflection = reflection
 
     def receive(self, part: bytes) -> None:
@@ -137,11 +130,10 @@ class ReflectCall(RpcCall):
             if len(self._content) < ends:
                 return
             question, self._content = self._content[PREFIX_BYTES:ends], self._content[ends:]
-            self.take(question)
+            self._respond(question)
 
-    def take(self, message: Body) -> None:
-        """Answer a question."""
-        asked = parsed(ServerReflectionRequest, message)
+    def _respond(self, question: Body) -> None:
+        asked = parsed(ServerReflectionRequest, question)
         self.say([self._reflection.answer(asked).SerializeToString()])
         self.connection.flush()
 

@@ -10,38 +10,32 @@ from tailbound_runtime import describe, grpc_health, grpc_reflection
 from tailbound_runtime import inference_pb2 as pb
 from tailbound_runtime.app import Phase
 from tailbound_runtime.errors import ApiError
-from tailbound_runtime.grpc_call import SERVICE, RpcCall, Surface, parsed
+from tailbound_runtime.grpc_call import SERVICE, Arrival, Surface, parsed
 from tailbound_runtime.grpc_head import RpcHead
 from tailbound_runtime.grpc_health import Health
 from tailbound_runtime.grpc_infer import InferCall
+from tailbound_runtime.grpc_message_call import MessageCall
 from tailbound_runtime.grpc_reflection import Reflection
 from tailbound_runtime.health_pb2 import HealthCheckRequest
 from tailbound_runtime.http2 import Http2Connection
 from tailbound_runtime.http2_outflow import Stream
+from tailbound_runtime.http2_streams import Call
 from tailbound_runtime.protocol import Body
 
 _OF_HTTP: Final = "binary_tensor_data"  # the extension that gRPC has no need of
 SERVICES: Final = (SERVICE, grpc_health.SERVICE, grpc_reflection.V1, grpc_reflection.V1ALPHA)
 
-Method = Callable[[Http2Connection, Stream, RpcHead], RpcCall]
+Method = Callable[[Http2Connection, Stream, RpcHead], Call]
 Answer = Callable[[Any], Message | Coroutine[Any, Any, Message]]
 
 
-class AskCall(RpcCall):
+class AskCall(MessageCall):
     """A call whose answer is a function of its message."""
 
     __slots__ = ("_answer", "_kind")
 
-    def __init__(
-        self,
-        kind: type[Message],
-        answer: Answer,
-        surface: Surface,
-        connection: Http2Connection,
-        stream: Stream,
-        head: RpcHead,
-    ) -> None:
-        super().__init__(surface, connection, stream, head)
+    def __init__(self, kind: type[Message], answer: Answer, *arrival: *Arrival) -> None:
+        super().__init__(*arrival)
         self._kind = kind
         self._answer = answer
 
