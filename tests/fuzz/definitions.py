@@ -13,8 +13,8 @@ from tailbound.api.parsing import InvalidObject, parse
 
 from tests.api_cases.objects import HARDWARE_CLASS, HOST_GRANT, RUNTIME, SERVICE
 from tests.fuzz.outcome import Outcome
-from tests.unit.reconcile.objects import NAME, NAMESPACE, UID
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import NAME, NAMESPACE, UID
+from tests.support.simulated.simulator import Simulator
 
 Create = Callable[[Mapping[str, Any]], tuple[int, Any]]
 """Status code and body of the API server's answer to one POST that stores nothing."""

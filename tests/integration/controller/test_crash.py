@@ -16,8 +16,8 @@ from tests.integration.controller.environment import Environment
 from tests.integration.controller.kills import Moment, Recorder, dies, number_of
 from tests.integration.controller.nodes import kubelet
 from tests.integration.controller.services import gives_weight, is_ready
-from tests.unit.reconcile.objects import service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import service
+from tests.support.simulated.simulator import Simulator
 
 EDIT = {"env": [{"name": "LEVEL", "value": "2"}]}
 CONDITIONS = {

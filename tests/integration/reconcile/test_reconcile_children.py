@@ -22,8 +22,8 @@ from tailbound.kube.resources import (
 from tailbound.reconcile.model import Create, Delete, DryRun, Plan
 
 from e2e.cluster import ControlPlane
-from tests.unit.reconcile.objects import NAME, hardware_class, runtime, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import NAME, hardware_class, runtime, service
+from tests.support.simulated.simulator import Simulator
 
 NAMESPACES = Resource("v1", "Namespace", "namespaces", namespaced=False)
 CHILDREN = (CONTROLLER_REVISIONS, DEPLOYMENTS, SERVICES, DISRUPTION_BUDGETS)

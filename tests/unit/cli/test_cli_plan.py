@@ -15,8 +15,8 @@ from tailbound.rollout.forecast import Traffic
 
 from tests.support.copies import remembered
 from tests.support.effort import effort
-from tests.unit.reconcile.objects import model, runtime, service, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, runtime, service, spec
+from tests.support.simulated.simulator import Simulator
 
 SLA = {"latency": {"p99": "100ms"}}
 CANARY = {"strategy": "canary", "steps": [{"weight": 5}, {"weight": 50}], "promotion": "manual"}

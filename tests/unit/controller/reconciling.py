@@ -21,8 +21,8 @@ from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.metrics import Metrics
 
 from tests.support.copies import copied
-from tests.unit.reconcile.objects import NAME, NAMESPACE
-from tests.unit.reconcile.simulator import SETTINGS, Simulator
+from tests.support.simulated.objects import NAME, NAMESPACE
+from tests.support.simulated.simulator import SETTINGS, Simulator
 
 KEY = (NAMESPACE, NAME)
 EVENT = timedelta(milliseconds=100)

@@ -19,9 +19,9 @@ from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.model import RevisionLoad, ScalingRequest
 from tailbound.telemetry.prometheus import Series, Value
 
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.sizes import decision
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.scaling import decision
+from tests.support.simulated.simulator import Simulator
 
 NOW = 1_800_000_000.0
 OBJECTIVE = LatencyTarget(p99=0.2)

@@ -13,8 +13,8 @@ from tailbound.reconcile.model import Observation, Rendering, RenderRequest
 from tailbound.revisions.record import Revision
 from tailbound.revisions.template import expand
 
-from tests.unit.reconcile.objects import spec
-from tests.unit.reconcile.simulator import SETTINGS, Simulator
+from tests.support.simulated.objects import spec
+from tests.support.simulated.simulator import SETTINGS, Simulator
 
 
 @dataclass

@@ -8,9 +8,9 @@ import pytest
 from tailbound.controller.evidence_cache import WRITE_SECONDS, EvidenceCache
 
 from tests.support.copies import remembered
+from tests.support.simulated.serving import OTHER_MODEL, settled
+from tests.support.simulated.simulator import Simulator
 from tests.unit.controller.reconciling import KEY, Operator
-from tests.unit.reconcile.lives import OTHER_MODEL, settled
-from tests.unit.reconcile.simulator import Simulator
 
 SLA = {"latency": {"p99": "100ms"}, "errorRate": "1%"}
 

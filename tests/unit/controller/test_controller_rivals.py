@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tailbound.kube.errors import NotAdmitted, Terminal
 
+from tests.support.simulated.objects import spec
+from tests.support.simulated.serving import OTHER_MODEL, settled
+from tests.support.simulated.simulator import Simulator
 from tests.unit.controller.reconciling import Operator
-from tests.unit.reconcile.lives import OTHER_MODEL, settled
-from tests.unit.reconcile.objects import spec
-from tests.unit.reconcile.simulator import Simulator
 
 A_WHILE = 900.0
 # A write that does not last is repeated after 1, 2, 4 … seconds.

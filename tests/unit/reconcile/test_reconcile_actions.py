@@ -6,9 +6,9 @@ import pytest
 from tailbound.reconcile.model import Plan
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, runtime, service
-from tests.unit.reconcile.rollouts import CANARY, around, begun, promoted_and_alone, replicas, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, runtime, service
+from tests.support.simulated.rollouts import CANARY, around, begun, promoted_and_alone, replicas, state, until
+from tests.support.simulated.simulator import Simulator
 
 
 @remembered

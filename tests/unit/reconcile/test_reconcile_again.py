@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.cluster_state import number_of
-from tests.unit.reconcile.objects import STARTING
-from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.cluster_state import number_of
+from tests.support.simulated.objects import STARTING
+from tests.support.simulated.rollouts import CANARY, around, begun, state, until
+from tests.support.simulated.simulator import Simulator
 
 NO_ACCOUNT = 'pods "churn-r2" is forbidden: serviceaccount "reader" not found'
 RETRY = "kubectl tailbound retry"

@@ -9,9 +9,9 @@ from tailbound.objects.pod import Pod
 from tailbound.reconcile.model import RefusedWrite
 from tailbound.reconcile.model_caches import finding_of
 
-from tests.unit.reconcile.lives import verbs
-from tests.unit.reconcile.objects import service, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import service, spec
+from tests.support.simulated.serving import verbs
+from tests.support.simulated.simulator import Simulator
 
 KIND = "PersistentVolumeClaim"
 CACHE = {"storageClassName": "shared", "size": "10Gi"}

@@ -10,8 +10,8 @@ from tailbound.autoscale.model import LearnedCapacity
 from tailbound.reconcile import capacity
 from tailbound.revisions.marks import Marks
 
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.simulator import Simulator
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEARNED = LearnedCapacity(base=0.2, per_row=0.05, correction=1.0, cold_start=20.0)

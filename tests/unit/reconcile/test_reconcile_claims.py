@@ -10,9 +10,9 @@ from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.model import Create, RefusedWrite
 from tailbound.revisions.record import CorruptRevisionError, from_object
 
-from tests.unit.reconcile.lives import template_of
-from tests.unit.reconcile.objects import hardware_class, model, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import hardware_class, model, service
+from tests.support.simulated.serving import template_of
+from tests.support.simulated.simulator import Simulator
 
 LARGE = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0'
 CLAIM = {

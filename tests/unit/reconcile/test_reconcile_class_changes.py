@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.effort import effort
-from tests.unit.reconcile.objects import hardware_class, model, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import hardware_class, model, service
+from tests.support.simulated.simulator import Simulator
 
 NAMES = ("a", "b", "c")
 MINUTE = timedelta(minutes=1)

@@ -12,8 +12,8 @@ from tailbound.api.hardware import LONGEST_MESSAGE
 from tailbound.api.names import FALLBACK_ANNOTATION
 
 from tests.support.effort import effort
-from tests.unit.reconcile.objects import hardware_class, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import hardware_class, service
+from tests.support.simulated.simulator import Simulator
 
 GPU = {"resources": [{"name": "nvidia.com/gpu", "count": 1}]}
 HARDWARE = {"class": ["fast", "slow"], "fallbackAfter": "30s", "return": "whenRoom", "returnAfter": "10m"}

@@ -9,7 +9,7 @@ from tailbound.objects.pod import Pod
 from tailbound.reconcile.class_status import class_status
 from tailbound.reconcile.class_usage import ClassCount, PodOfClass, usage
 
-from tests.unit.reconcile.objects import hardware_class
+from tests.support.simulated.objects import hardware_class
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": GPU, "effect": "NoSchedule", "value": "present"}

@@ -8,8 +8,8 @@ from tailbound.reconcile.decide import decide, draft, read, wanted_rendering
 from tailbound.reconcile.model import Plan
 from tailbound.revisions.template import expand
 
-from tests.unit.reconcile.objects import spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import spec
+from tests.support.simulated.simulator import Simulator
 
 # Against reading and writing the same objects as JSON, on the same machine. 3.0 to 3.7 was measured.
 MOST_TIMES_JSON = 5.0

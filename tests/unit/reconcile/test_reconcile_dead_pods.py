@@ -11,10 +11,10 @@ from tailbound.reconcile import dead_pods
 from tailbound.reconcile.pods import report
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.cluster_state import number_of
-from tests.unit.reconcile.objects import service
-from tests.unit.reconcile.rollouts import CANARY, around, begun
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.cluster_state import number_of
+from tests.support.simulated.objects import service
+from tests.support.simulated.rollouts import CANARY, around, begun
+from tests.support.simulated.simulator import Simulator
 
 OWN_USE = "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. "
 NODE_LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi. "

@@ -8,8 +8,8 @@ import pytest
 from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import RefusedWrite
 
-from tests.unit.reconcile.rollouts import begun, replicas
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.rollouts import begun, replicas
+from tests.support.simulated.simulator import Simulator
 
 DEADLINE = {"progressDeadline": "60s"}
 ReadyAt = Callable[[int, int], bool]

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Apply, Create, Plan
 
-from tests.unit.reconcile.gateways import Gateway
-from tests.unit.reconcile.lives import OTHER_MODEL, settled, verbs
-from tests.unit.reconcile.objects import NAME, UID, runtime, service, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.gateways import Gateway
+from tests.support.simulated.objects import NAME, UID, runtime, service, spec
+from tests.support.simulated.serving import OTHER_MODEL, settled, verbs
+from tests.support.simulated.simulator import Simulator
 
 # First deployment.
 

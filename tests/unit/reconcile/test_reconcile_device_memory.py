@@ -7,9 +7,9 @@ from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.model_size import ModelSize
 from tailbound.reconcile.device_memory import Fits, TooLarge, Unchecked, memory_verdict
 
-from tests.unit.reconcile.lives import settled
-from tests.unit.reconcile.objects import hardware_class, service, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import hardware_class, service, spec
+from tests.support.simulated.serving import settled
+from tests.support.simulated.simulator import Simulator
 
 LLAMA = {"parameters": "70B", "dtype": "float16"}
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tailbound.reconcile.difference import differs
 
-from tests.unit.reconcile.objects import as_stored
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import as_stored
+from tests.support.simulated.simulator import Simulator
 
 SAME: dict[str, tuple[Any, Any]] = {
     "defaults of the server": ({"a": 1}, {"a": 1, "b": 2}),

@@ -5,8 +5,8 @@ from datetime import timedelta
 from tailbound.objects.download import DownloadProgress
 from tailbound.reconcile.model import DownloadRequest
 
-from tests.unit.reconcile.objects import service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import service
+from tests.support.simulated.simulator import Simulator
 
 HALF = DownloadProgress(5 * 10**9, 10**10, 10**8)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reconcile.lives import OTHER_MODEL
-from tests.unit.reconcile.objects import model, service
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.serving import OTHER_MODEL
 from tests.unit.reconcile.trials import Trial
 
 RECREATE: dict[str, Any] = {"strategy": "recreate"}

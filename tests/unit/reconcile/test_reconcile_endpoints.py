@@ -10,7 +10,7 @@ from tailbound.reconcile.owned_state import OwnedState
 from tailbound.traffic.model import ServiceKey
 from tailbound.traffic.projection import Projector
 
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.simulator import Simulator
 from tests.unit.traffic.traffic_objects import endpoints, service
 
 KEY = ServiceKey("risk", "churn")

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.reconcile.rollouts import around, judging, promoted_and_alone
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.rollouts import around, judging, promoted_and_alone
+from tests.support.simulated.simulator import Simulator
 
 Told = list[tuple[str, str]]
 

@@ -13,10 +13,10 @@ from tailbound.revisions.record import CorruptRevisionError, from_object
 from tailbound.rollout.progress import RolloutProgress
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.lives import template_of
-from tests.unit.reconcile.objects import hardware_class, model, service
-from tests.unit.reconcile.rollouts import CANARY, SLA, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import hardware_class, model, service
+from tests.support.simulated.rollouts import CANARY, SLA, until
+from tests.support.simulated.serving import template_of
+from tests.support.simulated.simulator import Simulator
 
 GPU = {"resources": [{"name": "nvidia.com/gpu", "count": 1}]}
 CLASSES = {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
+from tests.support.simulated.objects import model, service
 from tests.unit.reconcile.trials import Trial
 
 CANARY: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 50}, {"weight": 75}]}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
+from tests.support.simulated.objects import model, service
 from tests.unit.reconcile.trials import Trial
 
 

@@ -7,10 +7,10 @@ import pytest
 from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import Plan, RefusedWrite
 
-from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, verbs
-from tests.unit.reconcile.objects import NAME, model, service
-from tests.unit.reconcile.rollouts import begun, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import NAME, model, service
+from tests.support.simulated.rollouts import begun, until
+from tests.support.simulated.serving import OTHER_MODEL, described, settled, verbs
+from tests.support.simulated.simulator import Simulator
 from tests.unit.reconcile.trials import Trial
 
 

@@ -10,9 +10,9 @@ from tailbound.api.traffic import AppliedRoute, Observed, RejectedRoute, Service
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.gateways import Wanted, applied, latest
 
-from tests.unit.reconcile.gateways import START
-from tests.unit.reconcile.objects import service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.gateways import START
+from tests.support.simulated.objects import service
+from tests.support.simulated.simulator import Simulator
 
 WANTED = Wanted("risk/churn", generation=3, traffic_generation=7)
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.rollouts import SLA, judged
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.rollouts import SLA, judged
+from tests.support.simulated.simulator import Simulator
 
 MOST_ROUNDS: Final = 300
 QUIET_ROUNDS: Final = 8

@@ -7,8 +7,8 @@ import pytest
 from tailbound.api.conditions import Reason
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.rollouts import replicas
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.rollouts import replicas
 from tests.unit.reconcile.trials import Trial
 
 CANARY: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 50}], "minStepTime": "2s"}

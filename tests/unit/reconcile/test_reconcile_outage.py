@@ -6,9 +6,9 @@ import pytest
 from tailbound.reconcile.model import Plan
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model
-from tests.unit.reconcile.rollouts import CANARY, begun, judging, promoted_and_alone, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model
+from tests.support.simulated.rollouts import CANARY, begun, judging, promoted_and_alone, state, until
+from tests.support.simulated.simulator import Simulator
 
 
 def break_first(simulator: Simulator) -> Plan:

@@ -10,7 +10,7 @@ from tailbound.objects.deployment import Deployment
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.pods import PodsReport, report
 
-from tests.unit.reconcile.objects import ready_status
+from tests.support.simulated.objects import ready_status
 
 
 def reported(pods: list[dict[str, Any]], deployment: dict[str, Any] | None) -> PodsReport:

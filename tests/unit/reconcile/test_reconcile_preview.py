@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import NAME, model, service
-from tests.unit.reconcile.rollouts import around
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import NAME, model, service
+from tests.support.simulated.rollouts import around
+from tests.support.simulated.simulator import Simulator
 
 PREVIEW = f"{NAME}-preview"
 MANUAL = {"promotion": "manual"}

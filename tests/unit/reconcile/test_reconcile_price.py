@@ -6,8 +6,8 @@ import pytest
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.cost import cost_per_hour
 
-from tests.unit.reconcile.objects import hardware_class, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import hardware_class, service
+from tests.support.simulated.simulator import Simulator
 
 GPUS: dict[str, Any] = {"resources": [{"name": "nvidia.com/gpu", "count": 4}]}
 AMOUNTS: dict[str, Any] = {"resources": [{"name": "nvidia.com/gpumem", "count": 4}]}

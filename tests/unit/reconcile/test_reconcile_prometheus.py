@@ -8,9 +8,9 @@ from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.prometheus import Series, Value
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.gateways import START
-from tests.unit.reconcile.rollouts import CANARY, SLA, around, begun, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.gateways import START
+from tests.support.simulated.rollouts import CANARY, SLA, around, begun, state, until
+from tests.support.simulated.simulator import Simulator
 
 DOWN = Unknown("Prometheus is not reached (ConnectionError)")
 ACCURACY = {"name": "accuracy", "query": "accuracy{r='$revision'}", "min": 0.9, "interval": "2s"}

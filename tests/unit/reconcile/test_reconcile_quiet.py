@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reconcile.objects import model, service
+from tests.support.simulated.objects import model, service
 from tests.unit.reconcile.trials import Trial
 
 STEP: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 50}]}

@@ -11,9 +11,9 @@ from tailbound.reconcile.pods import report
 from tailbound.reconcile.refused_pods import refusal_in
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.rollouts import CANARY, around, replicas, state, until
-from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.test_reconcile_shortage import full
+from tests.support.simulated.rollouts import CANARY, around, replicas, state, until
+from tests.support.simulated.simulator import Simulator
+from tests.unit.reconcile.full_nodes import full
 
 FORBIDDEN = 'pods "churn-r2-6b9c-" is forbidden: '
 ANSWERS: dict[str, tuple[str, Reason]] = {

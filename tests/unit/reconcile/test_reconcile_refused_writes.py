@@ -6,8 +6,8 @@ import pytest
 from tailbound.api.conditions import Reason
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.rollouts import replicas
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.rollouts import replicas
 from tests.unit.reconcile.trials import Trial
 
 RECREATE: dict[str, Any] = {"strategy": "recreate"}

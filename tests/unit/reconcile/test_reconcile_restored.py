@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Plan
 
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.rollouts import around, begun, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.rollouts import around, begun, state, until
+from tests.support.simulated.simulator import Simulator
 from tests.unit.reconcile.trials import Trial
 
 SILENT = {

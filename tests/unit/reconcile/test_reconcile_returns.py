@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.rollouts import around, replicas, state, until
-from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.test_reconcile_shortage import around_one, full
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.rollouts import around, replicas, state, until
+from tests.support.simulated.simulator import Simulator
+from tests.unit.reconcile.full_nodes import around_one, full
 from tests.unit.reconcile.trials import Trial
 
 PODS = 4

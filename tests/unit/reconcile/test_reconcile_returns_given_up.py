@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model
-from tests.unit.reconcile.rollouts import around, begun, replicas, state, until
-from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.test_reconcile_shortage import pods_of
+from tests.support.simulated.objects import model
+from tests.support.simulated.rollouts import around, begun, replicas, state, until
+from tests.support.simulated.simulator import Simulator
+from tests.unit.reconcile.full_nodes import pods_of
 
 
 @remembered

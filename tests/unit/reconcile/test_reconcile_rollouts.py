@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tailbound.reconcile.model import Plan
 
-from tests.unit.reconcile.rollouts import (
+from tests.support.simulated.rollouts import (
     around,
     begun,
     judged,

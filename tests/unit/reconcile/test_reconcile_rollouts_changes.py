@@ -1,7 +1,7 @@
 """Rollouts whose service changes meanwhile: specs, scale, stops, a lost status; and those that recreate."""
 
-from tests.unit.reconcile.objects import model, spec
-from tests.unit.reconcile.rollouts import begun, replicas, state, until
+from tests.support.simulated.objects import model, spec
+from tests.support.simulated.rollouts import begun, replicas, state, until
 
 
 def test_a_new_spec_takes_the_canarys_place_after_its_weight_was_seen_to_go() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.rollouts import around, begun, judged, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.rollouts import around, begun, judged, until
+from tests.support.simulated.simulator import Simulator
 from tests.unit.reconcile.trials import Trial
 
 STEPS = [{"weight": 5}, {"weight": 50}]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.rollouts import around, begun, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.rollouts import around, begun, until
+from tests.support.simulated.simulator import Simulator
 
 STEPS = [{"weight": 5}, {"weight": 25}, {"weight": 50}]
 

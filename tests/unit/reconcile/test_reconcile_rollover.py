@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from tailbound.reconcile.model import Delete
 
-from tests.unit.reconcile.lives import OTHER_MODEL, described, settled, template_of, verbs
-from tests.unit.reconcile.objects import runtime, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import runtime, spec
+from tests.support.simulated.serving import OTHER_MODEL, described, settled, template_of, verbs
+from tests.support.simulated.simulator import Simulator
 
 
 def edited(simulator: Simulator) -> tuple[str, str]:

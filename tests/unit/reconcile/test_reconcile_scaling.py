@@ -7,10 +7,10 @@ from tailbound.api.conditions import ConditionType
 from tailbound.autoscale.model import Limit
 from tailbound.reconcile.model import ScalingDecision, ScalingDecisions
 
-from tests.unit.reconcile.objects import service
-from tests.unit.reconcile.rollouts import SLA, replicas
-from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.sizes import BOUNDS, decided, decision, following, shares
+from tests.support.simulated.objects import service
+from tests.support.simulated.rollouts import SLA, replicas
+from tests.support.simulated.scaling import BOUNDS, decided, decision, following, shares
+from tests.support.simulated.simulator import Simulator
 
 
 def test_only_a_service_with_room_between_its_bounds_is_decided_on_and_others_are_watched() -> None:

@@ -7,9 +7,9 @@ import pytest
 from tailbound.autoscale.model import LatencyTarget
 from tailbound.reconcile.model import ScalingDecision, ScalingDecisions
 
-from tests.unit.reconcile.objects import model
-from tests.unit.reconcile.rollouts import CANARY, around, begun, replicas, state, until
-from tests.unit.reconcile.sizes import decided, decision, following, shares
+from tests.support.simulated.objects import model
+from tests.support.simulated.rollouts import CANARY, around, begun, replicas, state, until
+from tests.support.simulated.scaling import decided, decision, following, shares
 
 
 def test_a_canary_is_sized_for_its_share_and_the_stable_revision_for_everything() -> None:

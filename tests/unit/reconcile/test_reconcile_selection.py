@@ -7,9 +7,9 @@ import pytest
 from tailbound.api.parsing import parse
 from tailbound.reconcile import selection
 
-from tests.unit.reconcile.lives import settled
-from tests.unit.reconcile.objects import hardware_class, runtime, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import hardware_class, runtime, service
+from tests.support.simulated.serving import settled
+from tests.support.simulated.simulator import Simulator
 
 
 def test_runtime_changes_are_told_by_one_condition_and_touch_nothing() -> None:

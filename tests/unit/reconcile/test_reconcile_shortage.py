@@ -4,30 +4,15 @@ Whose pods give way when is in tests/unit/rollout/test_in_place.py and test_roll
 """
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from tests.support.copies import remembered
 from tests.support.effort import covering
-from tests.unit.reconcile.objects import hardware_class, model, service
-from tests.unit.reconcile.rollouts import CANARY, SLA, around, replicas, state, until
-from tests.unit.reconcile.simulator import Simulator
-
-GPU: dict[str, Any] = {"resources": [{"name": "nvidia.com/gpu", "count": 1}]}
-
-
-@remembered
-def full(rollout: dict[str, Any], *, replicas: int, devices: int) -> Simulator:
-    """A service that serves on a cluster of so many devices, and whose spec was just changed."""
-    simulator = Simulator(
-        service=service(sla=SLA, rollout=rollout, scaling={"min": replicas}),
-        hardware_classes={"gpu-l4": hardware_class("gpu-l4", **GPU)},
-        devices=devices,
-    )
-    simulator.settle()
-    simulator.edit(model=model("b"))
-    return simulator
+from tests.support.simulated.objects import model
+from tests.support.simulated.rollouts import CANARY, around, replicas, state, until
+from tests.support.simulated.simulator import Simulator
+from tests.unit.reconcile.full_nodes import around_one, full, pods_of
 
 
 def test_a_canary_without_a_device_waits_for_one_and_says_which() -> None:
@@ -75,11 +60,6 @@ def walk(simulator: Simulator, **slow: float) -> list[tuple[dict[str, int], dict
             seen.append(stage)
         assert len(seen) < 60, seen
     return seen
-
-
-def around_one(simulator: Simulator, **slow: float) -> dict[str, Any]:
-    around(simulator, **slow)
-    return simulator.rollout
 
 
 @pytest.mark.parametrize(
@@ -146,10 +126,6 @@ def promoted(capacity: str, *, replicas: int, devices: int | None = None) -> Sim
     simulator.devices = replicas if devices is None else devices
     assert simulator.weights() == {"r2": 100}
     return simulator
-
-
-def pods_of(simulator: Simulator, number: str) -> list[str]:
-    return [pod for pod in simulator.pods if f"-{number}-" in pod]
 
 
 def go_round(simulator: Simulator, dead: str) -> None:

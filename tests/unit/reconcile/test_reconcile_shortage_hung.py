@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.support.effort import covering
-from tests.unit.reconcile.objects import model
-from tests.unit.reconcile.rollouts import replicas
-from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.test_reconcile_shortage import full, pods_of
+from tests.support.simulated.objects import model
+from tests.support.simulated.rollouts import replicas
+from tests.support.simulated.simulator import Simulator
+from tests.unit.reconcile.full_nodes import full, pods_of
 
 CAPACITIES = ("surge", "inPlace", "auto")
 STRATEGIES = ("blueGreen", "canary")

@@ -7,10 +7,10 @@ import pytest
 
 from tests.support.copies import remembered
 from tests.support.effort import covering
-from tests.unit.reconcile.objects import model
-from tests.unit.reconcile.rollouts import around, replicas, state, until
-from tests.unit.reconcile.simulator import Simulator
-from tests.unit.reconcile.test_reconcile_shortage import full
+from tests.support.simulated.objects import model
+from tests.support.simulated.rollouts import around, replicas, state, until
+from tests.support.simulated.simulator import Simulator
+from tests.unit.reconcile.full_nodes import full
 
 PODS, TOO_MANY = 4, 6
 SAYS = {

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.support.effort import effort
-from tests.unit.reconcile.objects import service, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import service, spec
+from tests.support.simulated.simulator import Simulator
 
 IN_PLACE: tuple[dict[str, Any], ...] = tuple(
     {"capacity": capacity, **more}

@@ -6,9 +6,9 @@ import pytest
 from tailbound.objects.signature import ModelSignature, ModelTensor
 from tailbound.objects.unknown import Unknown
 
-from tests.unit.reconcile.objects import model, runtime, service
-from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, runtime, service
+from tests.support.simulated.rollouts import CANARY, around, begun, state, until
+from tests.support.simulated.simulator import Simulator
 
 OLD = ModelSignature((ModelTensor("x", "FP32", (-1, 4)),), (ModelTensor("y", "FP32", (-1,)),))
 NEW = replace(OLD, inputs=(ModelTensor("x", "FP32", (-1, 5)),))

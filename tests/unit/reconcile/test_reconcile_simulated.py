@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.effort import effort
-from tests.unit.reconcile.gateways import Gateway
-from tests.unit.reconcile.objects import runtime, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.gateways import Gateway
+from tests.support.simulated.objects import runtime, spec
+from tests.support.simulated.simulator import Simulator
 
 IMAGES = ("a", "b", "c")
 ROLLOUTS: tuple[dict[str, Any], ...] = (

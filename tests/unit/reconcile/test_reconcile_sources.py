@@ -8,9 +8,9 @@ from tailbound.api.runtime_contract import Resolution, Termination, TerminationR
 from tailbound.objects.fields import Object
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.lives import verbs
-from tests.unit.reconcile.objects import NAME, hardware_class, service, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import NAME, hardware_class, service, spec
+from tests.support.simulated.serving import verbs
+from tests.support.simulated.simulator import Simulator
 
 FIRST, SECOND = "a" * 64, "b" * 64
 NOT_FOUND = Termination(reason=TerminationReason.SOURCE_NOT_FOUND, message="there is no such file")

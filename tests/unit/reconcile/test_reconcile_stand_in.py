@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model
-from tests.unit.reconcile.rollouts import begun, state
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model
+from tests.support.simulated.rollouts import begun, state
+from tests.support.simulated.simulator import Simulator
 
 CANARY: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 50}], "minStepTime": "2s"}
 

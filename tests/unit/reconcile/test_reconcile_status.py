@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Plan
 
-from tests.unit.reconcile.objects import service
-from tests.unit.reconcile.rollouts import around, begun, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import service
+from tests.support.simulated.rollouts import around, begun, state, until
+from tests.support.simulated.simulator import Simulator
 
 
 def canary(simulator: Simulator) -> Any:

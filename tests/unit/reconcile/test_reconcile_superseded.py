@@ -7,9 +7,9 @@ from tailbound.api.rollout import RolloutState
 from tailbound.reconcile.model import Event
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, spec
-from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, spec
+from tests.support.simulated.rollouts import CANARY, around, begun, state, until
+from tests.support.simulated.simulator import Simulator
 
 
 def marks(simulator: Simulator, number: str) -> dict[str, str]:

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.rollouts import around, begun, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.rollouts import around, begun, state, until
+from tests.support.simulated.simulator import Simulator
 
 STRATEGIES = ["blueGreen", "recreate", "canary"]
 

@@ -10,8 +10,8 @@ from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import ScalingDecision
 
 from tests.support.effort import effort
-from tests.unit.reconcile.objects import model, runtime, service
-from tests.unit.reconcile.sizes import decision
+from tests.support.simulated.objects import model, runtime, service
+from tests.support.simulated.scaling import decision
 from tests.unit.reconcile.trials import Trial
 
 SLAS: tuple[dict[str, Any], ...] = (

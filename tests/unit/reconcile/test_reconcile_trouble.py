@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Plan
 
-from tests.unit.reconcile.lives import OTHER_MODEL, settled
-from tests.unit.reconcile.objects import hardware_class, runtime, service, spec
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import hardware_class, runtime, service, spec
+from tests.support.simulated.serving import OTHER_MODEL, settled
+from tests.support.simulated.simulator import Simulator
 
 # Bad input.
 

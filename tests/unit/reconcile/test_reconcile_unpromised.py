@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tailbound.reconcile.model import Event, Plan
 
-from tests.unit.reconcile.cluster_state import number_of
-from tests.unit.reconcile.rollouts import CANARY, begun
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.cluster_state import number_of
+from tests.support.simulated.rollouts import CANARY, begun
+from tests.support.simulated.simulator import Simulator
 
 LATENCY = {"latency": {"p99": "100ms"}}
 HEALTHY: dict[str, float] = {}

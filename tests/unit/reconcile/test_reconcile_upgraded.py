@@ -14,9 +14,9 @@ from tailbound.judge.record import memory_of
 from tailbound.reconcile.model import RefusedWrite
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.rollouts import CANARY, around, begun, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.rollouts import CANARY, around, begun, state, until
+from tests.support.simulated.simulator import Simulator
 
 EARLIER: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "earlier_rollouts.json").read_text(encoding="utf-8")

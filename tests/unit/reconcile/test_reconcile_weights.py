@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model
-from tests.unit.reconcile.rollouts import around, begun, replicas, state, until
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model
+from tests.support.simulated.rollouts import around, begun, replicas, state, until
+from tests.support.simulated.simulator import Simulator
 
 THREE_OF_FOUR: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 75}]}
 

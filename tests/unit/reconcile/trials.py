@@ -26,9 +26,9 @@ from tailbound.rollout.sizing import ALL
 from tailbound.telemetry.prometheus import Series, Value
 
 from tests.support.copies import copied
-from tests.unit.reconcile.objects import runtime
+from tests.support.simulated.objects import runtime
+from tests.support.simulated.simulator import Simulator
 from tests.unit.reconcile.promises import PROMISES, Past, Seen, learn
-from tests.unit.reconcile.simulator import Simulator
 
 MOST_DECISIONS = 20
 """In one pass, as refused writes are decided on again."""

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from tailbound.telemetry.events import MESSAGE_LIMIT, event_body
 
-from tests.unit.reconcile.objects import service
+from tests.support.simulated.objects import service
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 

@@ -14,9 +14,9 @@ from tailbound.objects.fields import Object
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Write
 
 from tests.support.copies import copied
-from tests.unit.reconcile.cluster_safety import SafetyChecks
-from tests.unit.reconcile.cluster_state import class_of, number_of
-from tests.unit.reconcile.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as_stored, ready_status
+from tests.support.simulated.cluster_safety import SafetyChecks
+from tests.support.simulated.cluster_state import class_of, number_of
+from tests.support.simulated.objects import NAME, NO_NODE, OVER_QUOTA, STARTING, as_stored, ready_status
 
 GRACE = timedelta(seconds=30)
 """That a pod has to end."""

@@ -2,7 +2,7 @@
 
 from tailbound.objects.fields import Object
 
-from tests.unit.reconcile.cluster_state import ClusterState, weights_in
+from tests.support.simulated.cluster_state import ClusterState, weights_in
 
 TAKES_OVER = {"RollingOut", "PromotedManually"}
 """Reasons of a rollout that ends with its promotion."""

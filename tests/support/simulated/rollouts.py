@@ -7,8 +7,8 @@ from typing import Any
 from tailbound.reconcile.model import Plan
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.simulator import Simulator
 
 SLA = {"latency": {"p99": "100ms"}, "errorRate": "1%"}
 CANARY: dict[str, Any] = {"strategy": "canary", "steps": [{"weight": 10}, {"weight": 50}]}

@@ -5,8 +5,8 @@ from typing import Any
 from tailbound.reconcile.model import Delete, Plan, Write
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import model, service
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import model, service
+from tests.support.simulated.simulator import Simulator
 
 OTHER_MODEL = model("b")
 

@@ -8,8 +8,8 @@ from typing import Any
 from tailbound.api.names import HARDWARE_CLASS_ANNOTATION, REVISION_LABEL
 from tailbound.objects.fields import Object
 
-from tests.unit.reconcile.gateways import START, Gateway
-from tests.unit.reconcile.objects import service
+from tests.support.simulated.gateways import START, Gateway
+from tests.support.simulated.objects import service
 
 
 @dataclass

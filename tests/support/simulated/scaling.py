@@ -9,9 +9,9 @@ from tailbound.autoscale.state import State
 from tailbound.reconcile.model import Plan, ScalingDecision, ScalingDecisions, ScalingRequest
 
 from tests.support.copies import remembered
-from tests.unit.reconcile.objects import service
-from tests.unit.reconcile.rollouts import CANARY, SLA
-from tests.unit.reconcile.simulator import Simulator
+from tests.support.simulated.objects import service
+from tests.support.simulated.rollouts import CANARY, SLA
+from tests.support.simulated.simulator import Simulator
 
 BOUNDS = {"min": 2, "max": 20}
 

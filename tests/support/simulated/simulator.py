@@ -31,8 +31,8 @@ from tailbound.revisions.template import expand
 from tailbound.telemetry.prometheus import Series
 
 from tests.support.copies import copied
-from tests.unit.reconcile.cluster import Cluster
-from tests.unit.reconcile.objects import hardware_class, runtime
+from tests.support.simulated.cluster import Cluster
+from tests.support.simulated.objects import hardware_class, runtime
 
 SETTINGS = Settings(
     operator_namespace="tailbound-system",

@@ -1,0 +1,1 @@
+"""A simulated cluster around one service, in which the operator's decisions are carried out."""
