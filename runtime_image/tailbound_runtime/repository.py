@@ -4,6 +4,8 @@ A folder has NAME/VERSION/model.onnx, a version being a whole number above 0; th
 Files beside model.onnx are the model's too, such as its weights.
 """
 
+import glob
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +58,7 @@ class Files:
         path = self.paths.get(name)
         if path is None:
             return None
-        parts = path.parent.glob(f"{path.name}*") if path.is_file() else ()
+        parts = path.parent.glob(f"{glob.escape(path.name)}*") if path.is_file() else ()
         return ModelFile(name, MODEL_VERSION, path, sum(part.stat().st_size for part in parts))
 
 
@@ -95,8 +97,21 @@ class Folder:
                 "is a whole number such as 1"
             )
         latest = folder / str(max(versions))
-        size = sum(each.stat().st_size for each in latest.rglob("*") if each.is_file())
-        return ModelFile(name, latest.name, latest / FILE_NAME, size)
+        return ModelFile(name, latest.name, latest / FILE_NAME, _size_bytes(latest))
+
+
+def _size_bytes(folder: Path) -> int:
+    """The bytes of all files, also behind links to folders, which may lead in circles: each folder once."""
+    seen, size = set[tuple[int, int]](), 0
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        here = Path(parent)
+        identity = (here.stat().st_dev, here.stat().st_ino)
+        if identity in seen:
+            folders.clear()
+            continue
+        seen.add(identity)
+        size += sum((here / name).stat().st_size for name in names if (here / name).is_file())
+    return size
 
 
 def half_of_memory() -> int:

@@ -247,10 +247,26 @@ def test_a_folder_that_is_laid_out_otherwise_is_refused(tmp_path: Path) -> None:
         Folder(tmp_path).find(unnamed.name)
     with pytest.raises(RepositoryError, match="cannot be read"):
         Folder(tmp_path / "none").names()
-    (tmp_path / "model.onnx.data").write_bytes(b"weights")
-    file = Files({"m": tmp_path / "model.onnx"}).find("m")
+
+
+def test_all_files_of_a_model_count(tmp_path: Path) -> None:
+    """Whatever their names are, and behind links to folders, which lead in a circle here."""
+    odd = tmp_path / "m[1].onnx"
+    models.identity(odd, TensorProto.FLOAT)
+    odd.with_name(f"{odd.name}.data").write_bytes(b"weights")
+    file = Files({"m": odd}).find("m")
     assert file is not None
-    assert file.size_bytes == 7 + (tmp_path / "model.onnx").stat().st_size
+    assert file.size_bytes == 7 + odd.stat().st_size
+    models.identity(version(tmp_path / "all", "m", "1"), TensorProto.FLOAT)
+    (weights := tmp_path / "weights").mkdir()
+    (weights / "a.bin").write_bytes(b"weights")
+    for link in (weights / "back", weights / "again"):
+        link.symlink_to(tmp_path)
+    (tmp_path / "all" / "m" / "1" / "weights").symlink_to(weights)
+    file = Folder(tmp_path / "all").find("m")
+    assert file is not None
+    everything = (each.stat().st_size for each in tmp_path.rglob("*") if each.is_file())
+    assert file.size_bytes == sum(everything)
 
 
 def test_the_command_names_files_by_their_stems_or_a_folder(tmp_path: Path, capsys: Any) -> None:

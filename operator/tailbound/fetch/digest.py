@@ -1,12 +1,13 @@
 """`tailbound digest PATH`: the value of spec.model.sha256 for a file or a folder."""
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tailbound.fetch.failures import FetchFailedError
-from tailbound.fetch.manifest import check_paths, entry_of, manifest_digest
+from tailbound.fetch.manifest import check_entry, check_folders, check_paths, entry_of, manifest_digest
 from tailbound.fetch.partial import sha256_of
 from tailbound.fetch.patterns import no_folder, selected
 
@@ -42,7 +43,20 @@ def digest_of(path: Path, files: Sequence[str] = ()) -> str:
         if files:
             raise no_folder(str(path))
         return sha256_of(path)
-    every = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
-    paths = selected(every, files, str(path))
+    paths = selected(sorted(_files(path)), files, str(path))
     check_paths(paths, str(path))
     return manifest_digest(entry_of(path, each) for each in paths)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """The paths of all files. What the fetch of a volume refuses is refused, and nothing is left out."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for parent, folders, names in os.walk(folder, onerror=fail):
+        here = Path(parent)
+        check_folders(here, folders, str(folder))
+        for name in names:
+            check_entry(here / name, str(folder))
+            yield str((here / name).relative_to(folder))

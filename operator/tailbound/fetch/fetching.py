@@ -25,7 +25,7 @@ from tailbound.fetch.credentials import Credentials, authorization_for
 from tailbound.fetch.dial import Dialer, Proxy
 from tailbound.fetch.download import Download, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
-from tailbound.fetch.folder import clear, fetch_folder, remove_others
+from tailbound.fetch.folder import RemoteFolder, clear, fetch_folder, remove_others
 from tailbound.fetch.gate import Gate
 from tailbound.fetch.hub import HUB, HubFile, HubModel
 from tailbound.fetch.mounted import MountedModel, link_entries, link_mounted
@@ -139,12 +139,7 @@ def _unpacked(
     """The archive fetched and unpacked. What an earlier start has unpacked is removed first."""
     file = order.root / ARCHIVE
     # Not `resolve`: the archive itself is needed, also where the source states its digest.
-    found = fetched(replace(order, output=file, path=None, files=(), archive=None, resolve=False))
-    if not file.is_file():
-        raise FetchFailedError(
-            TerminationReason.SOURCE_NOT_FOUND,
-            f"{shown(order.uri)} is a folder, and spec.model.archive is for a file: correct the URI",
-        )
+    found = fetched(replace(order, output=file, path=None, files=(), resolve=False))
     clear(order.root, ARCHIVE)
     world.emit("unpacking", archive=kind, bytes=found.size_bytes)
     unpack(file, kind, order.root, order.files, world.limits, shown(order.uri))
@@ -171,7 +166,7 @@ def _fetch_from_hub(order: FetchRequest, access: Access, world: FetchDependencie
             path = str(order.output.relative_to(order.root))
             return Fetched(said, found.sha256, found.size_bytes, frozenset({path}))
         return fetch_file(found.remote, order, download, world)
-    return fetch_folder(found.only(order.files), order.pin, order.root, world)
+    return _fetch_folder(found, order, world)
 
 
 def _http(url: str, access: Access, world: FetchDependencies) -> Source:
@@ -203,8 +198,16 @@ def _fetch_object(order: FetchRequest, access: Access, world: FetchDependencies)
         )
         if is_file:
             return fetch_file(source.file(key), order, download, world)
-        folder = download.ask(lambda: source.folder(key.strip("/")))
-        return fetch_folder(folder.only(order.files), order.pin, order.root, world)
+        return _fetch_folder(download.ask(lambda: source.folder(key.strip("/"))), order, world)
+
+
+def _fetch_folder(folder: RemoteFolder, order: FetchRequest, world: FetchDependencies) -> Fetched:
+    if order.archive is not None:
+        raise FetchFailedError(
+            TerminationReason.SOURCE_NOT_FOUND,
+            f"{folder.shown} is a folder, and spec.model.archive is for a file: correct the URI",
+        )
+    return fetch_folder(folder.only(order.files), order.pin, order.root, world)
 
 
 def _link(order: FetchRequest, _: Access, world: FetchDependencies) -> Fetched:

@@ -50,8 +50,9 @@ def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: Fetch
     whose digest the source states are not fetched then: only their digests are wanted.
     """
     check_paths([path for path, _ in folder.files], folder.shown)
-    total = sum(size for _, size in folder.files)
-    world.emit("fetching a folder", files=len(folder.files), total_bytes=total)
+    stated = folder.stated if pin is None else {}
+    total = sum(size for path, size in folder.files if path not in stated)
+    world.emit("fetching a folder", files=len(folder.files) - len(stated), total_bytes=total)
     if total > world.limits.total_bytes:
         raise FetchFailedError(
             TerminationReason.INSUFFICIENT_STORAGE,
@@ -61,7 +62,6 @@ def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: Fetch
     download = Download(world, total)
     if pin is None and root.is_dir():
         clear(root)
-    stated = folder.stated if pin is None else {}
     entries, fresh = _fetch_files(folder, root, download, world, stated)
     if pin is not None and manifest_digest(entries) != pin.sha256 and not fresh:
         world.emit("wrong digest after resuming, starting over")

@@ -56,6 +56,25 @@ def check_count(files: int, shown: str) -> None:
         )
 
 
+def check_entry(file: Path, shown: str) -> None:
+    """Refuse what is neither a file nor a folder, as a link to nothing. Raises FetchFailedError."""
+    if not file.is_file():
+        raise FetchFailedError(
+            TerminationReason.SOURCE_FORBIDDEN,
+            f"{shown} holds {file.name!r}, which is neither a file nor a folder: remove it",
+        )
+
+
+def check_folders(parent: Path, names: Iterable[str], shown: str) -> None:
+    """Refuse links to folders, which could lead anywhere and in circles. Raises FetchFailedError."""
+    linked = next((name for name in names if (parent / name).is_symlink()), None)
+    if linked is not None:
+        raise FetchFailedError(
+            TerminationReason.SOURCE_FORBIDDEN,
+            f"{shown} holds {linked!r}, a link to a folder: put the folder itself there",
+        )
+
+
 def check_paths(paths: Iterable[str], shown: str) -> None:
     """Refuse what must not be written below a folder. Raises FetchFailedError.
 

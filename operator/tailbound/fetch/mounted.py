@@ -19,7 +19,7 @@ from typing import Final
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.folder import folder_mismatch
-from tailbound.fetch.manifest import check_paths, entry_of, manifest_digest
+from tailbound.fetch.manifest import check_entry, check_folders, check_paths, entry_of, manifest_digest
 from tailbound.fetch.partial import sha256_of
 from tailbound.fetch.patterns import no_folder, selected
 from tailbound.fetch.pin import Fetched, Pin
@@ -109,21 +109,12 @@ def _files(folder: Path, mount: Path, shown: str) -> Iterator[str]:
 
     for parent, folders, files in os.walk(folder, onerror=fail):
         here = Path(parent)
-        linked = [name for name in folders if (here / name).is_symlink()]
-        if linked:
-            raise FetchFailedError(
-                TerminationReason.SOURCE_FORBIDDEN,
-                f"{shown} holds {linked[0]!r}, a link to a folder: put the folder itself there",
-            )
+        check_folders(here, folders, shown)
         if here == mount and _OF_THE_FILE_SYSTEM in folders:
             folders.remove(_OF_THE_FILE_SYSTEM)
         for name in files:
-            file = _inside(here / name, mount, shown)
-            if not file.is_file():
-                raise FetchFailedError(
-                    TerminationReason.SOURCE_FORBIDDEN,
-                    f"{shown} holds {name!r}, which is neither a file nor a folder: remove it",
-                )
+            _inside(here / name, mount, shown)
+            check_entry(here / name, shown)
             yield str((here / name).relative_to(folder))
 
 

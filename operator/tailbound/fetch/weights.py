@@ -14,6 +14,7 @@ is of unknown size.
 import json
 import math
 import mmap
+import os
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -70,10 +71,16 @@ def weight_bytes(model: Path, root: Path) -> int | None:
         return _counted([(model, _onnx)])
     if model.suffix == ".gguf":
         return _counted([(each, _gguf) for each in _parts(model)])
-    found = sorted(root.rglob("*.safetensors"))[:_MOST_FILES] if root.is_dir() else []
+    found = sorted(_safetensors_below(root))[:_MOST_FILES]
     if model.suffix == ".safetensors" and model not in found:
         found.append(model)
     return _counted([(each, _safetensors) for each in found])
+
+
+def _safetensors_below(root: Path) -> Iterator[Path]:
+    """Also behind links to folders: those of a volume are linked as a whole."""
+    for parent, _, names in os.walk(root, followlinks=True):
+        yield from (Path(parent, name) for name in names if name.endswith(".safetensors"))
 
 
 def _counted(files: list[tuple[Path, Callable[[Path], int]]]) -> int | None:

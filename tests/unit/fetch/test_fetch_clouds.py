@@ -80,6 +80,16 @@ def test_a_folder_is_fetched(clouds: Clouds, tmp_path: Path, scheme: str) -> Non
 
 
 @pytest.mark.parametrize("scheme", ROOTS)
+def test_a_folder_that_should_be_an_archive_is_refused_before_a_file_of_it(
+    clouds: Clouds, tmp_path: Path, scheme: str
+) -> None:
+    order = FetchRequest(f"{ROOTS[scheme]}/v", "0" * 64, tmp_path / "model.onnx", archive="tar")
+    with pytest.raises(FetchFailedError, match=r"/v/ is a folder, and spec\.model\.archive is for a file"):
+        fetch(order, Access(ALL, ca=clouds.ca), WORLD)
+    assert not [path for _, path, _ in clouds.requests if path.endswith(("model.onnx", "weights.bin"))]
+
+
+@pytest.mark.parametrize("scheme", ROOTS)
 def test_what_is_missing_is_named(clouds: Clouds, tmp_path: Path, scheme: str) -> None:
     with pytest.raises(FetchFailedError) as caught:
         run(clouds, tmp_path, f"{ROOTS[scheme]}/none", "a" * 64)

@@ -90,6 +90,33 @@ def test_the_digest_of_a_folder_is_as_documented(tmp_path: Path, capsys: pytest.
     assert digest_command([str(tmp_path / "missing")]) == 1
 
 
+@pytest.mark.parametrize(
+    ("target", "said"), [("onnx", "a link to a folder"), ("nothing", "neither a file nor a folder")]
+)
+def test_a_digest_leaves_nothing_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, said: str
+) -> None:
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "weights.bin").write_bytes(b"w")
+    (tmp_path / "link").symlink_to(target)
+    assert digest_command([str(tmp_path)]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_what_is_not_fetched_takes_no_disk(tmp_path: Path, world: FetchDependencies) -> None:
+    """The digest of a file that states it is all that a Job wants of it."""
+    memory = Memory({"config.json": b"{}", "model.safetensors": b"w" * 5000})
+    weights = hashlib.sha256(memory.files["model.safetensors"]).hexdigest()
+    folder = replace(memory.folder(), stated={"model.safetensors": weights})
+    small = replace(world, limits=DownloadLimits(total_bytes=2))
+    assert fetch_folder(folder, None, tmp_path, small).sha256 == digest(memory.files)
+    assert memory.opened == [("config.json", 0)]
+    for pin, bound in ((None, 1), (Pin(digest(memory.files)), 5001)):
+        with pytest.raises(FetchFailedError, match="and the pod may store") as caught:
+            fetch_folder(folder, pin, tmp_path, replace(world, limits=DownloadLimits(total_bytes=bound)))
+        assert caught.value.reason is TerminationReason.INSUFFICIENT_STORAGE
+
+
 def test_a_folder_is_fetched_verified_and_complete(tmp_path: Path, world: FetchDependencies) -> None:
     memory = Memory(FILES, broken={"onnx/weights.bin"})
     said = fetch_folder(memory.folder(), Pin(digest(FILES)), tmp_path, world).message

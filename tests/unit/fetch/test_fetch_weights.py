@@ -15,6 +15,7 @@ from tailbound.api.quantities import Quantity
 from tailbound.api.runtime_contract import FetchEnv, TerminationReason
 from tailbound.fetch.command import _check_devices
 from tailbound.fetch.failures import FetchFailedError
+from tailbound.fetch.mounted import link_entries
 from tailbound.fetch.weights import weight_bytes
 
 
@@ -74,6 +75,16 @@ def test_weights_are_counted_in_every_format_and_in_all_files(tmp_path: Path) ->
     safetensors(tmp_path / "model-00001-of-00002.safetensors", {"a": 10, "b": 20})
     safetensors(tmp_path / "model-00002-of-00002.safetensors", {"c": 30})
     assert weight_bytes(tmp_path / "config.json", tmp_path) == 60
+
+
+def test_weights_behind_links_to_folders_are_counted(tmp_path: Path) -> None:
+    volume, root = tmp_path / "volume", tmp_path / "root"
+    for folder in (volume / "unet", root):
+        folder.mkdir(parents=True)
+    safetensors(volume / "model.safetensors", {"a": 10})
+    safetensors(volume / "unet" / "weights.safetensors", {"b": 1000})
+    link_entries(volume, root)
+    assert weight_bytes(root / "model.safetensors", root) == 1010
 
 
 def test_seventy_billion_parameters_of_two_bytes_do_not_fit_40_gb(tmp_path: Path) -> None:
