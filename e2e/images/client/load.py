@@ -9,6 +9,7 @@ Every request is a POST: aiohttp sends those exactly once (it would repeat a GET
 """
 
 import asyncio
+import errno
 import math
 import time
 from collections import Counter
@@ -131,7 +132,7 @@ async def send(session: aiohttp.ClientSession, plan: Plan) -> tuple[str, str, by
     except TimeoutError:
         return "timeout", f"no whole answer in {plan.timeout_seconds} s", b""
     except aiohttp.ClientConnectorError as error:
-        return "connect", str(error), b""
+        return "connect", f"{_cause(error.os_error)}: {error}", b""
     except aiohttp.ClientPayloadError as error:
         return "truncated", str(error), b""
     except (aiohttp.ClientError, OSError) as error:
@@ -139,6 +140,12 @@ async def send(session: aiohttp.ClientSession, plan: Plan) -> tuple[str, str, by
     if response.status == 200:
         return OK, "", answer
     return f"http_{response.status}", answer.decode(errors="replace"), answer
+
+
+def _cause(error: OSError) -> str:
+    """Class and number of a connection's failure; without them a refusal looks like an address unknown."""
+    number = "no errno" if error.errno is None else errno.errorcode.get(error.errno, str(error.errno))
+    return f"{type(error).__name__} {number}"
 
 
 class Driver:

@@ -1,5 +1,6 @@
 """Envoy's admin interface, over the Unix socket in the run directory."""
 
+import errno
 import json
 import re
 from collections.abc import Mapping
@@ -14,14 +15,16 @@ import aiohttp
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 # They are in the address of the request, whose length is bounded.
 _MOST_VALUES = 64
+# Characters of an answer that an error shows.
+_SHOWN = 200
 
 
-class EnvoyAway(Exception):  # noqa: N818 - what it means is the better name
-    """Envoy does not answer: it has not started yet, or it is gone."""
+class NoAnswer(Exception):  # noqa: N818 - what it means is the better name
+    """Envoy gave no usable answer. Whether it runs is not known: it may be busy, or have just ended."""
 
 
-class EnvoySlow(EnvoyAway):
-    """Envoy is there, and has not answered in time: the node may be busy."""
+class EnvoyAway(NoAnswer):
+    """No process listens on the socket: Envoy has not started yet, or it is gone."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class ServerInfo:
 
 
 class EnvoyAdmin:
-    """A client; every call has a time-out and raises EnvoyAway if Envoy does not answer."""
+    """A client; every call has a time-out and raises NoAnswer, or EnvoyAway if Envoy does not run."""
 
     def __init__(self, socket: Path) -> None:
         self._session = aiohttp.ClientSession(
@@ -52,9 +55,13 @@ class EnvoyAdmin:
 
     async def server_info(self) -> ServerInfo:
         """State and uptime."""
-        body = json.loads(await self._ask("GET", "/server_info"))
-        seconds = int(str(body["uptime_current_epoch"]).removesuffix("s"))
-        return ServerInfo(live=body["state"] in ("LIVE", "DRAINING"), uptime=timedelta(seconds=seconds))
+        text = await self._ask("GET", "/server_info")
+        try:
+            body = json.loads(text)
+            seconds = int(str(body["uptime_current_epoch"]).removesuffix("s"))
+            return ServerInfo(live=body["state"] in ("LIVE", "DRAINING"), uptime=timedelta(seconds=seconds))
+        except (ValueError, LookupError, TypeError) as error:
+            raise NoAnswer(f"GET /server_info: {error!r} in {text[:_SHOWN]!r}") from error
 
     async def prometheus(self) -> str:
         """The allow-listed metrics in Prometheus' text format."""
@@ -71,7 +78,11 @@ class EnvoyAdmin:
 
     async def runtime_keys(self) -> list[str]:
         """Names of the runtime values that are set."""
-        return list(json.loads(await self._ask("GET", "/runtime"))["entries"])
+        text = await self._ask("GET", "/runtime")
+        try:
+            return list(json.loads(text)["entries"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise NoAnswer(f"GET /runtime: {error!r} in {text[:_SHOWN]!r}") from error
 
     async def modify_runtime(self, values: Mapping[str, str]) -> None:
         """Set runtime values; an empty one is removed."""
@@ -88,7 +99,8 @@ class EnvoyAdmin:
             async with self._session.request(method, f"http://envoy{path}", params=query) as response:
                 response.raise_for_status()
                 return await response.text()
-        except TimeoutError as error:
-            raise EnvoySlow(f"{method} {path}: {error or type(error).__name__}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise EnvoyAway(f"{method} {path}: {error or type(error).__name__}") from error
+        except aiohttp.ClientConnectorError as error:
+            gone = error.os_error.errno in (errno.ENOENT, errno.ECONNREFUSED)
+            raise (EnvoyAway if gone else NoAnswer)(f"{method} {path}: {error}") from error
+        except (aiohttp.ClientError, OSError, UnicodeDecodeError) as error:
+            raise NoAnswer(f"{method} {path}: {error or type(error).__name__}") from error

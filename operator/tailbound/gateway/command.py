@@ -42,7 +42,8 @@ def _run(settings: GatewaySettings) -> int:
 
 
 def _drain(settings: GatewaySettings) -> int:
-    from tailbound.gateway.drain import DrainTimes, drain
+    from tailbound.gateway.drain import drain
+    from tailbound.gateway.leaving import DrainTimes
 
     sys.stderr.write(asyncio.run(drain(settings.run, DrainTimes())) + "\n")
     return 0

@@ -2,66 +2,67 @@
 
 1. Readiness fails, and every response asks its client to connect elsewhere; new connections are still
    served, because the news of our leaving takes its time through the cluster.
-2. Wait until that news should have arrived, and until no new connection says that it has not.
+2. Wait until that news should have arrived, and until no client shows that it has not.
 3. Wait until no request is under way, and until the connections are closed or have been silent for a while.
+
+`leaving` decides.
 """
 
 import asyncio
 import time
-from dataclasses import dataclass
 
-from tailbound.gateway.admin import EnvoyAdmin, EnvoyAway, EnvoySlow
+from tailbound.api.names import GATEWAY_HTTP_PORT
+from tailbound.gateway.accept_queue import waiting_connections
+from tailbound.gateway.admin import EnvoyAdmin, EnvoyAway, NoAnswer
 from tailbound.gateway.bootstrap import RunDirectory
+from tailbound.gateway.leaving import ClientTraffic, DrainTimes, GoneEnvoy, Leaving, Seen
 from tailbound.gateway.listener import STAT_PREFIX
+from tailbound.objects.unknown import Unknown
 
-_REQUESTS = f"http.{STAT_PREFIX}.downstream_rq_active"
-_CONNECTIONS = f"http.{STAT_PREFIX}.downstream_cx_active"
-_EVER_CONNECTED = f"http.{STAT_PREFIX}.downstream_cx_total"
-_PATTERN = f"^http.{STAT_PREFIX}.downstream_(rq_active|cx_active|cx_total)$"
-
-
-@dataclass(frozen=True)
-class DrainTimes:
-    """The times of a drain, in seconds."""
-
-    propagation: float = 5.0
-    """How long at least other nodes may go on sending new connections."""
-    quiet: float = 2.0
-    """Without a new connection for so long, no client sends any more."""
-    idle: float = 15.0
-    """After this, connections without a request are given up, and new ones are a probe's."""
-    longest: float = 300.0
-    """After this, requests are given up too."""
-    poll: float = 0.25
+_DOWNSTREAM = f"http.{STAT_PREFIX}.downstream"
+_PATTERN = f"^{_DOWNSTREAM}_(rq_active|rq_completed|cx_active|cx_total)$"
 
 
-async def drain(run: RunDirectory, times: DrainTimes) -> str:
-    """Drain, and say how it ended. An Envoy that is gone already is drained; one that is slow is not."""
+async def drain(run: RunDirectory, times: DrainTimes, port: int = GATEWAY_HTTP_PORT) -> str:
+    """Drain the gateway whose Envoy listens on `port`, and say how it ended."""
     run.draining.touch()
+    leaving = Leaving(times, time.monotonic())
     async with EnvoyAdmin(run.admin_socket) as admin:
-        try:
-            return await _leave(admin, times)
-        except EnvoyAway as error:
-            return f"Envoy is gone: {error}"
-
-
-async def _leave(admin: EnvoyAdmin, times: DrainTimes) -> str:
-    begun = newest = time.monotonic()
-    failing, requests, ever_connected = False, 0, -1
-    while (passed := time.monotonic() - begun) < times.longest:
-        try:
-            if not failing:
-                await admin.fail_health()
-                failing = True
-            gauges = await admin.gauges(_PATTERN)
-        except EnvoySlow:
+        watch = _Watch(admin, port)
+        while True:
+            asked = time.monotonic()
+            if (why := leaving.outcome(await watch.look(), asked, time.monotonic())) is not None:
+                return why
             await asyncio.sleep(times.poll)
-            continue
-        requests, connections = gauges.get(_REQUESTS, 0), gauges.get(_CONNECTIONS, 0)
-        if gauges.get(_EVER_CONNECTED, 0) != ever_connected:
-            ever_connected, newest = gauges.get(_EVER_CONNECTED, 0), time.monotonic()
-        left = connections == 0 and time.monotonic() - newest >= times.quiet
-        if requests == 0 and passed >= times.propagation and (left or passed > times.idle):
-            return f"drained after {passed:.1f} s, with {connections} idle connections left"
-        await asyncio.sleep(times.poll)
-    return f"gave up after {times.longest:.0f} s with {requests} requests under way"
+
+
+class _Watch:
+    """Asks Envoy to say that it leaves, once, and what its clients do."""
+
+    def __init__(self, admin: EnvoyAdmin, port: int) -> None:
+        self._admin = admin
+        self._port = port
+        self._is_told = False
+
+    async def look(self) -> Seen:
+        try:
+            if not self._is_told:
+                await self._admin.fail_health()
+                self._is_told = True
+            # First, so that a connection which Envoy accepts meanwhile is seen at least once.
+            waiting = waiting_connections(self._port)
+            values = await self._admin.gauges(_PATTERN)
+        except EnvoyAway:
+            return GoneEnvoy()
+        except NoAnswer as error:
+            return Unknown(str(error))
+        try:
+            return ClientTraffic(
+                requests=values[f"{_DOWNSTREAM}_rq_active"],
+                answered=values[f"{_DOWNSTREAM}_rq_completed"],
+                connections=values[f"{_DOWNSTREAM}_cx_active"],
+                connected=values[f"{_DOWNSTREAM}_cx_total"],
+                waiting=waiting,
+            )
+        except KeyError as error:
+            return Unknown(f"Envoy does not tell {error}")

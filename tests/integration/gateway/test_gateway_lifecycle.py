@@ -4,13 +4,15 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from tailbound.gateway import admin, controller
-from tailbound.gateway.drain import DrainTimes, drain
+from tailbound.gateway.drain import drain
+from tailbound.gateway.leaving import DrainTimes
 
 from e2e.cluster.ports import free_port
 from tests.integration.gateway.gateway_lab import Gateway, Pods, gateway_pod, until
@@ -180,7 +182,8 @@ async def test_a_drain_under_load_loses_no_request(gateway: Gateway, pods: Pods)
         for number in range(8):
             clients.create_task(load(keep_alive=number % 2 == 0))
         await until("there is load", lambda: _longer_than(statuses, 20))
-        leaving = asyncio.create_task(drain(gateway.run, DrainTimes(propagation=1.0, idle=3.0, longest=20.0)))
+        times = DrainTimes(propagation=1.0, idle=3.0, longest=20.0)
+        leaving = asyncio.create_task(drain(gateway.run, times, gateway.http_port))
 
         async def unready() -> bool:
             return not await gateway.ready()
@@ -204,26 +207,46 @@ async def test_a_drain_waits_for_long_requests_up_to_its_bound(gateway: Gateway,
     await gateway.until_applied("risk/churn", 1)
     slow = asyncio.create_task(gateway.call("churn.risk", "/?sleep=2"))
     await asyncio.sleep(0)
-    outcome = await drain(gateway.run, DrainTimes(propagation=0.3, idle=0.1, longest=0.8, poll=0.05))
-    assert outcome == "gave up after 1 s with 1 requests under way"
-    outcome = await drain(gateway.run, DrainTimes(propagation=0.0, idle=0.1, longest=20.0, poll=0.05))
+    times = DrainTimes(propagation=0.3, quiet=0.1, idle=0.1, longest=0.8, poll=0.05)
+    outcome = await drain(gateway.run, times, gateway.http_port)
+    assert outcome.startswith("gave up after")
+    assert outcome.endswith("requests: 1, connections: 1, not accepted yet: 0")
+    outcome = await drain(gateway.run, replace(times, longest=20.0), gateway.http_port)
     assert outcome.startswith("drained after")
     assert (await slow)[0] == 200
 
 
-async def test_a_drain_goes_on_while_the_cluster_still_sends_connections(
-    gateway: Gateway, pods: Pods
-) -> None:
+async def test_a_drain_serves_late_clients_and_waits_for_no_probe(gateway: Gateway, pods: Pods) -> None:
+    """News of the drain comes after `idle`; a load balancer goes on asking for the health meanwhile."""
     await pods.http("r1", "127.0.0.2", HTTP)
     gateway.cluster.put(*serving("r1", "127.0.0.2"))
     await gateway.until_applied("risk/churn", 1)
-    times = DrainTimes(propagation=0.2, quiet=5.0, idle=60.0, longest=90.0, poll=0.05)
-    leaving = asyncio.create_task(drain(gateway.run, times))
-    for _ in range(8):
-        assert (await gateway.call("churn.risk", "/?sleep=0.1"))[0] == 200
-        await asyncio.sleep(0.1)
+    times = DrainTimes(propagation=0.1, quiet=2.0, idle=0.2, longest=60.0, poll=0.05)
+    statuses: list[int] = []
+    probes: list[int] = []
+    stopped = asyncio.Event()
+
+    async def ask(host: str, answers: list[int], until_then: Callable[[], bool]) -> None:
+        """One new connection after the other, as long as the gateway is there."""
+        url = f"http://127.0.0.1:{gateway.http_port}/"
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+            while not until_then():
+                async with session.post(url, headers={"Host": host}) as response:
+                    answers.append(response.status)
+                await asyncio.sleep(0.02)
+
+    begun = time.monotonic()
+    async with asyncio.TaskGroup() as clients:
+        clients.create_task(ask("10.1.2.3", probes, stopped.is_set))
+        leaving = asyncio.create_task(drain(gateway.run, times, gateway.http_port))
+        await ask("churn.risk", statuses, lambda: time.monotonic() - begun > 1)
         assert not leaving.done()
-    assert (await leaving).startswith("drained after")
+        outcome = await leaving
+        stopped.set()
+    await gateway.close()
+    assert outcome.startswith("drained after")
+    assert set(statuses) == {200}
+    assert set(probes) == {503}
 
 
 async def test_a_drain_does_not_take_a_busy_envoy_for_one_that_is_gone(
@@ -233,7 +256,8 @@ async def test_a_drain_does_not_take_a_busy_envoy_for_one_that_is_gone(
     await gateway.until_ready()
     assert gateway.envoy is not None
     gateway.envoy.send_signal(signal.SIGSTOP)
-    leaving = asyncio.create_task(drain(gateway.run, DrainTimes(propagation=0.0, quiet=0.0, poll=0.05)))
+    times = DrainTimes(propagation=0.0, quiet=0.0, poll=0.05)
+    leaving = asyncio.create_task(drain(gateway.run, times, gateway.http_port))
     await asyncio.sleep(1)
     assert not leaving.done()
     gateway.envoy.send_signal(signal.SIGCONT)
@@ -242,7 +266,7 @@ async def test_a_drain_does_not_take_a_busy_envoy_for_one_that_is_gone(
 
 async def test_a_drain_without_envoy_ends_at_once(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path, ScriptedCluster())
-    assert (await drain(gateway.run, DrainTimes())).startswith("Envoy is gone")
+    assert (await drain(gateway.run, DrainTimes())).startswith("Envoy does not run")
     await gateway.close()
 
 

@@ -6,7 +6,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import pytest_asyncio
-from tailbound.gateway.drain import DrainTimes, drain
+from tailbound.gateway.drain import drain
+from tailbound.gateway.leaving import DrainTimes
 
 from e2e.cluster.ports import free_port
 from tests.integration.gateway.gateway_lab import Gateway, Pods, until

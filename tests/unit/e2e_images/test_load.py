@@ -74,6 +74,7 @@ async def test_each_outcome_has_its_name(handler: Handler, outcome: str, keep_al
 async def test_a_refused_connection_is_counted() -> None:
     result = await load.run(plan("http://127.0.0.1:1/", rate=20, workers=None))
     assert set(result["outcomes"]) == {"connect"}
+    assert result["failures"][0]["detail"].startswith("ConnectionRefusedError ECONNREFUSED: ")
 
 
 async def test_the_open_loop_keeps_its_rate_while_the_server_is_slow() -> None:
