@@ -168,7 +168,11 @@ _PLUGIN_KEYS = (
     *("vault.hashicorp.com/agent-inject", "inject.istio.io/templates", "cdi.k8s.io/gpus", "run.oci.handler"),
     *("io.kubernetes.cri-o.Devices", "io.kubernetes.cri-o.userns-mode", "unified-cgroup.crio.io/server"),
     *("devices.nri.io/container.server", "io.katacontainers.config.hypervisor.path", "dev.gvisor.spec.mount"),
-    "iam.amazonaws.com/role",
+    *("iam.amazonaws.com/role", "azure.workload.identity/inject-proxy-sidecar", "aadpodidbinding"),
+    *("k8s.aliyun.com/eci-ram-role-name", "alibabacloud.com/eci", "opflex.cisco.com/endpoint-group"),
+    *("tke.cloud.tencent.com/networks", "serverless.fluid.io/inject", "dynatrace.com/inject"),
+    *("vault.security.banzaicloud.io/vault-addr", "sidecar-injector.cyberark.com/inject"),
+    "azure.workload.identity/use",
 )
 _OTHER_KEYS = (
     *("example.com/team", "cni-team", "notistio.io/x", "prometheus.io/scrape", "kueue.x-k8s.io/queue-name"),
@@ -178,7 +182,11 @@ _OTHER_KEYS = (
 
 @pytest.mark.parametrize("field", ["annotations", "labels"])
 def test_the_restricted_check_refuses_each_key_that_a_plugin_of_the_cluster_acts_on(field: str) -> None:
-    items = {**dict.fromkeys((*_PLUGIN_KEYS, *_OTHER_KEYS), "x"), "sidecar.istio.io/inject": "false"}
+    items = {
+        **dict.fromkeys((*_PLUGIN_KEYS, *_OTHER_KEYS), "x"),
+        "sidecar.istio.io/inject": "false",
+        "oneagent.dynatrace.com/inject": "false",
+    }
     pod = {**template(), "metadata": {field: items}}
     assert violations(pod, None) == tuple(
         f"metadata.{field}[{key}] is not allowed: a plugin of the cluster acts on it" for key in _PLUGIN_KEYS
