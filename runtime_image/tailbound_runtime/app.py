@@ -75,7 +75,7 @@ class App(Inferences):
         model = target.model
         model.metrics.begun()
         model.take()
-        intake = Intake(head, time.perf_counter(), self._limits, Share(self._budget), model, REST)
+        intake = Intake(head, time.perf_counter(), self._limits, Share(self.budget), model, REST)
         if model.is_open and head.refusal is not None:
             return self._refused(intake, head.refusal)
         try:
@@ -111,7 +111,7 @@ class App(Inferences):
         if call is None or self.control is None:
             return refusal(self._not_found(path))
         work = self.control.load if call[0] is Route.LOAD else self.control.unload
-        share = Share(self._budget)
+        share = Share(self.budget)
         return Call(head, time.perf_counter(), self._limits, share, partial(work, call[1]))
 
     def _not_found(self, path: str) -> ApiError:

@@ -1,7 +1,13 @@
-"""The memory that requests may use together: bodies as they arrive, and the tensors made of them.
+"""The memory that requests may use together: bodies as they arrive, tensors, and answers that have to wait.
 
-Short bodies are not counted: so many cannot come at once that they matter, and they must get through while
-long ones fill the memory.
+| a request uses | it takes |
+|---|---|
+| at most SHORT_BYTES, and there is room | from what is for short ones alone |
+| at most SHORT_BYTES, and there is none | from the limit |
+| more | all of it from the limit |
+
+What is for short ones alone is an eighth of the limit, beside it. So they get through while long ones fill
+the memory, and together they have a limit, too.
 """
 
 import threading
@@ -9,9 +15,9 @@ from typing import Final
 
 from tailbound_runtime.errors import ApiError, Header
 
-FREE_BYTES: Final = 64 * 2**10
-"""The first bytes of each request, which are not counted."""
+SHORT_BYTES: Final = 64 * 2**10
 RETRY_AFTER: Final[Header] = (b"retry-after", b"1")  # seconds
+_PART_FOR_SHORT: Final = 8
 
 
 class Budget:
@@ -23,63 +29,82 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
+        self._room = limit // _PART_FOR_SHORT  # for short requests alone
         self.lock = threading.RLock()
 
-    def take(self, size: int) -> None:
-        """Raises ApiError 503, or 413 for what never fits."""
+    def take(self, size: int, more: int) -> None:
+        """Bytes for a request that uses `size` then, `more` than before.
+
+        Raises ApiError 503, or 413 for what never fits.
+        """
         with self.lock:
             if size > self._limit:
                 raise ApiError(
                     413,
-                    f"the request's tensors take {size} bytes, but the limit of this server is {self._limit}",
+                    f"the request takes {size} bytes, but the limit of this server is {self._limit}",
                 )
-            if self._used + size > self._limit:
+            if self._used + more > self._limit:
                 raise ApiError(
                     503,
-                    f"the requests that are here take {self._used} bytes, and this one would take {size} "
+                    f"the requests that are here take {self._used} bytes, and this one would take {more} "
                     f"more: the limit of this server is {self._limit}",
                     [RETRY_AFTER],
                 )
-            self._used += size
+            self._used += more
 
-    def give(self, size: int) -> None:
+    def take_short(self, more: int) -> bool:
+        """The same of what only short requests may use, if there is room."""
+        with self.lock:
+            if more > self._room:
+                return False
+            self._room -= more
+            return True
+
+    def give(self, size: int, short: int) -> None:
         """Give back what was taken."""
         with self.lock:
             self._used -= size
+            self._room += short
 
     @property
     def used(self) -> int:
         """Bytes in use now."""
-        return self._used
+        return self._used + self._limit // _PART_FOR_SHORT - self._room
 
 
 class Share:
     """What one request uses until `end`; a context in which it does. `end` may come from another thread."""
 
-    __slots__ = ("_budget", "_ended", "_needed", "_taken")
+    __slots__ = ("_budget", "_ended", "_short", "_taken")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._ended = False
-        self._needed = self._taken = 0
+        self._short = self._taken = 0  # one of them is 0
 
-    def need(self, size: int) -> None:
+    def need(self, more: int) -> None:
         """So many bytes more. Raises ApiError 503, 413, and 499 after the end."""
-        self._needed += size
-        more = self._needed - FREE_BYTES - self._taken
-        if more > 0:
-            with self._budget.lock:
-                if self._ended:
-                    raise ApiError(499, "the client has left")
-                self._budget.take(more)
-                self._taken += more
+        self.hold(self._short + self._taken + more)
+
+    def hold(self, size: int) -> None:
+        """So many bytes, instead of what it used. Raises as `need` does if that is more."""
+        budget = self._budget
+        with budget.lock:
+            if self._ended:
+                raise ApiError(499, "the client has left")
+            if not self._taken and size <= SHORT_BYTES and budget.take_short(size - self._short):
+                self._short = size
+                return
+            budget.take(size, size - self._taken)
+            budget.give(0, self._short)
+            self._short, self._taken = 0, size
 
     def end(self) -> None:
         """Give back what it used; it gets no more."""
         with self._budget.lock:
             self._ended = True
-            self._budget.give(self._taken)
-            self._taken = 0
+            self._budget.give(self._taken, self._short)
+            self._short = self._taken = 0
 
     def __enter__(self) -> "Share":
         return self

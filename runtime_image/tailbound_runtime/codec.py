@@ -8,7 +8,7 @@ import numpy as np
 
 from tailbound_runtime import binary, json_body, json_frames
 from tailbound_runtime.binary import COPIED_BYTES, Reserve
-from tailbound_runtime.budget import FREE_BYTES
+from tailbound_runtime.budget import SHORT_BYTES
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.protocol import Answer, Body, from_tail, infer_response, parse_infer
 from tailbound_runtime.signature import InferRequest, Signature
@@ -87,7 +87,7 @@ class Codec:
 
     def is_short(self, size: int) -> bool:
         """Whether a body of so many bytes is parsed in no time, and takes no memory that counts."""
-        return size <= FREE_BYTES and not self._texts
+        return size <= SHORT_BYTES and not self._texts
 
     def parse(self, body: Body, json_length: int | None, reserve: Reserve) -> InferRequest:
         """The same as `parse_infer`; raises what it raises."""

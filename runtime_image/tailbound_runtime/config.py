@@ -110,7 +110,7 @@ class Settings:
     http_port: 0 takes a free one
     grpc_port: 0 takes a free one; None: no gRPC
     max_request_bytes: longest request body; 413 above
-    max_buffered_bytes: bodies and tensors of all requests together, those below 64 KiB left out; 503 above
+    max_buffered_bytes: bodies, tensors and unsent answers of all requests, which budget.py counts; 503 above
     cache_bytes: of answers that are kept to be given again; 0 keeps none
     queue_limit: inferences that may wait; 503 above
     tracing: whether spans are made of requests over HTTP

@@ -171,13 +171,16 @@ class RpcCall:
         self.succeed()
 
     def say(self, parts: Sequence[Part]) -> None:
-        """A message of the answer."""
+        """A message of the answer; the call is refused if there is no memory for one that has to wait."""
         if self.over:
             return
         out, stream = self.connection.out, self.stream
         if not stream.begun:
             out.begin(stream, _BEGIN)
-        out.send(stream, (b"\0" + sum(map(len, parts)).to_bytes(4, "big"), *parts))
+        try:
+            out.send(stream, (b"\0" + sum(map(len, parts)).to_bytes(4, "big"), *parts))
+        except ApiError as error:
+            self.refuse(error)
 
     def succeed(self) -> None:
         """The status OK."""

@@ -7,10 +7,13 @@ from typing import Final
 
 from tailbound_runtime.app import App
 from tailbound_runtime.budget import Budget
+from tailbound_runtime.errors import ApiError
 from tailbound_runtime.front import KEEP_ALIVE_SECONDS
 from tailbound_runtime.grpc_call import SERVICE, RpcCall, Surface
 from tailbound_runtime.grpc_head import RpcHead, head_of
 from tailbound_runtime.grpc_health import Health
+from tailbound_runtime.grpc_message_call import MessageCall
+from tailbound_runtime.grpc_reflection import ReflectCall
 from tailbound_runtime.grpc_service import methods_of
 from tailbound_runtime.http2 import Http2Connection
 from tailbound_runtime.http2_blocks import literal
@@ -19,6 +22,8 @@ from tailbound_runtime.http2_outflow import Stream
 from tailbound_runtime.http2_streams import Call
 from tailbound_runtime.reception import Limits
 
+CALL_BYTES: Final = 2 * 2**10
+"""What a call takes before its message comes: many may only begin."""
 SWEEP_SECONDS: Final = 0.25  # between two looks for calls that are overdue
 IDLE_SWEEP_SECONDS: Final = 60.0
 
@@ -40,7 +45,8 @@ class RpcFront:
 
     def connection(self) -> Http2Connection:
         """A new one, for the loop's server."""
-        return Http2Connection(self._head, self._call, self._open, self._sweep_later, self._closed)
+        budget = self._surface.budget
+        return Http2Connection(self._head, self._call, self._open, self._sweep_later, self._closed, budget)
 
     def ready(self, ready: bool) -> None:
         """What grpc.health.v1 says from now on."""
@@ -77,7 +83,12 @@ class RpcFront:
             assert head.refusal is not None
             RpcCall(self._surface, connection, stream, head).refuse(head.refusal)
             return None
-        call: Call = head.method(connection, stream, head)
+        call: MessageCall | ReflectCall = head.method(connection, stream, head)
+        try:
+            call.share.need(CALL_BYTES)
+        except ApiError as error:
+            call.refuse(error)
+            return None
         return call
 
     def _closed(self) -> None:

@@ -7,7 +7,7 @@ The library h2 takes longer for the frames of one call than this server does for
 | breaks a rule or a limit (http2_streams.py) | GOAWAY with the reason; the connection ends |
 | sends no settings within PREFACE_SECONDS, or part of a block only | the same |
 | speaks another protocol | a sentence in HTTP/1.1; the connection ends |
-| reads nothing of what is written (unread.py) | the connection ends without it |
+| does not read what is written (unread.py) | the connection ends without it |
 | is told to go elsewhere | LAST_CALLS_SECONDS for calls that are on their way; then those that are here end |
 """
 
@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 import structlog
 
 from tailbound_runtime import http2_frames as h2
+from tailbound_runtime.budget import Budget
 from tailbound_runtime.http2_frames import Code, Http2Error
 from tailbound_runtime.http2_outflow import Outflow, Stream
 from tailbound_runtime.http2_streams import SETTINGS, Call, Streams
@@ -53,6 +54,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         among: "set[Http2Connection]",
         busy: Callable[["Http2Connection"], None],
         closed: Callable[[], None],
+        budget: Budget,
     ) -> None:
         """`make` and `call` as of Streams.
 
@@ -63,6 +65,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._among = among
         self._busy = busy
         self._closed = closed
+        self._budget = budget
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._streams: Streams
@@ -79,10 +82,9 @@ class Http2Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast(asyncio.Transport, transport)
-        self._unread = Unread(self._transport, self._loop)
-        self._streams = Streams(
-            self._make, partial(self._call, self), partial(Outflow, self._transport), self._close_if_done
-        )
+        self._unread = Unread(self._transport, self._loop, self._budget)
+        out = partial(Outflow, self._transport, self._budget)
+        self._streams = Streams(self._make, partial(self._call, self), out, self._close_if_done)
         self.out = self._streams.out
         self._among.add(self)
         self._busy(self)
@@ -93,6 +95,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._among.discard(self)
         self._unread.stop()
         self._streams.lost()
+        self.out.lost()
         self._closed()
 
     def pause_writing(self) -> None:
@@ -100,6 +103,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self.out.full = True
         self._transport.pause_reading()
         self._unread.begin()
+        self._unread.count()
 
     def resume_writing(self) -> None:
         """It has read."""

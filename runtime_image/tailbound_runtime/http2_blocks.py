@@ -23,7 +23,7 @@ LONGEST_LIST: Final = 32 * 2**10
 """Bytes of the headers of one block, decoded, with 32 for each."""
 _ENTRY_BYTES: Final = 32
 _LONGEST_INTEGER: Final = 16  # bytes, more than the library takes
-_LONGEST_KNOWN: Final = 2**10
+_LONGEST_KNOWN: Final = 2 * 2**10  # decoded: a short block may name long headers of the table
 _MOST_KNOWN: Final = 64
 
 _NAME: Final = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+")
@@ -63,7 +63,7 @@ class Blocks(Generic[T]):
         made = self._make(checked(headers))
         if self._decoder.changes > changes:
             self._known.clear()
-        elif len(block) <= _LONGEST_KNOWN and len(self._known) < _MOST_KNOWN:
+        elif self._decoder.size <= _LONGEST_KNOWN and len(self._known) < _MOST_KNOWN:
             self._known[block] = made
         return made
 
@@ -72,16 +72,17 @@ class BlockDecoder:
     """Decodes with the tables of the library hpack, whose own loop over a block takes twice as long.
 
     changes: how often the dynamic table has changed
+    size: bytes of the last block's headers, with 32 for each
     """
 
     def __init__(self) -> None:
         self._table = HeaderTable()
-        self.changes = 0
+        self.changes = self.size = 0
 
     def decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
         """The headers. Raises HPACKError, and Http2Error for too many."""
         headers: list[tuple[bytes, bytes]] = []
-        at = size = 0
+        at = self.size = 0
         while at < len(block):
             first = block[at]
             if first & 0x80:
@@ -93,8 +94,8 @@ class BlockDecoder:
             else:
                 header, at = self._literal(block, at)
             headers.append(header)
-            size += len(header[0]) + len(header[1]) + _ENTRY_BYTES
-            if size > LONGEST_LIST:
+            self.size += len(header[0]) + len(header[1]) + _ENTRY_BYTES
+            if self.size > LONGEST_LIST:
                 raise Http2Error(
                     Code.ENHANCE_YOUR_CALM,
                     f"the headers are longer than {LONGEST_LIST} bytes, the limit here",

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from tailbound_runtime.budget import Budget, Share
 from tailbound_runtime.http2_allowance import PER_CALL, PER_FRAME, Allowance
 from tailbound_runtime.http2_frames import (
     DATA,
@@ -59,13 +60,18 @@ class Stream:
 class Outflow:
     """Sends for all streams of one connection.
 
-    unsent: bytes of answers that wait for windows
+    unsent: bytes of answers that wait for windows, a part of the memory of all requests
     """
 
     def __init__(
-        self, transport: asyncio.Transport, allowance: Allowance, ended: Callable[[Stream], None]
+        self,
+        transport: asyncio.Transport,
+        budget: Budget,
+        allowance: Allowance,
+        ended: Callable[[Stream], None],
     ) -> None:
         """`ended` gets each stream whose answer is sent."""
+        self._share = Share(budget)
         self._transport = transport
         self._allowance = allowance
         self._ended = ended
@@ -88,11 +94,15 @@ class Outflow:
         self._out.append(frame(HEADERS, END_HEADERS, stream.number, block))
 
     def send(self, stream: Stream, parts: Sequence[Part]) -> None:
-        """Send content of an answer, as soon as the windows allow it."""
+        """Send content of an answer, as soon as the windows allow it.
+
+        Raises ApiError 503, and 413, if there is no memory for what has to wait.
+        """
         size = sum(map(len, parts))
         if stream.pending is None and not self.full and size <= min(self._window, stream.window, self._most):
             self._frame(stream, parts, size)
             return
+        self._share.hold(self.unsent + size)
         if stream.pending is None:
             stream.pending = deque()
         stream.pending.extend(memoryview(part) for part in parts)
@@ -111,7 +121,13 @@ class Outflow:
         if self._waiting.pop(stream.number, None) is not None:
             assert stream.pending is not None
             self.unsent -= sum(map(len, stream.pending))
+            self._share.hold(self.unsent)
         stream.pending = None
+
+    def lost(self) -> None:
+        """The client has gone: nothing waits any longer."""
+        self._waiting.clear()
+        self._share.end()
 
     def widen(self, stream: Stream | None, more: int) -> None:
         """The client takes so many bytes more, of a stream or of all together. Raises Http2Error."""
@@ -169,6 +185,7 @@ class Outflow:
             self.unsent -= size
             self._allowance.earn(PER_FRAME)
             self._frame(stream, parts, size)
+            self._share.hold(self.unsent)
         if not pending:
             stream.pending = None
             del self._waiting[stream.number]

@@ -54,6 +54,7 @@ class Inferences:
     An inference is begun when its head is there, receives its body, and is inferred; or it has left.
 
     at_once: whether short ones may be answered in one step
+    budget: of the memory of all requests
     """
 
     at_once = True
@@ -61,7 +62,7 @@ class Inferences:
     def __init__(self, models: Models, limits: Limits, budget: Budget) -> None:
         self.models = models
         self._limits = limits
-        self._budget = budget
+        self.budget = budget
         self._loop = asyncio.get_running_loop()
         # One thread: what takes long is done one after the other, and liveness is answered in between.
         self._long = ThreadPoolExecutor(1, "long")
@@ -117,7 +118,7 @@ class Inferences:
     def _taken(self, head: Head, body: bytes, started: float, model: Model) -> Intake:
         model.metrics.begun()
         model.take()
-        intake = Intake(head, started, self._limits, Share(self._budget), model, REST)
+        intake = Intake(head, started, self._limits, Share(self.budget), model, REST)
         intake.body = body
         return intake
 

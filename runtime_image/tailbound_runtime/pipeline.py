@@ -52,15 +52,19 @@ class Pipeline:
     used: when the last answer was written, in the time of `perf_counter`
     """
 
-    __slots__ = ("_app", "_ending", "_full", "_line", "_lingers", "_loop", "_transport", "_unread", "used")
+    __slots__ = (
+        *("_app", "_ending", "_full", "_line", "_lingers", "_loop", "_transport", "_unread", "_waiting"),
+        "used",
+    )
 
     def __init__(self, app: App, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._app = app
         self._transport = transport
         self._loop = loop
-        self._unread = Unread(transport, loop)
+        self._unread = Unread(transport, loop, app.budget)
         self._line: deque[Exchange] = deque()
         self._full = False  # the client takes no more bytes now
+        self._waiting = 0  # bytes of answers that wait for those to requests before them
         self._ending = False
         self._lingers = False
         self.used = time.perf_counter()
@@ -82,19 +86,23 @@ class Pipeline:
 
     def append(self, exchange: Exchange) -> None:
         """One more has arrived; it is answered by `advance`."""
+        if self._line and exchange.response is not None:
+            self._waiting += exchange.response.size
+            self._unread.count(self._waiting)
         self._line.append(exchange)
 
     def answer_at_once(self, response: Response) -> None:
         """Write the answer to a request that is not in line, as `is_free`."""
-        seconds = self._send(
-            response.parts, head_of(response.status, response.headers, sum(map(len, response.parts)))
-        )
+        seconds = self._send(response.parts, head_of(response.status, response.headers, response.size))
         if response.sent is not None:
             response.sent(seconds)
+        if self._full:
+            self._count()
 
     def lost(self) -> None:
         """The client has gone: what is not answered yet is given up."""
         self._unread.stop()
+        self._full, self._waiting = False, 0  # nothing waits for it, whatever ends later
         for exchange in self._line:
             if exchange.task is not None:
                 exchange.task.cancel()
@@ -136,10 +144,23 @@ class Pipeline:
             line.popleft()
             if self._ending and not line:
                 self._transport.close()
+        if self._full or self._waiting:
+            self._count()
         if self._full or (len(line) > 1 and line[0].task is not None):
             self._transport.pause_reading()  # what comes would only have to wait here
         elif not self._transport.is_reading() and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def _count(self) -> None:
+        """Count what waits here for the client to read."""
+        if not self._line:
+            self._waiting = 0
+        if not self._full and not self._waiting:
+            self._unread.stop()
+            return
+        first = self._line[0] if self._line else None
+        known = 0 if first is None or first.response is None or first.written else first.response.size
+        self._unread.count(self._waiting + known)
 
     def _answer(self, exchange: Exchange) -> bool:
         """Whether the answer is there now; if not, what still misses comes by itself."""
@@ -198,7 +219,7 @@ class Pipeline:
             kept = False
         elif not kept:
             headers = [*headers, CLOSE]  # the client's next connection goes to a pod that stays
-        head = head_of(response.status, headers, sum(map(len, response.parts)))
+        head = head_of(response.status, headers, response.size)
         seconds = self._send(() if exchange.head_only else response.parts, head)
         if exchange.intake is not None:
             self._app.sent(exchange.intake, seconds)

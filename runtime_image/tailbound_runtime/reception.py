@@ -23,6 +23,9 @@ CLOSE: Final[Header] = (b"connection", b"close")
 LEAST_PACKED_BYTES: Final = 16 * 2**10
 """Shorter answers are sent as they are."""
 
+KEPT: Final = (b"accept-encoding", b"expect", b"traceparent", b"tracestate")
+LONGEST_KEPT: Final = 2**10
+
 LEAST_ROOM_BYTES: Final = 32 * 2**10
 
 _ALIGNED: Final = 64
@@ -55,6 +58,7 @@ class Head:
     """What the head of a request with a body says. Requests with the same head share it.
 
     path: what it asks for
+    headers: those of KEPT: a head may be long, and there as long as its request
     encoding, json_length, bound_seconds: once they are found to be right
     length: of the body, in bytes; None if the head does not say
     packs: whether the client takes packed answers
@@ -65,7 +69,9 @@ class Head:
 
     def __init__(self, path: bytes, headers: Mapping[bytes, bytes], limits: Limits) -> None:
         self.path = path
-        self.headers = headers
+        self.headers = {
+            name: headers[name] for name in KEPT if name in headers and len(headers[name]) <= LONGEST_KEPT
+        }
         self.encoding: bytes | None = None
         self.json_length: int | None = None
         self.bound_seconds: float | None = None

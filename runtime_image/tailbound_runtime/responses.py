@@ -37,6 +37,11 @@ class Response:
         self.parts = parts
         self.sent: Callable[[float], None] | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return sum(map(len, self.parts))
+
 
 def refusal(error: ApiError) -> Response:
     """An error of the protocol."""
@@ -55,7 +60,7 @@ def packing(intake: Intake, response: Response) -> bytes | None:
     """What the client takes this answer packed with; None if it is better sent as it is."""
     if not intake.head.packs:
         return None
-    if sum(map(len, response.parts)) < reception.LEAST_PACKED_BYTES:
+    if response.size < reception.LEAST_PACKED_BYTES:
         return None
     return reception.packing_for(intake.head.headers)
 

@@ -160,10 +160,10 @@ def test_what_was_on_its_way_to_refused_calls_is_no_flood(raw: Raw) -> None:
 
 
 def test_short_calls_pass_beside_long_ones_that_fill_the_memory(folder: Path) -> None:
-    """The first bytes of a call are not counted, as those of a request over HTTP are not."""
+    """They have memory of their own, as over HTTP."""
     model = models.arithmetic(folder / "full.onnx")
     with (
-        serving(model, grpc_port="0", max_request_bytes="100000", max_buffered_bytes="100000") as server,
+        serving(model, grpc_port="0", max_request_bytes="100000", max_buffered_bytes="300000") as server,
         connected(server) as raw,
     ):
         parts = [bytes(16000)] * 6

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 from hpack import Encoder
+from tailbound_runtime.budget import Budget
 from tailbound_runtime.http2 import PREFACE_SECONDS, Http2Connection
 from tailbound_runtime.http2_frames import Code
 from tailbound_runtime.http2_outflow import Stream
@@ -102,12 +103,14 @@ class Client:
     def __init__(self) -> None:
         self.calls: list[Long] = []
         self.notes = Notes()
+        self.budget = Budget(2**26)
         self.connection = Http2Connection(
             lambda headers: headers,
             lambda connection, stream, _: Long(connection, stream, self.calls),
             set(),
             lambda _: None,
             lambda: None,
+            self.budget,
         )
         self.connection.connection_made(cast(asyncio.Transport, self.notes))
         self.notes.sent = b""
@@ -169,8 +172,9 @@ async def test_who_does_not_read_gets_no_more_and_is_left_in_the_end(monkeypatch
     client.connection.pause_writing()
     client.feed(frame(HEADERS, 5, 1, BLOCK))
     assert (client.connection.out.unsent, client.notes.reads) == (100, False)
+    assert client.budget.used == 100 + client.notes.get_write_buffer_size()
     client.connection.resume_writing()
-    assert (client.connection.out.unsent, client.notes.reads) == (0, True)
+    assert (client.connection.out.unsent, client.notes.reads, client.budget.used) == (0, True, 0)
     await asyncio.sleep(0.1)
     assert not client.notes.aborted, "it has read"
     client.connection.refuse()

@@ -39,6 +39,9 @@ class Echo:
 
     phase = Phase.READY
 
+    def __init__(self, budget_bytes: int = 2**20) -> None:
+        self.budget = Budget(budget_bytes)
+
     def head(self, method: bytes, url: bytes, headers: dict[bytes, bytes]) -> Head | Response:
         return Head(url, headers, LIMITS) if method == b"POST" else Response(200, (), [url])
 
@@ -257,3 +260,57 @@ async def test_who_reads_nothing_of_an_answer_is_left_and_who_reads_slowly_is_no
     await asyncio.sleep(0.1)
     assert [*outcomes, wire.aborted] == [False, True]
     connection.connection_lost(None)
+
+
+class SlowWire(Wire):
+    """Its client takes nothing. written: what is left for it"""
+
+    connection: Connection
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.left += len(data)
+        self.connection.pause_writing()
+
+
+class Waiting(Echo):
+    """An inference never ends."""
+
+    async def infer(self, intake: Intake, now: float) -> Response:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("echo", "wire", "begins"),
+    [(Waiting, Wire, b"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\nx"), (Echo, SlowWire, b"")],
+    ids=["behind another", "unread"],
+)
+async def test_answers_that_wait_are_counted_and_a_connection_ends_that_has_no_room_for_them(
+    echo: type[Echo], wire: type[Wire], begins: bytes
+) -> None:
+    app, sends = echo(budget_bytes=8000), wire()
+    connection = Front(cast(Any, app)).connection()
+    connection.connection_made(cast(Any, sends))
+    if isinstance(sends, SlowWire):
+        sends.connection = connection
+
+    def asks(data: bytes) -> None:
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+
+    asks(begins)
+    await asyncio.sleep(0)
+    asked = b"GET /%s HTTP/1.1\r\n\r\n" % (b"x" * 1000)
+    asks(asked)
+    asks(asked)
+    assert 2000 < app.budget.used < 2500
+    for _ in range(2):
+        sends.left = 0
+        connection.resume_writing()
+    assert (app.budget.used == 0) == (echo is Echo)
+    for _ in range(8):
+        asks(asked)
+    assert sends.aborted
+    connection.connection_lost(None)
+    assert app.budget.used == 0

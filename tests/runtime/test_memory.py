@@ -1,0 +1,99 @@
+"""What hostile clients make the server hold stays within its limit, and is given back when they have gone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tailbound_runtime.http2_blocks import literal
+
+from tests.runtime import models
+from tests.runtime.process import Server, eventually, serving
+from tests.runtime.raw_http2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    INFER,
+    PING,
+    SETTINGS,
+    Raw,
+    connected,
+    frame,
+    number,
+)
+from tests.runtime.test_http2 import infer_message
+
+CALLS = 128
+LIMIT = 2 * 2**20
+MOST_GROWTH = 6 * 2**20
+"""The limit, an eighth of it for short requests, and what the interpreter, the heads and the buffers take."""
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    model = models.arithmetic(folder / "memory.onnx")
+    with serving(
+        model,
+        grpc_port="0",
+        max_request_bytes=str(2**20),
+        max_buffered_bytes=str(LIMIT),
+        request_timeout_seconds="300",
+    ) as server:
+        assert server.infer(rows(1)).status_code == 200
+        yield server
+
+
+def rows(count: int) -> dict[str, object]:
+    row = {"datatype": "FP32", "shape": [count, 4], "data": [1.5] * 4 * count}
+    return {"inputs": [{"name": name, **row} for name in "ab"]}
+
+
+def resident(server: Server) -> int:
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+def call(raw: Raw, stream: int, message: bytes, *more: tuple[str, str], ends: bool) -> None:
+    parts = [message[at : at + 16384] for at in range(0, len(message), 16384)]
+    raw.send(raw.head(stream, *more, path=INFER), *[frame(DATA, 0, stream, part) for part in parts])
+    if ends:
+        raw.send(frame(DATA, END_STREAM, stream))
+
+
+def begins(raw: Raw, stream: int) -> None:
+    """64 kB of a message that does not end."""
+    call(raw, stream, b"\0" + number(2**20 - 100) + bytes(64_000), ends=False)
+
+
+def long_head(raw: Raw, stream: int) -> None:
+    """A head of 15 kB, and no message."""
+    block = raw.head(stream, path=INFER)[9:] + literal(b"tracestate", b"a=" + b"x" * 15_000)
+    raw.send(frame(HEADERS, END_HEADERS, stream, block))
+
+
+def takes_no_answer(raw: Raw, stream: int) -> None:
+    """A whole request of 32 kB, whose answer the client does not take."""
+    call(raw, stream, infer_message(1000), ends=True)
+
+
+@pytest.mark.parametrize(("attack", "clients"), [(begins, 4), (long_head, 8), (takes_no_answer, 6)])
+def test_many_calls_hold_no_more_than_the_limit(
+    server: Server, attack: Callable[[Raw, int], None], clients: int
+) -> None:
+    """Each attack would hold 15 MB and more, all of it within what one request may use uncounted."""
+    before = resident(server)
+    with ExitStack() as stack:
+        raws = []
+        for _ in range(clients):
+            raw = stack.enter_context(connected(server, b"\0\4" + number(0)))  # it takes no answers
+            raws.append(raw)
+            for stream in range(1, 2 * CALLS, 2):
+                attack(raw, stream)
+        for raw in raws:
+            raw.send(frame(SETTINGS, 1, 0), frame(PING, 0, 0, bytes(8)))
+            assert raw.until(PING)[1] == 1, "all of it has been read"
+        assert resident(server) - before < MOST_GROWTH
+        assert server.client.get("/v2/health/live").status_code == 200
+        assert [server.infer(rows(count)).status_code for count in (1, 30_000)] == [200, 503]
+    eventually(lambda: server.infer(rows(30_000)).status_code == 200)
