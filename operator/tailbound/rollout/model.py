@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from tailbound.api.quantities import Duration
 from tailbound.api.rejection import Rejection, Superseded
@@ -75,6 +76,9 @@ class RevisionState:
         return self.trouble is not None and self.trouble.placeless and nowhere
 
 
+_ABSENT: Final = RevisionState()
+
+
 @dataclass(frozen=True)
 class RolloutInput:
     """Everything that one step rests on, but for the verdict."""
@@ -117,7 +121,7 @@ class RolloutInput:
 
     def of(self, name: str | None) -> RevisionState:
         """The state of a revision; that of one that does not exist is all zeros."""
-        return self.revisions.get(name or "", RevisionState())
+        return self.revisions.get(name or "", _ABSENT)
 
     def pods(self, name: str, share: int = ALL) -> int:
         """Pods that a revision needs for this percentage of the requests."""

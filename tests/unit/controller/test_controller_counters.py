@@ -97,6 +97,14 @@ async def test_each_service_is_read_where_its_spec_says_and_reads_alike() -> Non
     assert sorted(changed) == [ASKED, SCRAPED]
 
 
+@pytest.mark.parametrize(("judged", "seconds"), [(1, 2.0), (300, 2.0), (1000, 6.0), (5000, 30.0)])
+def test_rounds_of_many_services_leave_time_for_others(judged: int, seconds: float) -> None:
+    counters = CounterPoller(Pods(), lambda _: None, lambda _: False, None, None)
+    for number in range(judged):
+        counters.expect(("risk", f"s{number}"))
+    assert counters.pause() == pytest.approx(seconds)
+
+
 async def test_nobody_is_asked_for_nothing() -> None:
     prometheus = Canned(SCRAPE)
     _, pods, _ = await rounds(prometheus, SCRAPED)
