@@ -91,7 +91,12 @@ MODULES = {
         Module(name="coredns", programs=("coredns",)),
         Module(name="metrics-server", programs=("metrics-server",)),
         # It finds its targets by HTTP or in files: what the clouds' interfaces add is half of the build.
-        Module(name="prometheus", programs=("prometheus",), tags="remove_all_sd", of_cluster=False),
+        Module(
+            name="prometheus",
+            programs=("prometheus", "promtool"),
+            tags="remove_all_sd",
+            of_cluster=False,
+        ),
         # An S3 server on a folder.
         Module(name="versitygw", programs=("versitygw",), of_cluster=False),
         # A driver of dynamic resource allocation whose devices are not there: Kubernetes' own, for its tests.

@@ -107,10 +107,13 @@ OBSERVED_TLS_NAME: Final = "tailbound-gateway-observed"
 # Metrics of the gateway's pods that verdicts are made of: finished requests by namespace, service, revision
 # and class, and the Unix time since which they are counted.
 REQUESTS_METRIC: Final = "tailbound_requests_total"
+# What of a service's requests may miss an objective of its SLA, as a ratio from 0 to 1.
+SLA_METRIC: Final = "tailbound_service_sla_ratio"
 ENVOY_START_METRIC: Final = "tailbound_gateway_envoy_start_time_seconds"
 # Jobs of Prometheus. What another job scraped under these names of metrics is not believed.
 GATEWAYS_JOB: Final = "tailbound-gateways"
 SERVING_JOB: Final = "tailbound-serving"
+OPERATOR_JOB: Final = "tailbound-operator"
 
 # Behind the name of a service, the name under which its candidate answers before it takes over.
 PREVIEW_SUFFIX: Final = "-preview"

@@ -9,7 +9,9 @@ from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
 
-_COUNTED: Final = frozenset({ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED})
+_COUNTED: Final = frozenset(
+    {ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.METRICS_STALE}
+)
 
 
 class ConditionCounts:

@@ -73,6 +73,14 @@ class Elector:
         """Whether this process leads now. To be asked before every write."""
         return self._renewed_at is not None and self._clock() - self._renewed_at < self._times.renew_deadline
 
+    @property
+    def lease_age_seconds(self) -> float:
+        """Time since the Lease was last seen to change, or since the start.
+
+        Above its duration nobody leads.
+        """
+        return self._clock() - self._seen_at
+
     async def acquire(self) -> None:
         """Wait until this process leads. Errors of the API server are waited out."""
         while not await self._attempt():
@@ -144,7 +152,7 @@ class Elector:
 
     def _observe(self, lease: Object | None) -> None:
         version = "" if lease is None else KubernetesObject(lease).resource_version
-        if version != self._seen_version or lease is None:
+        if version != self._seen_version:
             self._seen_version = version
             self._seen_at = self._clock()
         self._lease = lease

@@ -230,6 +230,12 @@ class Operator:
             lambda: {(): float(self._autoscaler.stale())},
         )
         self.metrics.gauge(
+            "tailbound_operator_lease_age_seconds",
+            "Time since the Lease of the leader was last seen to change, by whichever process.",
+            (),
+            lambda: {(): self._elector.lease_age_seconds},
+        )
+        self.metrics.gauge(
             "tailbound_operator_watch_age_seconds",
             "Time since a kind was last heard of.",
             ("kind",),

@@ -1,7 +1,7 @@
 """The sidecar's HTTP ports: for the kubelet, the operator and Prometheus one each."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
@@ -12,8 +12,10 @@ from tailbound.api.traffic import MOST_ASKED, Observed, ObservedQuestion
 from tailbound.gateway.envoy import EnvoyProcess
 from tailbound.gateway.fairness import Shared, at_most
 from tailbound.gateway.observed import GatewayMetrics, Observer
+from tailbound.gateway.service_levels import ServiceLevels
 from tailbound.gateway.tokens import Gatekeeper, TokenVerdict
 from tailbound.kube.errors import KubeError
+from tailbound.traffic.model import Route
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -43,9 +45,11 @@ def observed_app(observer: Observer, gatekeeper: Gatekeeper) -> web.Application:
     )
 
 
-def metrics_app(observer: Observer, envoy: EnvoyProcess) -> web.Application:
+def metrics_app(
+    observer: Observer, envoy: EnvoyProcess, routes: Callable[[], Iterable[Route]]
+) -> web.Application:
     """Answers Prometheus, in its text format."""
-    return _app(_MOST_OF_OTHERS, web.get("/metrics", _metrics(observer, envoy)))
+    return _app(_MOST_OF_OTHERS, web.get("/metrics", _metrics(observer, envoy, routes)))
 
 
 def _app(most_in_flight: int, *routes: web.AbstractRouteDef) -> web.Application:
@@ -114,8 +118,9 @@ def _json(document: Observed) -> web.Response:
     return web.Response(text=document.model_dump_json(by_alias=True), content_type="application/json")
 
 
-def _metrics(observer: Observer, envoy: EnvoyProcess) -> Handler:
+def _metrics(observer: Observer, envoy: EnvoyProcess, routes: Callable[[], Iterable[Route]]) -> Handler:
     registry = CollectorRegistry()
+    registry.register(ServiceLevels(routes))
     registry.register(GatewayMetrics(observer))
 
     async def read() -> str:

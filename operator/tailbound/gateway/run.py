@@ -72,7 +72,7 @@ async def run_gateway(
         observer = Observer(configuration, ads, controller, envoy)
         apps = {
             ports.observed: observed_app(observer, gatekeeper),
-            ports.metrics: metrics_app(observer, envoy),
+            ports.metrics: metrics_app(observer, envoy, configuration.routes),
             ports.health: health_app(observer),
         }
         await ads.start(run.xds_socket)

@@ -65,6 +65,8 @@ class RoutingSpec:
     """status.hosts; None if it is absent."""
     timeout: timedelta
     latency_target: timedelta | None
+    error_target: float | None
+    """spec.sla.errorRate, from 0 to 1."""
     sheds: bool
     stopped: bool
     traffic: TrafficStatus | None
@@ -97,7 +99,7 @@ def read_intent(obj: Object) -> RoutingSpec | RouteRejection:
         return RouteRejection(
             read.metadata.generation, traffic.generation, f"status.traffic.backends: {problem}"
         )
-    latency = spec.sla.latency
+    latency, error_rate = spec.sla.latency, spec.sla.error_rate
     return RoutingSpec(
         service=key_of(obj),
         created=read.metadata.creation_timestamp or _BEGINNING,
@@ -106,6 +108,7 @@ def read_intent(obj: Object) -> RoutingSpec | RouteRejection:
         record=read.status.hosts,
         timeout=effective_timeout(spec.timeout, spec.sla).timedelta,
         latency_target=None if latency is None else latency.p99.timedelta,
+        error_target=None if error_rate is None else float(error_rate.fraction),
         sheds=spec.overload == Overload.SHED and latency is not None,
         stopped=spec.stopped,
         traffic=traffic,

@@ -83,6 +83,8 @@ class Route:
     """The most time of one request, from its last byte received to the last byte of the response."""
     latency_target: timedelta | None
     """spec.sla.latency.p99."""
+    error_target: float | None = None
+    """spec.sla.errorRate, from 0 to 1."""
     inference_paths: tuple[str, ...] = DEFAULT_INFERENCE_PATHS
     """Requests to these are counted; see `api.inference_paths`."""
     sheds: bool = False

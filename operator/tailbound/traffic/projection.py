@@ -173,6 +173,7 @@ def route_of(
         unavailable=None if weights else nothing,
         timeout=intent.timeout,
         latency_target=intent.latency_target,
+        error_target=intent.error_target,
         inference_paths=intent.inference_paths,
         sheds=intent.sheds,
         preview=_preview(owned, intent.candidate, found),

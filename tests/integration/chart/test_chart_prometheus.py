@@ -46,6 +46,10 @@ def test_the_operator_is_told_which_one_to_ask() -> None:
             "prometheus.url is http://p.test and prometheus.enabled",
         ),
         (("prometheus.url=p.test:9090",), "at '/prometheus/url': 'p.test:9090' does not match pattern"),
+        (
+            ("prometheus.alertmanagers={http://alerts.test}",),
+            "at '/prometheus/alertmanagers/0': 'http://alerts.test' does not match pattern",
+        ),
         (("prometheus.retention.size=1Gi",), "at '/prometheus/retention/size': '1Gi' does not match pattern"),
         (("prometheus.retention.time=soon",), "at '/prometheus/retention/time': 'soon' does not match"),
     ],
@@ -58,15 +62,42 @@ def test_what_cannot_be_meant_is_refused(settings: tuple[str, ...], message: str
 
 def test_the_operator_says_what_is_scraped() -> None:
     base = f"http://tailbound-operator.{NAMESPACE}.svc.cluster.local:{names.OPERATOR_METRICS_PORT}"
-    assert {name: job["http_sd_configs"][0]["url"] for name, job in jobs().items()} == {
+    found = jobs()
+    operator = found.pop(names.OPERATOR_JOB)
+    assert {name: job["http_sd_configs"][0]["url"] for name, job in found.items()} == {
         names.GATEWAYS_JOB: base + targets.GATEWAYS_PATH,
         names.SERVING_JOB: base + targets.SERVING_PATH,
     }
+    assert [f"http://{target}" for target in operator["static_configs"][0]["targets"]] == [base]
 
 
 def test_gateways_name_services_themselves_and_servers_may_not() -> None:
     honoured = {name: job["honor_labels"] for name, job in jobs().items()}
-    assert honoured == {names.GATEWAYS_JOB: True, names.SERVING_JOB: False}
+    assert honoured == {names.GATEWAYS_JOB: True, names.SERVING_JOB: False, names.OPERATOR_JOB: True}
+
+
+def test_every_kind_of_prometheus_gets_the_same_alerts() -> None:
+    settings = (ENABLED, "metrics.prometheusRule.enabled=true", "metrics.prometheusRule.labels.release=kps")
+    objects = template(*settings)
+    rule = named(objects, "PrometheusRule", "tailbound")
+    own = named(objects, "ConfigMap", "tailbound-prometheus")["data"]
+    assert rule["metadata"]["labels"]["release"] == "kps"
+    assert yaml.safe_load(own["prometheus.yml"])["rule_files"] == ["rules.yml"]
+    assert rule["spec"] == yaml.safe_load(own["rules.yml"])
+
+
+def test_alerts_go_where_the_values_say() -> None:
+    def alerting(*settings: str) -> Object | None:
+        text = named(template(ENABLED, *settings), "ConfigMap", "tailbound-prometheus")["data"][
+            "prometheus.yml"
+        ]
+        found: Object | None = yaml.safe_load(text).get("alerting")
+        return found
+
+    assert alerting() is None
+    assert alerting("prometheus.alertmanagers={alerts.test:9093}") == {
+        "alertmanagers": [{"static_configs": [{"targets": ["alerts.test:9093"]}]}]
+    }
 
 
 @pytest.mark.parametrize(

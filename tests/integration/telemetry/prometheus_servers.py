@@ -123,10 +123,11 @@ def running(executable: Path, directory: Path, pods: Pods) -> Iterator[str]:
 
 
 def _configuration(pods: Pods) -> dict[str, Any]:
-    """The chart's jobs, with their targets here."""
+    """The chart's jobs of gateways and serving pods, with their targets here."""
     chart = named(template("prometheus.enabled=true"), "ConfigMap", "tailbound-prometheus")
     jobs = yaml.safe_load(chart["data"]["prometheus.yml"])["scrape_configs"]
-    for job in jobs:
+    found = [job for job in jobs if "http_sd_configs" in job]
+    for job in found:
         job |= {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE}
         for targets in job["http_sd_configs"]:
             listed = targets["url"].rpartition("/")[2]
@@ -134,4 +135,4 @@ def _configuration(pods: Pods) -> dict[str, Any]:
                 "url": f"http://127.0.0.1:{pods.port}/targets/{listed}",
                 "refresh_interval": SCRAPE,
             }
-    return {"scrape_configs": jobs}
+    return {"scrape_configs": found}

@@ -202,6 +202,21 @@ async def test_released_lease_is_taken_within_the_retry_period(made: Race) -> No
 
 
 @race
+async def test_age_of_the_lease_grows_while_nobody_leads(made: Race) -> None:
+    """Each process sees it, whether it leads, waits, or cannot reach the API server."""
+    await made.run(60)
+    assert max(each.elector.lease_age_seconds for each in (made.one, made.two)) <= 2 * TIMES.retry
+    await made.one.stop()
+    made.two.link.cut = True
+    await made.run(60)
+    assert min(each.elector.lease_age_seconds for each in (made.one, made.two)) >= 60
+    made.two.link.cut = False
+    await made.run(TIMES.duration + 2 * TIMES.retry)
+    assert made.two.elector.holds()
+    assert made.two.elector.lease_age_seconds <= TIMES.retry
+
+
+@race
 async def test_lease_whose_last_renewal_was_stored_unheard_is_released_all_the_same(made: Race) -> None:
     await made.run(5)
     await made.one.stop()
