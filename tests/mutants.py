@@ -88,8 +88,22 @@ MUTANTS: Final = (
     Mutant(
         "a volume without a marker holds no model",
         "fetch/cached.py",
-        "new.replace(marker)",
-        "new.replace(marker.with_suffix('.other'))",
+        "new.replace(self._mount / _MARKER)",
+        "new.replace(self._mount / 'other')",
+        "fetch/test_fetch_cached.py",
+    ),
+    Mutant(
+        "two pods write to no file of a volume",
+        "fetch/filling.py",
+        "if file.suffix != PART:",
+        "if True:",
+        "fetch/test_fetch_cached.py",
+    ),
+    Mutant(
+        "a model that another pod has taken files of is not published",
+        "fetch/cached.py",
+        "if filling.is_mine and self._published",
+        "if self._published",
         "fetch/test_fetch_cached.py",
     ),
     Mutant(

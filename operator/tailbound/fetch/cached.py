@@ -4,31 +4,32 @@
 |---|---|---|
 | a complete model of this digest | any | linked, nothing is downloaded |
 | a marker, and files that are missing or have another size | free | removed, filled again, linked |
-| a part of one, as of a pod that was killed | free | filled from there if the source can, linked |
+| a part of one, as of a pod that was killed | free | taken over, filled from there if it can be, linked |
 | anything incomplete | held by another pod | waits until it is complete, or the lock is free |
+| a part that another pod took from this one | any | begins again at the top, and with nothing |
 
-The lock is that of the file system, which ends with its holder. The marker is written last, by the process
-that has verified the digest, and says which files there are and how large they are. No other container of a
-pod can write to the volume, so that this is all that is checked of a complete model.
+The lock is that of the file system, which ends with its holder. It saves downloads, and no more: `filling`
+says why a lock that is lost harms no model. The marker is written last, by the process that has verified the
+digest, and says which files there are and how large they are. No other container of a pod can write to the
+volume, so that this is all that is checked of a complete model.
 """
 
 import errno
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.failures import FetchFailedError
-from tailbound.fetch.folder import clear
+from tailbound.fetch.filling import MODEL, Filling, remove_leftovers, synced
 from tailbound.fetch.pin import Fetched
 from tailbound.fetch.progress import Emit, human_bytes
 
-MODEL: Final = "model"
-"""The folder of the model on the volume."""
 _MARKER: Final = "complete.json"
 _LOCK: Final = "lock"
 _LOOK_SECONDS: Final = 1.0
@@ -37,11 +38,18 @@ _LOCKED: Final = frozenset({errno.EAGAIN, errno.EACCES})
 
 
 class ModelVolume:
-    """A volume for the model of one digest. emit, sleep: the log and the pauses."""
+    """A volume for the model of one digest, as `holder` uses it: a name that no other pod has.
 
-    def __init__(self, mount: Path, sha256: str, emit: Emit, sleep: Callable[[float], None]) -> None:
+    emit, sleep: the log and the pauses.
+    """
+
+    def __init__(
+        self, mount: Path, sha256: str, holder: str, emit: Emit, sleep: Callable[[float], None]
+    ) -> None:
         self._mount = mount
         self._sha256 = sha256
+        self._holder = holder
+        self._robbed = False
         self._emit = emit
         self._sleep = sleep
 
@@ -50,8 +58,8 @@ class ModelVolume:
         """The folder in which the model lies."""
         return self._mount / MODEL
 
-    def model(self, fill: Callable[[], Fetched]) -> Fetched:
-        """The complete model, which `fill` downloads to the folder where it is missing.
+    def model(self, fill: Callable[[Path], Fetched]) -> Fetched:
+        """The complete model, which `fill` downloads to the folder that it is given, where it is missing.
 
         Raises FetchFailedError.
         """
@@ -66,28 +74,55 @@ class ModelVolume:
             with self._lock() as mine:
                 # Another pod may have filled it between the look and the lock.
                 if mine and self._complete() is None:
-                    return self._filled(fill)
+                    filled = self._filled(fill)
+                    if filled is not None:
+                        return filled
+                    continue
             if looks % _SAY_EVERY == 0:
                 self._emit("waiting for the pod that fills the cache")
             looks += 1
             self._sleep(_LOOK_SECONDS)
 
-    def _filled(self, fill: Callable[[], Fetched]) -> Fetched:
+    def _filled(self, fill: Callable[[Path], Fetched]) -> Fetched | None:
+        """What `fill` has found, once it is the model of the volume; None if another pod was in the way."""
+        with self._named_failures():
+            self._remove_damaged()
+            with Filling.opened(self._mount, self._holder, self._emit, take_over=not self._robbed) as filling:
+                try:
+                    found, files = fill(filling.folder), filling.files()
+                except (FetchFailedError, OSError):
+                    if filling.is_mine:
+                        raise
+                else:
+                    if self._complete() is not None:
+                        filling.remove()
+                        return None
+                    if filling.is_mine and self._published(filling, files):
+                        return found
+                # Whoever took it knows of no lock of this pod: from now on each goes on by itself.
+                self._emit("another pod has taken the download over, starting over")
+                self._robbed = True
+                filling.remove()
+        return None
+
+    def _remove_damaged(self) -> None:
         marker = self._mount / _MARKER
         if marker.exists():
             self._emit("replacing a damaged model in the cache")
-            marker.unlink()
-            if self.folder.is_dir():
-                clear(self.folder)
-        with self._named_failures():
-            self.folder.mkdir(exist_ok=True)
-            found = fill()
-            files = {str(path.relative_to(self.folder)): _synced(path) for path in _files(self.folder)}
-            new = marker.with_suffix(".new")
-            new.write_text(json.dumps({"sha256": self._sha256, "files": files}))
-            _synced(new)
-            new.replace(marker)
-        return found
+            marker.unlink(missing_ok=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _published(self, filling: Filling, files: Mapping[str, int]) -> bool:
+        """Whether the folder with these files is the model of the volume now."""
+        if not filling.publish():
+            return False
+        new = filling.folder.with_suffix(".json")
+        new.write_text(json.dumps({"sha256": self._sha256, "files": files}))
+        with suppress(FileNotFoundError):  # removed by another pod that has published at the same time
+            synced(new)
+            new.replace(self._mount / _MARKER)
+        remove_leftovers(self._mount)
+        return self._complete() is not None
 
     def _complete(self) -> int | None:
         """The size of the complete model in bytes; None if it is not complete."""
@@ -135,14 +170,3 @@ class ModelVolume:
 
 def _unusable(what: str) -> FetchFailedError:
     return FetchFailedError(TerminationReason.CACHE_UNUSABLE, f"the volume of spec.model.cache {what}")
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _synced(path: Path) -> int:
-    """The size of a file in bytes, once it will survive the end of the node."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        return path.stat().st_size

@@ -13,6 +13,7 @@ What an attempt's end means:
 import contextlib
 import errno
 import random
+import secrets
 import shutil
 import time
 from collections.abc import Callable
@@ -65,7 +66,10 @@ class DownloadLimits:
 
 @dataclass(frozen=True)
 class FetchDependencies:
-    """The bounds of a fetch, and pauses, the disk and the log, so that tests can choose them."""
+    """The bounds of a fetch, and pauses, the disk, the log and names, so that tests can choose them.
+
+    new_name: one that no other process has.
+    """
 
     time_outs: TimeOuts = field(default_factory=TimeOuts)
     retries: Retries = field(default_factory=Retries)
@@ -74,6 +78,7 @@ class FetchDependencies:
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
+    new_name: Callable[[], str] = lambda: secrets.token_hex(8)
 
 
 @dataclass(frozen=True)

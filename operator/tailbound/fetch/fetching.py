@@ -118,10 +118,10 @@ def _through_cache(
     order: FetchRequest, sha256: str, cache: Path, access: Access, world: FetchDependencies
 ) -> Fetched:
     """The model on the shared volume, downloaded there if it is missing, with links to it."""
-    volume = ModelVolume(cache, sha256, world.emit, world.sleep)
-    inside = replace(order, output=volume.folder / order.output.relative_to(order.root))
+    volume = ModelVolume(cache, sha256, world.new_name(), world.emit, world.sleep)
     limits = replace(world.limits, if_too_large=_LARGER_CACHE, if_full=_LARGER_CACHE)
-    found = volume.model(lambda: _downloaded(inside, access, replace(world, limits=limits)))
+    inside, path = replace(world, limits=limits), order.output.relative_to(order.root)
+    found = volume.model(lambda folder: _downloaded(replace(order, output=folder / path), access, inside))
     link_entries(volume.folder, order.root)
     return found
 

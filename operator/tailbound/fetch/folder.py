@@ -15,7 +15,7 @@ from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.download import Download, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.manifest import ManifestEntry, check_paths, entry_of, manifest_digest
-from tailbound.fetch.partial import Partial
+from tailbound.fetch.partial import PART, Partial
 from tailbound.fetch.patterns import selected
 from tailbound.fetch.pin import Fetched, Pin
 from tailbound.fetch.progress import human_bytes
@@ -119,7 +119,7 @@ def remove_others(root: Path, wanted: Set[str]) -> bool:
     It is of another source that had the same place, whose download ended before it was verified. A folder of
     it may have the name of a wanted file.
     """
-    kept = wanted | {f"{path}.part" for path in wanted} | {f"{path}.part.json" for path in wanted}
+    kept = wanted | {f"{path}{end}" for path in wanted for end in (PART, f"{PART}.json")}
     folders = {str(parent) for path in wanted for parent in PurePosixPath(path).parents}
     found = False
     for here, names, files in os.walk(root, topdown=False):

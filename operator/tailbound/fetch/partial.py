@@ -12,6 +12,8 @@ from typing import Final
 from tailbound.fetch.page import HEAD_BYTES
 
 CHUNK_BYTES: Final = 1 << 20
+PART: Final = ".part"
+"""The end of the name of a file while it is on its way."""
 
 
 def sha256_of(path: Path) -> str:
@@ -26,8 +28,8 @@ class Partial:
     def __init__(self, output: Path, uri: str) -> None:
         self._output = output
         self._uri = uri
-        self._part = output.with_name(output.name + ".part")
-        self._meta = output.with_name(output.name + ".part.json")
+        self._part = output.with_name(output.name + PART)
+        self._meta = output.with_name(f"{output.name}{PART}.json")
         self._digest = hashlib.sha256()
         self.size_bytes = 0
         self.validator: str | None = None

@@ -2,21 +2,26 @@
 
 import errno
 import fcntl
+import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch.cached import ModelVolume
 from tailbound.fetch.download import DownloadLimits
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.fetching import FetchRequest, fetch
+from tailbound.fetch.pin import Fetched
 
-from tests.unit.fetch.faulty_store import FaultyStore, cut_after, running
+from tests.unit.fetch.faulty_store import FaultyStore, cut_after, running, well
 from tests.unit.fetch.fetcher import CONTENT, HALF, LOCALHOST, OTHER, SHA256
 from tests.unit.fetch.test_fetch_archive import FILES, tar
 from tests.unit.fetch.test_fetch_mounted import WORLD
@@ -116,6 +121,90 @@ def test_a_damaged_volume_is_filled_again(pods: Pods, damage: Callable[[Path], o
     pods.start()
     damage(pods.volume)
     assert pods.start().read_bytes() == CONTENT
+
+
+def _unlocked(*_: object) -> None:
+    """A lock that every pod gets, as where a server forgets them."""
+
+
+def test_nobody_writes_to_the_file_of_a_pod_that_has_lost_the_lock_and_lives(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is frozen with the file open, writes when another pod goes on from there, and then tries again."""
+    monkeypatch.setattr(fcntl, "flock", _unlocked)
+    second = list[Path]()
+
+    def frozen(_: float) -> None:
+        (part,) = pods.volume.rglob("*.part")
+        with part.open("ab", buffering=0) as stray:
+
+            def late(handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
+                stray.write(b"late")
+                well(handler, store)
+
+            pods.store.replies.append(late)
+            second.append(pods.start())
+
+    pods.store.replies.append(cut_after(HALF))
+    order = pods.order()
+    fetch(order, LOCALHOST, replace(WORLD, sleep=frozen))
+    assert [path.read_bytes() == CONTENT for path in (order.output, *second)] == [True, True]
+    assert [each["Range"] for each in pods.store.requests] == [None, f"bytes={HALF}-", f"bytes={HALF}-"]
+    assert {path.name for path in pods.volume.iterdir()} == {"complete.json", "lock", "model"}
+
+
+def test_without_any_locks_pods_hinder_each_other_and_end(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", _unlocked)
+    pods.store.replies += [cut_after(HALF), cut_after(HALF + 1000), cut_after(HALF + 2000)]
+    orders = [pods.order() for _ in range(5)]
+    world = replace(WORLD, sleep=lambda _: time.sleep(0.01))
+    threads = [threading.Thread(target=fetch, args=(order, LOCALHOST, world)) for order in orders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [order.output.read_bytes() == CONTENT for order in orders] == [True] * 5
+
+
+def test_files_that_another_pod_has_taken_are_missed(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that has lost the lock makes a folder of the same name again, and only the rest of the model."""
+    monkeypatch.setattr(fcntl, "flock", _unlocked)
+    begun = list[Path]()
+
+    def taken(folder: Path) -> Fetched:
+        assert (folder / "first").read_bytes() == b"1"
+        raise KeyboardInterrupt
+
+    def fill(folder: Path) -> Fetched:
+        begun.append(folder)
+        (folder / "first").write_bytes(b"1")
+        if len(begun) == 1:
+            with pytest.raises(KeyboardInterrupt):
+                ModelVolume(pods.volume, SHA256, "second", WORLD.emit, WORLD.sleep).model(taken)
+            folder.mkdir()
+        (folder / "second").write_bytes(b"2")
+        return Fetched("", SHA256, 2)
+
+    ModelVolume(pods.volume, SHA256, "first", WORLD.emit, WORLD.sleep).model(fill)
+    assert {path.name for path in (pods.volume / "model").iterdir()} == {"first", "second"}
+    assert len(begun) == 2
+
+
+def test_a_part_that_there_is_no_room_to_copy_is_begun_anew(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (left := pods.volume / "filling-killed").mkdir()
+    (left / "model.onnx.part").write_bytes(CONTENT[:HALF])
+    (left / "model.onnx.part.json").write_text(json.dumps({"uri": pods.store.url(), "validator": '"v1"'}))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    assert pods.start().read_bytes() == CONTENT
+    assert [each["Range"] for each in pods.store.requests] == [None]
 
 
 def _without_locks(*_: object) -> None:
