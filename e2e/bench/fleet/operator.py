@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 import aiohttp
+import uvloop
 from tailbound.controller.command import GC_THRESHOLDS
 from tailbound.controller.lease import LeaseTimes
 from tailbound.controller.operator import Operator, OperatorDependencies
@@ -195,4 +196,4 @@ async def _operate(observed_port: int, metrics_port: int, prometheus_url: str) -
 
 
 if __name__ == "__main__":
-    asyncio.run(_operate(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    uvloop.run(_operate(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

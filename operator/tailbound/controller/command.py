@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+import uvloop
+
 from tailbound.controller.defaults import load_defaults
 from tailbound.controller.operator import Operator, OperatorDependencies
 from tailbound.controller.settings import read_settings
@@ -29,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     argparse.ArgumentParser(prog="tailbound operator", description=DESCRIPTION).parse_args(list(argv))
     configure()
     try:
-        return asyncio.run(_run(process_variables()))
+        return uvloop.run(_run(process_variables()))
     except SettingError as error:
         sys.stderr.write(f"tailbound operator: {error}\n")
         return 2

@@ -1,11 +1,11 @@
 """`Cluster` over kubernetes.aio: its connections, authentication and TLS, with dicts for models."""
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
+import orjson
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject, RESTResponse
 
@@ -110,7 +110,7 @@ class AioCluster:
             response = await self._send("GET", resource.path(namespace), query, timeout=timeout)
             async with response.response:
                 async for line in _lines(response.response.content):
-                    yield _watch_event(json.loads(without_managed_fields(line)))
+                    yield _watch_event(orjson.loads(without_managed_fields(line)))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Transient(f"watch of {resource.plural} broke: {str(error) or type(error)}") from error
 
@@ -204,7 +204,7 @@ class AioCluster:
             response = await self._send(method, path, query, body, content_type, timeout=timeout)
             async with response.response:
                 text = await response.response.read()
-                answer: Object = json.loads(without_managed_fields(text) if slimmed else text)
+                answer: Object = orjson.loads(without_managed_fields(text) if slimmed else text)
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Transient(f"{method} {path}: {str(error) or type(error).__name__}") from error
@@ -242,7 +242,7 @@ class _NotFound(Conflict):
 
 def _error(status: int, text: bytes, retry_after: str | None) -> KubeError:
     try:
-        body: Any = json.loads(text)
+        body: Any = orjson.loads(text)
     except ValueError:
         body = text.decode(errors="replace")
     answer = refusal(status, body, retry_after)
