@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from tests.integration.servers.examination import examine
 from tests.integration.servers.kinds import SERVERS
-from tests.integration.servers.real import RealServer
+from tests.integration.servers.real import RealServer, environment
 from tests.integration.servers.results import NOT_RUN, store
 
-LONGEST_SECONDS: Final = 900
-"""For one server, its packages included."""
+LONGEST_SECONDS: Final = 1800
+"""For one server, once its packages are there: some are built from source."""
 _COLUMNS: Final = (
     "server",
     "package",
@@ -61,9 +61,10 @@ def _row(name: str) -> tuple[tuple[str, ...], bool]:
 
 def _examined(server: RealServer) -> dict[str, Any] | str:
     """What it did, or why it could not be examined."""
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(LONGEST_SECONDS)
     try:
+        environment(server)
+        signal.signal(signal.SIGALRM, _too_long)
+        signal.alarm(LONGEST_SECONDS)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             return examine(server, Path(folder)).written()
     except Exception as problem:

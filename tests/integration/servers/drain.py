@@ -45,7 +45,7 @@ def stopped_under_load(server: Running, *, held: bool) -> Drained:
         try:
             if held:
                 release()
-            server.process.terminate()
+            server.terminate()
             said = sum((each.result() for each in calls), Counter())
             status = server.process.wait(EXIT_SECONDS)
         finally:

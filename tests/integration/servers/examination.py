@@ -1,5 +1,6 @@
-"""What is tried with a real server: it answers, batches, and loses nothing in a drain."""
+"""What is tried with a real server: it is ready once it answers, batches, and loses nothing in a drain."""
 
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -11,6 +12,8 @@ from tests.integration.servers.real import BUILD, RealServer, Running, running
 
 AT_ONCE: Final = 12
 ROUNDS: Final = 3
+LOAD_SECONDS: Final = 8
+"""What a model takes to load: the first call of a server that is ready does not wait for it."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,11 @@ def batched(server: Running) -> Counter[int]:
 
 def examine(server: RealServer, directory: Path) -> Result:
     """Start the server twice: it ends under load with the hold, and without."""
-    with running(server, directory / "held") as started:
+    with running(server, directory / "held", LOAD_SECONDS) as started:
+        begun = time.monotonic()
+        started.call()
+        waited = time.monotonic() - begun
+        assert waited < LOAD_SECONDS / 2, f"ready {waited:.1f} s before its model answers"
         sizes = batched(started)
         held = stopped_under_load(started, held=True)
     assert held.status == server.exit_status, (held, (directory / "held" / "log").read_text()[-2000:])

@@ -1,6 +1,7 @@
 """The servers that are run for real: a model for each, its command, and a call whose answer is checked.
 
-Every model doubles its input, takes `RUN_SECONDS` for a batch, and says how many rows the batch had.
+Every model doubles its input, takes `RUN_SECONDS` for a batch, and says how many rows the batch had. The
+variable `LOAD_SECONDS` makes it take so much longer to load.
 """
 
 import json
@@ -11,13 +12,17 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
+from e2e.cluster.ports import free_port
 from tests.integration.servers.real import Command, RealServer, Setup
+from tests.runtime.engine_packages import torch_folder
 
 RUN_SECONDS: Final = 0.03
 CALL_SECONDS: Final = 10
 _DOUBLED: Final = f"""
-import time
+import os, time
 import numpy as np
+
+time.sleep(float(os.environ.get("LOAD_SECONDS", "0")))
 
 def doubled(x):
     time.sleep({RUN_SECONDS})
@@ -199,6 +204,43 @@ def _call_ray(base: str) -> int:
     return _rows(_post(f"{base}/", {"x": [3.0]}))
 
 
+_HANDLER: Final = f"""
+import json
+import torch
+{_DOUBLED}
+def handle(data, context):
+    if data is None:
+        return None
+    rows = [each.get("body") or each.get("data") for each in data]
+    rows = [row if isinstance(row, dict) else json.loads(row) for row in rows]
+    return torch.from_numpy(doubled(np.array([row["x"] for row in rows]))).tolist()
+"""
+
+
+def _torchserve(setup: Setup) -> Command:
+    """A model archive whose handler is a function. Ports of gRPC are not among those that are rendered."""
+    (setup.directory / "handler.py").write_text(_HANDLER)
+    variables = {"PATH": f"{setup.programs}:/usr/bin:/bin"}
+    archive = ["--model-name", "model", "--version", "1.0", "--handler", "handler.py"]
+    subprocess.run(
+        [setup.programs / "torch-model-archiver", *archive], check=True, cwd=setup.directory, env=variables
+    )
+    paths: dict[str, Path | str] = {
+        "/tmp": setup.directory,
+        "/mnt/models": setup.directory,
+        "/etc/tailbound/torchserve": setup.directory,
+    }
+    grpc = "".join(f"grpc_{name}_port={free_port()}\n" for name in ("inference", "management"))
+    for name, content in setup.files().items():
+        further = grpc if name == "config.properties" else ""
+        (setup.directory / name).write_text(setup.here(content) + further)
+    return Command([setup.here(each, paths) for each in setup.server["command"]], variables, paths)
+
+
+def _call_torchserve(base: str) -> int:
+    return _rows(_post(f"{base}/predictions/churn", {"x": [3.0]}))
+
+
 SERVERS: Final = {
     server.name: server
     for server in (
@@ -206,5 +248,14 @@ SERVERS: Final = {
         RealServer("mlserver", "mlserver", "sklearn", _mlserver, _oip("FP64")),
         RealServer("bentoml", "bentoml", "bento", _bentoml, _call_bento),
         RealServer("rayserve", "ray", "ray-serve", _rayserve, _call_ray, exit_status=-signal.SIGABRT),
+        RealServer(
+            "torchserve",
+            "torchserve",
+            "mar",
+            _torchserve,
+            _call_torchserve,
+            own_ports=(8083,),
+            further=torch_folder,
+        ),
     )
 }

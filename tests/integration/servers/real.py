@@ -15,14 +15,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from e2e.cluster.binaries import cache_folder
 from e2e.cluster.ports import free_port
 from e2e.cluster.processes import wait_for
+from e2e.cluster.progress import announced
 from tests.unit.servers.test_servers_rendered import BATCHED, FILES, rendered, runtime_of
 
 ROOT: Final = Path(__file__).parents[3]
 BUILD: Final = ROOT / "build" / "servers"
 CONSTRAINTS: Final = Path(__file__).parent / "constraints"
-START_SECONDS: Final = 180
+START_SECONDS: Final = 600
+_CONFINED: Final = (
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+    *("sh", "-c"),
+    'mount --bind /tmp /tmp && mount --bind "$0" "$0" && mount -o remount,bind,ro / && cd "$0" && exec "$@"',
+)
+"""Runs a command as a container does whose root file system is read-only: a folder, then the command."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,8 @@ class Command:
 
     arguments: list[str]
     variables: Mapping[str, str] = field(default_factory=dict)
+    paths: Mapping[str, Path | str] = field(default_factory=dict)
+    """This machine's paths for those of the pod, for a probe that is a command."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,12 @@ class RealServer:
     """Sends one request to this base URL and checks the answer; the rows of the batch that it was in."""
     exit_status: int = 0
     """What it ends with after SIGTERM while nothing is in flight."""
+    own_ports: tuple[int, ...] = ()
+    """Ports in the pod that only the pod itself calls."""
+    build: Mapping[str, str] = field(default_factory=dict)
+    """Variables for pip, which builds the package from source."""
+    further: Callable[[], Path] | None = None
+    """A folder with packages beside those that are pinned for it, made if need be."""
 
     def pinned(self, folder: Path) -> str:
         """The package with the version that is in this environment."""
@@ -106,6 +122,11 @@ class Running:
         """The port at which it is called."""
         return port_of(self.setup, "http")
 
+    def terminate(self) -> None:
+        """Send SIGTERM to the first process of its namespace, which is not the one that we started."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGTERM)
+
 
 def port_of(setup: Setup, name: str) -> int:
     """The port of this name, on this machine."""
@@ -113,55 +134,89 @@ def port_of(setup: Setup, name: str) -> int:
     return setup.ports[str(port)]
 
 
-def environment(name: str) -> Path:
+def environment(server: RealServer) -> Path:
     """The virtual environment of a server in build/servers, which is made once, of pinned packages.
 
     Tests of one server run in several processes: the first makes the environment, the others wait for it.
     """
+    name = server.name
     folder, pins = BUILD / name, CONSTRAINTS / f"{name}.txt"
     made = folder / "made-of.txt"
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists() or made.read_text() != pins.read_text():
-            shutil.rmtree(folder, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-            pip = str(folder / "bin" / "pip")
-            subprocess.run([pip, "install", "--quiet", "--no-deps", "--requirement", str(pins)], check=True)
+            with announced(f"packages of {name}", cache_folder()):
+                _install(server, folder, pins)
             made.write_text(pins.read_text())
     return folder
 
 
+def _install(server: RealServer, folder: Path, pins: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    command = [str(folder / "bin" / "pip"), "install", "--quiet", "--no-deps", "--requirement", str(pins)]
+    subprocess.run(command, check=True, env={**os.environ, **server.build})
+    if server.further is not None:
+        (packages,) = folder.glob("lib/*/site-packages")
+        (packages / "further.pth").write_text(f"{server.further()}\n")
+
+
 @contextmanager
-def running(server: RealServer, directory: Path) -> Iterator[Running]:
-    """The server with what its runtime renders, until the block ends."""
+def running(server: RealServer, directory: Path, load_seconds: float = 0) -> Iterator[Running]:
+    """The server with what its runtime renders, until the block ends. Its model takes so long to load.
+
+    As in a pod it is the first process of its namespace and can write to /tmp and its folder only.
+    """
     directory.mkdir()
     pod = rendered(
-        runtime_of(next(path for path in FILES if path.stem == server.name)), server.model_format, BATCHED
+        runtime_of(next(path for path in FILES if path.stem == server.name)),
+        server.model_format,
+        BATCHED,
+        devices=0,
     )
     (container,) = pod["spec"]["containers"]
+    ports = [*(port["containerPort"] for port in container["ports"]), *server.own_ports]
     setup = Setup(
         directory=directory,
-        programs=environment(server.name) / "bin",
+        programs=environment(server) / "bin",
         pod=pod,
-        ports={str(port["containerPort"]): free_port() for port in container["ports"]},
+        ports={str(port): free_port() for port in ports},
     )
     command = server.prepare(setup)
-    given = {each["name"]: setup.here(each["value"]) for each in container["env"]}
+    given = {each["name"]: setup.here(each["value"], command.paths) for each in container["env"]}
     variables = {**os.environ, **given, "HOME": str(directory), **command.variables}
-    probe = f"http://127.0.0.1:{port_of(setup, 'http')}{container['readinessProbe']['httpGet']['path']}"
+    variables["LOAD_SECONDS"] = f"{load_seconds:g}"
     with (
         (directory / "log").open("wb") as log,
         subprocess.Popen(
-            command.arguments, env=variables, cwd=directory, stdout=log, stderr=log, start_new_session=True
+            [*_CONFINED, str(directory), *command.arguments],
+            env=variables,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         ) as process,
     ):
         try:
-            wait_for(server.name, lambda: _alive(process, log.name) and ready(probe), START_SECONDS)
+            wait_for(
+                server.name,
+                lambda: _alive(process, log.name) and _is_ready(setup, command, variables),
+                START_SECONDS,
+            )
             yield Running(process, setup, lambda: server.call(f"http://127.0.0.1:{port_of(setup, 'http')}"))
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def _is_ready(setup: Setup, command: Command, variables: Mapping[str, str]) -> bool:
+    """Whether the readiness probe succeeds."""
+    probe = setup.server["readinessProbe"]
+    if "exec" in probe:
+        arguments = [setup.here(each, command.paths) for each in probe["exec"]["command"]]
+        asked = subprocess.run(arguments, env=dict(variables), check=False, capture_output=True)
+        return asked.returncode == 0
+    return ready(f"http://127.0.0.1:{port_of(setup, 'http')}{probe['httpGet']['path']}")
 
 
 def _alive(process: subprocess.Popen[bytes], log: str) -> bool:

@@ -66,7 +66,7 @@ CONTRACTS = {
         refused="onnx",
     ),
     "openvino": Contract(
-        ready=_get("/v2/health/ready"),
+        ready=_get("/v2/models/churn/ready"),
         live=_get("/v2/health/live"),
         ports=(HTTP, GRPC),
         words=(
@@ -86,7 +86,13 @@ CONTRACTS = {
         ready=_get("/health"),
         live=_get("/health"),
         ports=(HTTP,),
-        words=("--model-id=/mnt/models", "--port=8080", "--num-shard=2", "HF_HUB_OFFLINE=1"),
+        words=(
+            "--model-id=/mnt/models",
+            "--port=8080",
+            "--num-shard=2",
+            "HF_HUB_OFFLINE=1",
+            "HF_HOME=/tmp/huggingface",
+        ),
         batched=("--max-concurrent-requests=16",),
         alone=("--max-concurrent-requests=128",),
         metrics={

@@ -32,9 +32,10 @@ GIVEN: dict[str, tuple[str, ...]] = {
         "--max-num-seqs=16",
         "--tensor-parallel-size=2",
     ),
-    "llamacpp": ("--metrics", '"--parallel","16"'),
+    "llamacpp": ("--metrics", '"--parallel","16"', "--kv-unified"),
     "mlserver": ('"max_batch_size": 16', '"max_batch_time": 0.005', '"http_port": 8080'),
     "torchserve": (
+        '"minWorkers": 2',
         '"batchSize": 16',
         '"maxBatchDelay": 5',
         "metrics_mode=prometheus",
@@ -69,7 +70,9 @@ def runtime_of(path: Path) -> ClusterServingRuntime:
     return found
 
 
-def rendered(runtime: ClusterServingRuntime, model_format: str, batching: dict[str, Any]) -> dict[str, Any]:
+def rendered(
+    runtime: ClusterServingRuntime, model_format: str, batching: dict[str, Any], devices: int = 2
+) -> dict[str, Any]:
     """The pod template of a service with this runtime."""
     model = {"uri": "https://m.example.com/a", "format": model_format, "sha256": "a" * 64}
     service = InferenceService.model_validate(
@@ -78,8 +81,8 @@ def rendered(runtime: ClusterServingRuntime, model_format: str, batching: dict[s
             "spec": {"model": model, "batching": batching, "timeout": "30s"},
         }
     )
-    devices = {"resources": [{"name": "nvidia.com/gpu", "count": 2}]}
-    hardware = HardwareClass.model_validate({"metadata": {"name": "gpu"}, "spec": devices})
+    resources = [{"name": "nvidia.com/gpu", "count": devices}] if devices else []
+    hardware = HardwareClass.model_validate({"metadata": {"name": "gpu"}, "spec": {"resources": resources}})
     spec = runtime.spec
     parts = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include={"server", "files"})
     values = json.dumps(context(service, hardware, "churn-r1-abcdef"))
@@ -119,6 +122,9 @@ def test_the_pod_of_every_format_is_restricted_probed_held_and_given_its_setting
         (server,) = pod["spec"]["containers"]
         assert {"startupProbe", "readinessProbe", "lifecycle"} <= server.keys()
         assert server["resources"]["limits"]["nvidia.com/gpu"] == "2"
+        # A shell that only waits for the server does not pass SIGTERM on, and as first process ignores it.
+        *_, last = server.get("command", ("",))
+        assert server.get("command", ())[:1] != ["sh"] or "exec " in last or "trap '" in last
         text = json.dumps(pod, separators=(",", ":")).replace('\\"', '"')
         assert [each for each in GIVEN[path.stem] if each not in text] == []
 
