@@ -39,7 +39,7 @@ from tailbound.reconcile.desired import Desired, Draft, find_or_make
 from tailbound.reconcile.events import given_up, rollout_transition, transitions
 from tailbound.reconcile.facts import Facts, facts_of
 from tailbound.reconcile.gateways import acknowledgement, latest
-from tailbound.reconcile.model import Event, Plan
+from tailbound.reconcile.model import DownloadRequest, Event, Plan
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.rollouts import TrafficFacts, roll
 from tailbound.reconcile.snapshot import Snapshot
@@ -135,9 +135,15 @@ def _plan(decided: Decided, resolved: Resolved, facts: Facts) -> Plan:
         poll_counters=step.poll,
         queries=step.queries,
         unread=tuple(signatures.unread(owned, step.rollout)),
-        download=downloads.wanted(owned, decided.name),
+        download=_download(decided),
         scalable=scaling.scalable(owned, step),
     )
+
+
+def _download(decided: Decided) -> DownloadRequest | None:
+    if decided.desired.unresolved is not None:
+        return downloads.of_job(decided.owned, decided.intended.name)
+    return downloads.wanted(decided.owned, decided.name)
 
 
 def _events(decided: Decided, wanted: InferenceServiceStatus) -> tuple[Event, ...]:

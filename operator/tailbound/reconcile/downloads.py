@@ -1,8 +1,13 @@
-"""The download of the desired revision's model: whom to ask how far it is, and what to say of it. Pure."""
+"""The download of the desired revision's model: whom to ask how far it is, and what to say of it. Pure.
 
+The Job that finds the digest of a source has the name of the revision that is made of it.
+"""
+
+from collections.abc import Iterable
 from typing import Final
 
 from tailbound.api.runtime_contract import FETCH_CONTAINER, PROGRESS_PORT
+from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.model import DownloadRequest
 from tailbound.reconcile.owned_state import OwnedState
@@ -16,7 +21,17 @@ def wanted(owned: OwnedState, name: str | None) -> DownloadRequest | None:
     report = owned.reports.get(name) if name is not None else None
     if name is None or report is None or report.fetched or not report.fetching:
         return None
-    addresses = [pod.pod_ip for pod in owned.live_pods.get(name, ()) if pod.pod_ip and _downloads(pod)]
+    return _request(name, owned.live_pods.get(name, ()))
+
+
+def of_job(owned: OwnedState, name: str) -> DownloadRequest | None:
+    """What to ask of the Job of this name; None while it downloads nothing."""
+    job = owned.find("Job", name)
+    return _request(name, owned.pods_of_job(KubernetesObject(job).uid)) if job is not None else None
+
+
+def _request(name: str, pods: Iterable[Pod]) -> DownloadRequest | None:
+    addresses = [pod.pod_ip for pod in pods if pod.pod_ip and not pod.terminating and _downloads(pod)]
     urls = tuple(_url(address) for address in addresses[:_ASKED])
     return DownloadRequest(name, urls) if urls else None
 
@@ -31,7 +46,8 @@ def words(owned: OwnedState, name: str) -> str:
 
 
 def _downloads(pod: Pod) -> bool:
-    return any(each.name == FETCH_CONTAINER and each.running for each in pod.init_container_statuses)
+    statuses = (*pod.init_container_statuses, *pod.container_statuses)
+    return any(each.name == FETCH_CONTAINER and each.running for each in statuses)
 
 
 def _url(address: str) -> str:

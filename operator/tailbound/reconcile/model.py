@@ -146,7 +146,10 @@ class SignatureRequest:
 
 @dataclass(frozen=True)
 class DownloadRequest:
-    """A revision whose pods download its model, and where some of them say how far they are."""
+    """A revision whose model is downloaded, by its pods or by the Job that finds the digest.
+
+    urls: where some of the pods say how far they are.
+    """
 
     revision: str
     urls: tuple[str, ...]

@@ -21,6 +21,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.runtime_contract import Resolution
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
+from tailbound.reconcile import downloads
 from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership
 from tailbound.reconcile.pods import report
 from tailbound.reconcile.selection import Problem
@@ -49,7 +50,7 @@ def model_pin(owned: OwnedState, name: str) -> ModelPin:
     waits = Unresolved(
         f"Job {name} reads the model to find its digest, as spec.model.sha256 is missing; pods with "
         f"this model start once it is known (kubectl describe job {name} shows what keeps it from a pod, "
-        "as a ResourceQuota)"
+        f"as a ResourceQuota){downloads.words(owned, name)}"
     )
     live = owned.find("Job", name)
     if live is None or ownership(live, owned.service) is not Ownership.OURS:

@@ -61,7 +61,7 @@ def fetch_arguments(model: ModelSource, resolved: ResolvedModel | None) -> list[
 
 def resolve_arguments(model: ModelSource) -> list[str]:
     """The arguments of the container that finds the digest of the source."""
-    return _arguments(uncached(model), ["--resolve"])
+    return _arguments(uncached(model), ["--report", "--resolve"])
 
 
 def uncached(model: ModelSource) -> ModelSource:

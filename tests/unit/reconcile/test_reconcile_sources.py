@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from tailbound.api.runtime_contract import Resolution, Termination, TerminationReason
+from tailbound.objects.download import DownloadProgress
 from tailbound.objects.fields import Object
+from tailbound.reconcile.model import DownloadRequest
 
 from tests.support.copies import remembered
 from tests.support.simulated.objects import NAME, hardware_class, service, spec
@@ -105,6 +107,27 @@ def test_the_revision_keeps_the_digest_and_the_job_goes() -> None:
     assert simulator.condition("Ready") == ("True", "Serving")
     assert simulator.condition("ModelVerified") == ("True", "DigestMatches")
     assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
+
+
+def test_conditions_say_how_far_the_job_is() -> None:
+    simulator = unpinned()
+    assert simulator.plan().download is None
+    ends(simulator, 1, NOT_FOUND)
+    (pod,) = simulator.job_pods
+    running = [{"name": "fetch", "ready": True, "state": {"running": {}}}]
+    status = {"phase": "Running", "podIP": "10.0.0.9", "containerStatuses": running}
+    simulator.job_pods = ({**pod, "status": status},)
+    (job,) = jobs(simulator)
+    assert simulator.reconcile().download == DownloadRequest(job, ("http://10.0.0.9:8079/",))
+    (container,) = simulator.of("Job")[0]["spec"]["template"]["spec"]["containers"]
+    assert "--report" in container["args"]
+    simulator.downloads = {job: DownloadProgress(5 * 10**9, 10**10, 10**8)}
+    simulator.reconcile()
+    for kind in ("Ready", "ModelVerified"):
+        assert simulator.condition(kind) == ("Unknown", "Fetching")
+        assert simulator.message(kind).endswith(": 5 GB of 10 GB (50 %), 100 MB/s, about 50s left")
+    finds(simulator, FIRST)
+    assert simulator.plan().download is None
 
 
 def test_a_job_that_cannot_read_the_source_says_why_and_stays() -> None:
