@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
@@ -22,16 +22,23 @@ from tailbound.api.names import (
     SERVICE_LABEL,
     VERSION,
 )
+from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.cli.downloads import FetchLog, fetches
 from tailbound.cli.proposal import Surroundings
-from tailbound.cli.subject import CommandError, Entry, Subject, entry_of, service_of, subject_of
+from tailbound.cli.subject import CommandError, Entry, Subject, UnansweredError, entry_of, subject_of
 
 _PLURAL: Final = "inferenceservices"
 _SECONDS: Final = 30
 _CONFLICT: Final = 409
+_TOO_MANY: Final = 429
+_SERVER_ERRORS: Final = 500
 _LOG_LINES: Final = 20
 _LOG_BYTES: Final = 64 * 1024
+
+
+StoredService: TypeAlias = InferenceService | InvalidObject
+"""A service of a list: one that cannot be read hides no other."""
 
 
 class ConflictError(Exception):
@@ -84,7 +91,7 @@ class Cluster:
         found = self._asked(AppsV1Api(self.client).read_namespaced_controller_revision, name, namespace)
         return entry_of(self.client.sanitize_for_serialization(found))
 
-    def services(self, namespace: str | None, selector: str = "") -> list[InferenceService]:
+    def services(self, namespace: str | None, selector: str = "") -> list[StoredService]:
         """Services of a namespace that have these labels; None: of all of them."""
         api = CustomObjectsApi(self.client)
         if namespace is None:
@@ -94,7 +101,7 @@ class Cluster:
         else:
             place = (GROUP, VERSION, namespace, _PLURAL)
             found = self._asked(api.list_namespaced_custom_object, *place, label_selector=selector)
-        return [service_of(item) for item in found["items"]]
+        return [parse(InferenceService, item) for item in found["items"]]
 
     def surroundings(self, namespace: str, name: str) -> Surroundings:
         """What a service of this name is made from, and its revisions."""
@@ -168,9 +175,10 @@ class Cluster:
         except ApiException as error:
             if error.status == _CONFLICT:
                 raise ConflictError from error
-            raise CommandError(_words(error)) from error
+            unanswered = error.status == _TOO_MANY or (error.status or 0) >= _SERVER_ERRORS
+            raise (UnansweredError if unanswered else CommandError)(_words(error)) from error
         except HTTPError as error:
-            raise CommandError(f"the API server does not answer: {error}") from error
+            raise UnansweredError(f"the API server does not answer: {error}") from error
 
 
 def _by_name(items: list[dict[str, Any]]) -> dict[str, Mapping[str, Any]]:

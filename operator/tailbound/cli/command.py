@@ -17,11 +17,12 @@ from tailbound.cli.cluster import Cluster, ConflictError
 from tailbound.cli.dryrun import applied
 from tailbound.cli.history import diff, history
 from tailbound.cli.measure import counted, measured
+from tailbound.cli.patience import Patient
 from tailbound.cli.plan import Requests, assumed, plan, rolls
 from tailbound.cli.proposal import Proposal, propose
-from tailbound.cli.refresh import Fleet, outdated
+from tailbound.cli.refresh import Fleet, Key, outdated, unreadable
 from tailbound.cli.status import overview, status
-from tailbound.cli.subject import CommandError, Entry, Subject
+from tailbound.cli.subject import CommandError, Entry, Subject, UnansweredError
 from tailbound.cli.why import why
 from tailbound.judge.counters import Classes
 from tailbound.objects.printable import printable
@@ -44,8 +45,9 @@ class Session:
 
     def status(self) -> int:
         """Show it, once or until interrupted."""
+        patient = Patient()
         while True:
-            text = self._seen()
+            text = str(patient.ask(self._seen))
             if not self._options.watch:
                 _print(text)
                 return 0
@@ -115,17 +117,22 @@ class Session:
             self._ask_for_refresh(self._namespace, options.name)
             return 0
         where = None if options.all_namespaces else self._namespace
-        names = outdated(self._cluster.services(where, options.selector or ""))
-        _print(f"{len(names)} services are outdated")
-        return self._refresh_all(Fleet(names, options.at_once))
+        services = self._cluster.services(where, options.selector or "")
+        names, unknown = outdated(services), unreadable(services)
+        _print("\n".join([*unknown, f"{len(names)} services are outdated"]))
+        return self._refresh_all(Fleet(names, options.at_once)) or (outcome.FAILED if unknown else 0)
 
     def _refresh_all(self, fleet: Fleet) -> int:
         until = {}
         while not fleet.over:
             for key in fleet.to_begin():
-                self._ask_for_refresh(*key)
                 until[key] = time.monotonic() + self._options.timeout.timedelta / timedelta(seconds=1)
                 fleet = fleet.begun(key)
+                try:
+                    self._ask_for_refresh(*key)
+                except CommandError as error:
+                    fleet = fleet.after(key, _failed(key, error))
+                    break
             for key in sorted(fleet.under_way):
                 ended = self._ended(key, late=time.monotonic() >= until[key])
                 if ended is not None:
@@ -141,8 +148,13 @@ class Session:
         return outcome.PROMOTED if fleet.failed is None else fleet.failed.code
 
     def _ended(self, key: tuple[str, str], *, late: bool) -> outcome.WaitOutcome | None:
-        """How the rollout of one service ended."""
-        subject = self._cluster.subject(*key)
+        """How the rollout of one service ended; None while it has not, or while nobody can tell."""
+        try:
+            subject = self._cluster.subject(*key)
+        except UnansweredError as error:
+            return _failed(key, error) if late else None
+        except CommandError as error:
+            return _failed(key, error)
         ended = outcome.outcome(subject)
         if ended is None and late:
             return outcome.WaitOutcome(outcome.FAILED, _no_end(subject, self._options.timeout))
@@ -200,17 +212,22 @@ class Session:
         """Wait until the newest spec is promoted, rolled back or paused."""
         began = time.monotonic()
         until, printed = began + self._options.timeout.timedelta / timedelta(seconds=1), False
+        title, patient = f"{self._namespace}/{self._options.name}", Patient()
         while True:
-            subject = self._cluster.subject(self._namespace, self._options.name)
-            ended = outcome.outcome(subject)
+            seen = patient.ask(lambda: self._cluster.subject(self._namespace, self._options.name))
+            ended = outcome.outcome(seen) if isinstance(seen, Subject) else None
             if ended is not None:
                 _print(ended.message)
                 return ended.code
             if time.monotonic() >= until:
-                raise CommandError(_no_end(subject, self._options.timeout))
-            obstacle = subject.unseen or subject.stalled
+                raise (
+                    seen
+                    if isinstance(seen, CommandError)
+                    else CommandError(_no_end(seen, self._options.timeout))
+                )
+            obstacle = seen if isinstance(seen, CommandError) else seen.unseen or seen.stalled
             if obstacle is not None and not printed and time.monotonic() >= began + _SILENCE_SECONDS:
-                sys.stderr.write(printable(f"{subject.title}: {obstacle}\n"))
+                sys.stderr.write(printable(f"{title}: {obstacle}\n"))
                 printed = True
             time.sleep(_POLL_SECONDS)
 
@@ -237,6 +254,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _failed(key: Key, error: CommandError) -> outcome.WaitOutcome:
+    return outcome.WaitOutcome(outcome.FAILED, f"{'/'.join(key)}: {error}")
 
 
 def _no_end(subject: Subject, timeout: Duration) -> str:

@@ -5,7 +5,7 @@ the next. First row that fits:
 
 | the services that were begun | what follows |
 |---|---|
-| one did not end promoted | no further one is begun; those under way are waited for |
+| one did not end promoted, or is out of reach | no further one is begun; those under way are waited for |
 | as many as may be are under way | wait |
 | some are left | the next ones in order of their names |
 | none is left, and none is under way | the end |
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService
+from tailbound.api.parsing import InvalidObject
 from tailbound.cli.outcome import PROMOTED, WaitOutcome
 
 Key = tuple[str, str]
@@ -55,9 +56,19 @@ class Fleet:
         return Fleet(self.left, self.at_once, self.under_way - {key}, {**self.ended, key: end})
 
 
-def outdated(services: Sequence[InferenceService]) -> tuple[Key, ...]:
-    """The services whose pods would now be rendered differently."""
-    return tuple(sorted(_key(service) for service in services if _is_outdated(service)))
+def outdated(services: Sequence[InferenceService | InvalidObject]) -> tuple[Key, ...]:
+    """The services whose pods would now be rendered differently, as far as they can be read."""
+    readable = (service for service in services if not isinstance(service, InvalidObject))
+    return tuple(sorted(_key(service) for service in readable if _is_outdated(service)))
+
+
+def unreadable(services: Sequence[InferenceService | InvalidObject]) -> tuple[str, ...]:
+    """A sentence for each service of which nobody knows whether it is outdated."""
+    return tuple(
+        f"{service.namespace}/{service.name} cannot be read, and is not refreshed: {service.message}"
+        for service in services
+        if isinstance(service, InvalidObject)
+    )
 
 
 def _is_outdated(service: InferenceService) -> bool:

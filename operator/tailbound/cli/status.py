@@ -10,6 +10,7 @@ from tailbound.api.findings import (
     MetricFindingStatus,
 )
 from tailbound.api.inferenceservice import InferenceService, RevisionStatus
+from tailbound.api.parsing import InvalidObject
 from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.downloads import FetchLog, downloads
 from tailbound.cli.hardware import hardware_lines
@@ -30,27 +31,33 @@ _ABNORMAL = (
 )
 
 
-def overview(services: Sequence[InferenceService], *, namespaces: bool) -> str:
-    """One line for each service."""
+def overview(services: Sequence[InferenceService | InvalidObject], *, namespaces: bool) -> str:
+    """One line for each service; that of one which cannot be read says why."""
     heading = ["NAME", "READY", "REPLICAS", "PROMOTED", "STABLE", "CANARY", "WEIGHT", "STATE", "REASON"]
     rows = [["NAMESPACE", *heading] if namespaces else heading]
-    for service in sorted(services, key=lambda each: (each.metadata.namespace, each.metadata.name)):
-        metadata, status = service.metadata, service.status
-        ready, promoted = (status.condition(kind) for kind in (ConditionType.READY, ConditionType.PROMOTED))
-        rollout = status.rollout
-        cells = [
-            metadata.name,
-            ready.status if ready is not None else _NONE,
-            status.serving_pods or _NONE,
-            promoted.status if promoted is not None else _NONE,
-            status.stable.revision if status.stable is not None else _NONE,
-            status.canary.revision if status.canary is not None else _NONE,
-            f"{rollout.weight}%" if rollout is not None and not rollout.state.is_over else _NONE,
-            rollout.state if rollout is not None else _NONE,
-            (rollout.reason or _NONE) if rollout is not None else _NONE,
-        ]
-        rows.append([metadata.namespace, *cells] if namespaces else cells)
+    for namespace, name, cells in sorted(map(_line, services), key=lambda line: line[:2]):
+        rows.append([namespace, name, *cells] if namespaces else [name, *cells])
     return table(rows)
+
+
+def _line(service: InferenceService | InvalidObject) -> tuple[str, str, list[str]]:
+    """Namespace, name, and the other cells."""
+    if isinstance(service, InvalidObject):
+        return service.namespace, service.name, [*[_NONE] * 7, f"cannot be read: {service.message}"]
+    metadata, status = service.metadata, service.status
+    ready, promoted = (status.condition(kind) for kind in (ConditionType.READY, ConditionType.PROMOTED))
+    rollout = status.rollout
+    cells = [
+        ready.status if ready is not None else _NONE,
+        status.serving_pods or _NONE,
+        promoted.status if promoted is not None else _NONE,
+        status.stable.revision if status.stable is not None else _NONE,
+        status.canary.revision if status.canary is not None else _NONE,
+        f"{rollout.weight}%" if rollout is not None and not rollout.state.is_over else _NONE,
+        rollout.state if rollout is not None else _NONE,
+        (rollout.reason or _NONE) if rollout is not None else _NONE,
+    ]
+    return metadata.namespace, metadata.name, cells
 
 
 def status(subject: Subject, now: datetime, logs: Sequence[FetchLog] = ()) -> str:

@@ -19,6 +19,10 @@ class CommandError(Exception):
     """A command cannot do what was asked; the text says why and what to do instead."""
 
 
+class UnansweredError(CommandError):
+    """The API server gave no answer, or said that it cannot now: the same request may succeed in a moment."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One revision in the history."""

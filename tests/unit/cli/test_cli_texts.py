@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tailbound.api.parsing import InvalidObject
 from tailbound.cli.history import diff, history
 from tailbound.cli.status import age, overview, status
 from tailbound.cli.subject import CommandError
@@ -100,6 +101,13 @@ def test_overview_of_services() -> None:
         "-",
     ]
     assert overview(services[:1], namespaces=False).splitlines()[0].startswith("NAME  ")
+
+
+def test_a_service_that_cannot_be_read_hides_no_other() -> None:
+    newer = InvalidObject("InferenceService", "risk", "also", "spec.model.uri is 7")
+    lines = overview([subject(service()).service, newer], namespaces=False).splitlines()
+    assert [line.split()[0] for line in lines] == ["NAME", "also", "churn"]
+    assert lines[1].endswith("cannot be read: spec.model.uri is 7")
 
 
 def test_history_has_the_newest_first_and_tells_who_acted() -> None:
