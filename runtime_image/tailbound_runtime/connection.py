@@ -14,7 +14,7 @@ import structlog
 
 from tailbound_runtime.app import App
 from tailbound_runtime.pipeline import Exchange, Pipeline
-from tailbound_runtime.reception import Head, Intake
+from tailbound_runtime.reception import Head, Heads, Intake, space
 from tailbound_runtime.responses import Response
 
 HEAD_BYTES: Final = 32 * 2**10
@@ -39,14 +39,15 @@ class Connection(asyncio.BufferedProtocol):
     """One connection. A head may have HEAD_BYTES, and must be complete HEAD_SECONDS after its first byte.
 
     A long body with binary tensors passes the parser by, once its first bytes are there: the kernel writes it
-    where it stays.
+    where it stays. After such a request, of any connection, the next one is expected to have the same head:
+    all of it is written there, and the head is compared.
     """
 
     def __init__(
         self,
         app: App,
         among: "set[Connection]",
-        known: dict[bytes, Head],
+        known: Heads,
         loop: asyncio.AbstractEventLoop,
         closed: Any,
     ) -> None:
@@ -69,6 +70,8 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._misses = 0  # bytes of a body that passes the parser by
         self._room: memoryview | None = None  # where they go; None if they are not kept
+        self._likely = known.likely  # the head that the next request is expected to have
+        self._guess: memoryview | None = None  # where the next request goes, if it has that head
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -104,18 +107,47 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        if not self._misses:
+        if self._misses:
+            return _ANY[: self._misses] if self._room is None else self._room
+        if self._likely is None or not self._between:
             return _ANY
-        return _ANY[: self._misses] if self._room is None else self._room
+        head, meaning = self._likely
+        self._guess = space(meaning, len(head))
+        return _ANY if self._guess is None else self._guess
 
     def buffer_updated(self, nbytes: int) -> None:
         """They are there."""
         if self._pipeline.is_over:
             return
+        guess, self._guess = self._guess, None
         if self._misses:
             self._passed_by(nbytes)
-        else:
+        elif guess is None:
             self._read(bytes(_ANY[:nbytes]))
+        elif not self._guessed(guess, nbytes):
+            self._read(bytes(guess[:nbytes]))
+
+    def _guessed(self, there: memoryview, size: int) -> bool:
+        """Whether the first bytes are the head that was expected: then what follows passes the parser by."""
+        assert self._likely is not None
+        expected, head = self._likely
+        ends = len(expected)
+        if bytes(there[:ends]) != expected or size <= ends:
+            self._likely = None
+            return False
+        begun = self._app.begin(head)
+        exchange = Exchange(False, True, begun, False)
+        self._pipeline.append(exchange)
+        self._between = False
+        self._misses = len(there) - ends
+        if isinstance(begun, Intake):
+            begun.body = self._room = there[ends:]
+        else:
+            self._pipeline.advance()
+        self._passed_by(size - ends)
+        if self._misses and not self._pipeline.is_over:
+            self._hurry(exchange)
+        return True
 
     def _passed_by(self, size: int) -> None:
         """So many bytes of a body are there. Those of one that is refused by then are not kept."""
@@ -142,6 +174,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             assert head.length is not None
             if len(data) < ends + head.length:
+                self._likely = self._known.likely = data[:ends], head
                 break
             self._whole(head, data[ends : ends + head.length])
             data = data[ends + head.length :]
@@ -232,7 +265,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._room is not None:
             self._misses = len(self._room)
             self._parser = httptools.HttpRequestParser(self)
-        if self._timer is None:
+        self._hurry(exchange)
+
+    def _hurry(self, exchange: Exchange) -> None:
+        """The rest of this body has to arrive in time."""
+        if self._timer is None and exchange.intake is not None and exchange.response is None:
             seconds = exchange.intake.left(time.perf_counter())
             self._timer = self._loop.call_later(max(0.0, seconds), self._body_is_late, exchange)
 

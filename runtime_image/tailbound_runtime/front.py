@@ -6,7 +6,7 @@ from typing import Final
 
 from tailbound_runtime.app import App
 from tailbound_runtime.connection import Connection
-from tailbound_runtime.reception import Head
+from tailbound_runtime.reception import Heads
 
 # Longer than a proxy keeps an idle connection (Envoy: one hour), so that it is the proxy that closes it. A
 # server that closes first does so, now and then, just when a request arrives.
@@ -20,7 +20,7 @@ class Front:
     def __init__(self, app: App) -> None:
         self._app = app
         self._open: set[Connection] = set()
-        self._known: dict[bytes, Head] = {}
+        self._known = Heads()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] | None = None
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)

@@ -87,6 +87,15 @@ class Head:
             self.refusal = error
 
 
+class Heads(dict[bytes, Head]):
+    """Heads of inferences that were parsed, by their bytes.
+
+    likely: the last one of a long body with binary tensors
+    """
+
+    likely: tuple[bytes, Head] | None = None
+
+
 class Intake:
     """An inference request whose body is coming in.
 
@@ -147,18 +156,14 @@ class Intake:
     def room(self) -> memoryview | None:
         """Room for what misses of a long body with binary tensors, so that it is received where it stays.
 
-        None for other bodies. The first tensor begins where any type of element may.
+        None for other bodies.
         """
-        head = self.head
-        if head.json_length is None or head.encoding is not None or head.length is None:
-            return None
-        length = head.length
-        if length < LEAST_ROOM_BYTES or length <= len(self.body):
-            return None
-        # Not a bytearray: that is filled with zeros, and takes its memory before the bytes are there.
-        begins = -head.json_length % _ALIGNED
-        whole = np.empty(begins + length, np.uint8).data[begins:]
         there = len(self.body)
+        if self.head.length is None or self.head.length <= there:
+            return None
+        whole = space(self.head)
+        if whole is None:
+            return None
         whole[:there] = self.body
         self.body = whole
         return whole[there:]
@@ -173,6 +178,19 @@ class Intake:
     def left(self, now: float) -> float:
         """Seconds until the answer is due."""
         return self.started + self.limits.seconds - now
+
+
+def space(head: Head, before: int = 0) -> memoryview | None:
+    """Room for all of a long body with binary tensors, and for so many bytes before it; None for others.
+
+    The first tensor begins where any type of element may.
+    """
+    length = head.length
+    if head.json_length is None or head.encoding is not None or length is None or length < LEAST_ROOM_BYTES:
+        return None
+    # Not a bytearray: that is filled with zeros, and takes its memory before the bytes are there.
+    begins = -(before + head.json_length) % _ALIGNED
+    return np.empty(begins + before + length, np.uint8).data[begins:]
 
 
 def encoding_of(headers: Mapping[bytes, bytes]) -> bytes | None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from itertools import pairwise
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from tailbound_runtime.front import Front
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.protocol import infer_response, parse_infer
-from tailbound_runtime.reception import Head, Intake, Limits
+from tailbound_runtime.reception import Head, Heads, Intake, Limits
 from tailbound_runtime.responses import Response, refusal
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import BY_ONNX_TYPE
@@ -61,6 +61,9 @@ class Echo:
         except ApiError as error:
             return refusal(error)
         return None
+
+    def received(self, intake: Intake, size: int) -> None:
+        """Not counted."""
 
     def infer(self, intake: Intake, now: float) -> Response | Coroutine[Any, Any, Response]:
         return Response(200, (), [bytes(intake.body)])
@@ -138,6 +141,8 @@ REQUESTS = [
     post(b"12345", b"content-length: 5"),
     post(b"abcde", b"content-length: 5"),
     post(b"ab", b"Content-Length: 2", b"Inference-Header-Content-Length: 1"),
+    post(b"0123456789", b"content-length: 10", b"inference-header-content-length: 1"),
+    post(b"9876543210", b"content-length: 10", b"inference-header-content-length: 1"),
     post(b"", b"content-length: 0"),
     post(b"3\r\nabc\r\n0\r\n\r\n", b"transfer-encoding: chunked"),
     post(b"12345", b"content-length: 5", b"expect: 100-continue"),
@@ -156,10 +161,18 @@ REQUESTS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def small_rooms() -> Iterator[None]:
+    """Bodies of 10 bytes are long."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tailbound_runtime.reception.LEAST_ROOM_BYTES", 10)
+        yield
+
+
 @settings(max_examples=150)
-@given(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=5), st.lists(st.integers(1, 60), max_size=6))
+@given(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=5), st.lists(st.integers(1, 300), max_size=6))
 async def test_answers_are_the_same_with_known_heads_and_however_bytes_arrive(
-    requests: list[bytes], cuts: list[int]
+    small_rooms: None, requests: list[bytes], cuts: list[int]
 ) -> None:
     sent = b"".join(requests)
     parser_only = Front(cast(App, Echo()))
@@ -168,12 +181,15 @@ async def test_answers_are_the_same_with_known_heads_and_however_bytes_arrive(
     front = Front(cast(App, Echo()))
     for request in REQUESTS:
         answers(front, request)
+    long = REQUESTS[3]
+    answers(front, long[:-1], long[-1:])
+    assert front._known.likely, "no head of a long body is expected"
     ends = [0, *sorted({cut for cut in cuts if cut < len(sent)}), len(sent)]
     assert answers(front, *(sent[a:b] for a, b in pairwise(ends))) == expected
     assert front._known, "no head was remembered"
 
 
-class Forgetful(dict[bytes, Head]):
+class Forgetful(Heads):
     """Remembers no head."""
 
     def __setitem__(self, key: bytes, value: Head) -> None:
