@@ -20,8 +20,7 @@ def test_idle_fleet_writes_nothing_for_minutes(scene: Scene, audit: AuditLog) ->
         scene.apply(name, model, scaling={"min": 2 if name == good[0] else 1})
     scene.apply("stalled", model, runtime={"name": "no-such-runtime"})
     scene.apply("stopped", model, stopped=True)
-    for name in good:
-        scene.ready(name)
+    scene.all_ready(good)
     scene.not_ready("stalled", "RuntimeNotFound")
     scene.not_ready("stopped", "Stopped")
     pods = {name: restarts(scene.pods(name)) for name in good}

@@ -63,8 +63,7 @@ def test_without_an_operator_what_serves_goes_on_and_what_was_asked_is_done_late
     other_scene.apply("leaving", other, timeout="5s")
     for name, model in (("patient", old), ("broken", other), ("outdated", other)):
         scene.apply(name, model)
-    for name in ("patient", "broken", "outdated"):
-        scene.ready(name)
+    scene.all_ready(["patient", "broken", "outdated"])
     other_scene.ready("leaving")
     pods = restarts(scene.pods("outdated"))
     with _edited_runtime(scene):
@@ -143,11 +142,11 @@ def test_operator_killed_at_work_finishes_it_follows_a_ramp_and_counts_each_requ
     services = [f"killed-{number}" for number in range(3)]
     _apply_all(other_scene, services, old)
     # Neither verdict comes before the evidence that is counted after the kill.
-    good = Rollout.begin(scene, "survivor", canary(50, minStepTime="45s"))
-    bad = Rollout.begin(scene, "condemned", canary(50, minStepTime="90s"), sla={"errorRate": "5%"})
+    good = Rollout.applied(scene, "survivor", canary(50, minStepTime="45s"))
+    bad = Rollout.applied(scene, "condemned", canary(50, minStepTime="90s"), sla={"errorRate": "5%"})
     scaled = Scaled(scene, "ramp")
-    for name in services:
-        other_scene.ready(name)
+    scene.all_ready([good.name, bad.name])
+    other_scene.all_ready(services)
     stable = bad.stable()
     with good.load(rate=12) as load, bad.load():
         revision, condemned = good.introduce("second"), bad.introduce("second")

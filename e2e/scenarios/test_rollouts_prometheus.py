@@ -15,8 +15,9 @@ PROMOTED_SECONDS = 240
 
 @pytest.mark.lasts(120)
 def test_canaries_are_judged_by_what_prometheus_scraped(scene: Scene) -> None:
-    good = Rollout.begin(scene, "scraped-good", through_prometheus(50))
-    bad = Rollout.begin(scene, "scraped-bad", through_prometheus(50))
+    good = Rollout.applied(scene, "scraped-good", through_prometheus(50))
+    bad = Rollout.applied(scene, "scraped-bad", through_prometheus(50))
+    scene.all_ready([good.name, bad.name])
     stable = bad.stable()
     with good.load(rate=30) as of_good:
         with bad.load() as of_bad:
@@ -52,9 +53,10 @@ _METRICS: Mapping[str, Object] = {
 def test_canary_beyond_the_bound_of_a_scraped_metric_is_rolled_back(scene: Scene) -> None:
     # The SLA allows what the metrics do not.
     rollouts = {
-        name: Rollout.begin(scene, name, canary(50, analysis=_analysis(metric)), sla={"errorRate": "50%"})
+        name: Rollout.applied(scene, name, canary(50, analysis=_analysis(metric)), sla={"errorRate": "50%"})
         for name, metric in _METRICS.items()
     }
+    scene.all_ready(rollouts)
     with ExitStack() as loads:
         for rollout in rollouts.values():
             loads.enter_context(rollout.load())
@@ -82,13 +84,14 @@ _CURIOUS = {
 
 def test_metric_that_looks_beyond_its_namespace_sees_nothing(scene: Scene) -> None:
     rollouts = {
-        name: Rollout.begin(
+        name: Rollout.applied(
             scene,
             name,
             canary(50, analysis=_analysis({"query": query, "max": 0.5}), maxStepTime="10s"),
         )
         for name, (query, _) in _CURIOUS.items()
     }
+    scene.all_ready(rollouts)
     with ExitStack() as loads:
         for rollout in rollouts.values():
             loads.enter_context(rollout.load())

@@ -54,7 +54,8 @@ FAULTS: Final[Mapping[str, tuple[Mapping[str, float], tuple[str, ...]]]] = {
 
 @pytest.mark.lasts(120)
 def test_bad_canaries_are_rolled_back_and_stable_requests_are_untouched(scene: Scene) -> None:
-    rollouts = {name: Rollout.begin(scene, name, canary(40, 70)) for name in FAULTS}
+    rollouts = {name: Rollout.applied(scene, name, canary(40, 70)) for name in FAULTS}
+    scene.all_ready(rollouts)
     stable = {name: rollout.stable() for name, rollout in rollouts.items()}
     pods = {name: restarts(scene.pods(name)) for name in FAULTS}
     with ExitStack() as stack:
@@ -104,9 +105,10 @@ def _stays_rejected(rollout: Rollout, revision: str) -> bool | Unmet:
 
 def test_canaries_that_never_serve_or_crash_under_requests_are_rolled_back(scene: Scene) -> None:
     """The ones that never serve get no request."""
-    crashing = Rollout.begin(scene, "crashing", canary(50, restartLimit=1))
-    silent = Rollout.begin(scene, "silent", canary(50, progressDeadline="15s"))
-    dying = Rollout.begin(scene, "dying", canary(50, restartLimit=2))
+    crashing = Rollout.applied(scene, "crashing", canary(50, restartLimit=1))
+    silent = Rollout.applied(scene, "silent", canary(50, progressDeadline="15s"))
+    dying = Rollout.applied(scene, "dying", canary(50, restartLimit=2))
+    scene.all_ready([crashing.name, silent.name, dying.name])
     stable_of_dying = dying.stable()
     with crashing.load() as of_crashing, silent.load() as of_silent, dying.load():
         begun = (

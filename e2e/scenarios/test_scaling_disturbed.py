@@ -12,8 +12,9 @@ PROMETHEUS = "tailbound-prometheus"
 @pytest.mark.disturbs
 @pytest.mark.needs_own_cluster
 def test_without_prometheus_pods_stay_and_verdicts_wait(scene: Scene) -> None:
+    judged = Rollout.applied(scene, "unscraped", through_prometheus(50))
     scaled = Scaled(scene, "disturbed")
-    judged = Rollout.begin(scene, "unscraped", through_prometheus(50))
+    scene.ready(judged.name)
     stable = judged.stable()
     with judged.load(), scaled.load(BUSY / 2, rise=(CALM, RISE_SECONDS / 2)) as load:
         held = scaled.until("the first pod for the traffic", 2)

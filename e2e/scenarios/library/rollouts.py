@@ -79,12 +79,26 @@ class Rollout:
         name: str,
         rollout: Object,
         faults: Mapping[str, float] | None = None,
+        **how: Any,
+    ) -> "Rollout":
+        """A service whose first revision, a healthy one, has all requests; `how` as for `applied`."""
+        made = cls.applied(scene, name, rollout, faults, **how)
+        scene.ready(name)
+        return made
+
+    @classmethod
+    def applied(
+        cls,
+        scene: Scene,
+        name: str,
+        rollout: Object,
+        faults: Mapping[str, float] | None = None,
         *,
         drain: Object | None = None,
         sheds: bool = True,
         **spec: Any,
     ) -> "Rollout":
-        """A service with a first, healthy revision that has all requests."""
+        """The same, not yet ready: several become so side by side."""
         good = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
         image = f"{installation.registry()}/{IMAGE}:{installation.TAG}"
         server = {
@@ -107,7 +121,6 @@ class Rollout:
         sla = spec.pop("sla", dict(SLA))
         made = cls(scene, name, rollout, sla, spec, scene.model(slope=2.0))
         made.change("first", faults)
-        scene.ready(name)
         return made
 
     def manifest(self, version: str, faults: Mapping[str, float] | None = None) -> Object:

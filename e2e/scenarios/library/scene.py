@@ -1,7 +1,7 @@
 """One scenario's namespace, and the words that scenarios are written in."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -114,6 +114,11 @@ class Scene:
         """Wait for Ready=True of the newest spec; the InferenceService."""
         self.condition(name, "Ready", "True", within=within)
         return self.service(name)
+
+    def all_ready(self, names: Iterable[str]) -> None:
+        """Wait for several, which become ready side by side."""
+        for name in names:
+            self.ready(name)
 
     def not_ready(self, name: str, reason: str, says: str = "", *, within: float = TRUTH_SECONDS) -> Object:
         """Wait for Ready=False with this reason."""

@@ -84,7 +84,8 @@ async def test_the_open_loop_keeps_its_rate_while_the_server_is_slow() -> None:
         url = str(server.make_url("/"))
         result = await load.run(plan(url, rate=50, workers=None, seconds=1, timeout_seconds=0.2))
     assert result["outcomes"] == {"timeout": result["requests"]}
-    assert 20 <= result["requests"] <= 60
+    # One sender that awaits each answer would send five; a busy machine makes the second longer.
+    assert 10 <= result["requests"] <= 50 * result["seconds"] + 1
 
 
 async def test_an_answer_that_comes_later_than_wanted_is_not_in_time() -> None:
