@@ -246,7 +246,8 @@ async def test_a_drain_serves_late_clients_and_waits_for_no_probe(gateway: Gatew
     await gateway.close()
     assert outcome.startswith("drained after")
     assert set(statuses) == {200}
-    assert set(probes) == {503}
+    assert probes[-1] == 503
+    assert set(probes) <= {200, 503}, "the first probes come before the drain"
 
 
 async def test_a_drain_does_not_take_a_busy_envoy_for_one_that_is_gone(
