@@ -25,11 +25,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch.download import NO_SPACE
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.filling import MODEL, Filling, remove_leftovers, synced
 from tailbound.fetch.pin import Fetched
 from tailbound.fetch.progress import Emit, human_bytes
 
+LARGER_CACHE: Final = "raise spec.model.cache.size"
 _MARKER: Final = "complete.json"
 _LOCK: Final = "lock"
 _LOOK_SECONDS: Final = 1.0
@@ -162,6 +164,11 @@ class ModelVolume:
         try:
             yield
         except OSError as error:
+            if error.errno in NO_SPACE:
+                raise FetchFailedError(
+                    TerminationReason.INSUFFICIENT_STORAGE,
+                    f"the volume of spec.model.cache is full: {LARGER_CACHE}",
+                ) from error
             raise _unusable(
                 f"cannot be written by user {os.getuid()} ({error.strerror}: {error.filename}): use a "
                 "StorageClass that sets the group of the volume (fsGroup), or give it write access"

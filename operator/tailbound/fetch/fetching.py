@@ -20,7 +20,7 @@ from tailbound.api.runtime_contract import SOURCE_MOUNT, TerminationReason
 from tailbound.fetch.addresses import AddressPolicy
 from tailbound.fetch.archive import ARCHIVE, unpack
 from tailbound.fetch.buckets import BucketConnection, S3Options, open_bucket
-from tailbound.fetch.cached import ModelVolume
+from tailbound.fetch.cached import LARGER_CACHE, ModelVolume
 from tailbound.fetch.credentials import Credentials, authorization_for
 from tailbound.fetch.dial import Dialer, Proxy
 from tailbound.fetch.download import Download, FetchDependencies
@@ -38,7 +38,6 @@ from tailbound.fetch.remote import Remote
 from tailbound.fetch.source import HttpFile, Source, shown
 from tailbound.fetch.stores import ObjectSource
 
-_LARGER_CACHE: Final = "raise spec.model.cache.size"
 _MOUNTED: Final = frozenset({"pvc", "oci"})
 
 
@@ -119,7 +118,7 @@ def _through_cache(
 ) -> Fetched:
     """The model on the shared volume, downloaded there if it is missing, with links to it."""
     volume = ModelVolume(cache, sha256, world.new_name(), world.emit, world.sleep)
-    limits = replace(world.limits, if_too_large=_LARGER_CACHE, if_full=_LARGER_CACHE)
+    limits = replace(world.limits, if_too_large=LARGER_CACHE, if_full=LARGER_CACHE)
     inside, path = replace(world, limits=limits), order.output.relative_to(order.root)
     found = volume.model(lambda folder: _downloaded(replace(order, output=folder / path), access, inside))
     link_entries(volume.folder, order.root)

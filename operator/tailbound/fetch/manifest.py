@@ -13,12 +13,12 @@ from typing import Final
 
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.failures import FetchFailedError
-from tailbound.fetch.partial import sha256_of
+from tailbound.fetch.partial import PART, sha256_of
 
 MOST_FILES: Final = 10_000
 _LONGEST_PATH: Final = 1024
-_LONGEST_NAME: Final = 255
-"""Bytes, as those of a path: file systems have no longer names."""
+_LONGEST_NAME: Final = 255 - len(f"{PART}.json")
+"""Bytes, as those of a path: file systems have no longer names, and a download adds this to them."""
 _UNWRITABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and what stands for bytes that are no UTF-8."""
 

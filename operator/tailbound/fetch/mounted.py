@@ -12,6 +12,7 @@ The files are verified, and symbolic links lead to them from the folder in which
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,15 +57,7 @@ def link_mounted(
         )
     found = _inside(model.source, mount, shown)
     if found.is_file():
-        if files:
-            raise no_folder(shown)
-        emit("verifying", path=str(found), bytes=found.stat().st_size)
-        digest = sha256_of(found) if read else None
-        if pin is not None and digest != pin.sha256:
-            raise pin.mismatch(f"{shown} has sha256 {digest}")
-        _link(output, found)
-        size = found.stat().st_size
-        return Fetched(f"linked {shown}, {human_bytes(size)}{_verdict(pin, digest)}", digest, size)
+        return _link_file(found, model, pin, output, emit, read=read)
     paths = sorted(selected(_files(found, mount, shown), files, shown))
     if not paths:
         raise FetchFailedError(
@@ -73,7 +66,8 @@ def link_mounted(
     check_paths(paths, shown)
     if read:
         emit("verifying", path=str(found), files=len(paths))
-    entries = [entry_of(found, path) for path in paths] if read else []
+    with _readable(shown):
+        entries = [entry_of(found, path) for path in paths] if read else []
     digest = manifest_digest(entries) if read else None
     if pin is not None and digest != pin.sha256:
         raise folder_mismatch(shown, entries, pin)
@@ -82,6 +76,21 @@ def link_mounted(
         _link(root / entry, found / entry)
     size = sum(entry.size_bytes for entry in entries)
     return Fetched(f"linked {shown}, {len(paths)} files{_verdict(pin, digest)}", digest, size)
+
+
+def _link_file(
+    file: Path, model: MountedModel, pin: Pin | None, output: Path, emit: Emit, *, read: bool
+) -> Fetched:
+    if model.files:
+        raise no_folder(model.shown)
+    size = file.stat().st_size
+    emit("verifying", path=str(file), bytes=size)
+    with _readable(model.shown):
+        digest = sha256_of(file) if read else None
+    if pin is not None and digest != pin.sha256:
+        raise pin.mismatch(f"{model.shown} has sha256 {digest}")
+    _link(output, file)
+    return Fetched(f"linked {model.shown}, {human_bytes(size)}{_verdict(pin, digest)}", digest, size)
 
 
 def link_entries(folder: Path, root: Path) -> None:
@@ -96,16 +105,28 @@ def _verdict(pin: Pin | None, digest: str | None) -> str:
     return f", with digest {digest}" if digest is not None else ""
 
 
+@contextmanager
+def _readable(shown: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _unreadable(shown, error) from error
+
+
+def _unreadable(shown: str, error: OSError) -> FetchFailedError:
+    return FetchFailedError(
+        TerminationReason.SOURCE_FORBIDDEN,
+        f"{shown} cannot be read by user {os.getuid()}: {error.strerror}: {error.filename}",
+    )
+
+
 def _files(folder: Path, mount: Path, shown: str) -> Iterator[str]:
     """The paths of all files, relative to the folder. Links to files inside the volume count as files."""
 
     def fail(error: OSError) -> None:
         if folder == mount and Path(error.filename or "").name == _OF_THE_FILE_SYSTEM:
             return
-        raise FetchFailedError(
-            TerminationReason.SOURCE_FORBIDDEN,
-            f"{shown} cannot be read by user {os.getuid()}: {error.strerror}: {error.filename}",
-        )
+        raise _unreadable(shown, error)
 
     for parent, folders, files in os.walk(folder, onerror=fail):
         here = Path(parent)

@@ -199,19 +199,22 @@ def test_a_part_that_there_is_no_room_to_copy_is_begun_anew(
     (left / "model.onnx.part").write_bytes(CONTENT[:HALF])
     (left / "model.onnx.part.json").write_text(json.dumps({"uri": pods.store.url(), "validator": '"v1"'}))
 
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(shutil, "copyfile", full)
+    monkeypatch.setattr(shutil, "copyfile", _full)
     assert pods.start().read_bytes() == CONTENT
     assert [each["Range"] for each in pods.store.requests] == [None]
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _without_locks(*_: object) -> None:
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
-@pytest.mark.parametrize("mode", ["wrong bytes", "full", "too small", "no locks", "not writable"])
+@pytest.mark.parametrize(
+    "mode", ["wrong bytes", "full", "full at the end", "too small", "no locks", "not writable"]
+)
 def test_a_model_that_cannot_be_kept_says_why(pods: Pods, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     world, changes = WORLD, {}
     if mode == "wrong bytes":
@@ -220,6 +223,9 @@ def test_a_model_that_cannot_be_kept_says_why(pods: Pods, monkeypatch: pytest.Mo
     elif mode == "full":
         world = replace(WORLD, free_bytes=lambda _: 10)
         expected = (TerminationReason.INSUFFICIENT_STORAGE, "raise spec.model.cache.size")
+    elif mode == "full at the end":
+        monkeypatch.setattr(os, "fsync", _full)
+        expected = (TerminationReason.INSUFFICIENT_STORAGE, "is full: raise spec.model.cache.size")
     elif mode == "too small":
         world = replace(WORLD, limits=DownloadLimits(total_bytes=10))
         expected = (TerminationReason.INSUFFICIENT_STORAGE, "raise spec.model.cache.size")

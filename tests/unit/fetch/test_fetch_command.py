@@ -106,6 +106,25 @@ def test_failure_exits_1_and_says_why(
     assert Termination.model_validate_json(termination_log.read_bytes()).reason is reason
 
 
+def test_a_disk_that_is_full_at_the_end_is_named(
+    store: FaultyStore, tmp_path: Path, termination_log: Path
+) -> None:
+    """Where the file system allots the space late, only then."""
+    python, _, _, *arguments = command(store, tmp_path)
+    full = (
+        "import os, sys, errno\n"
+        "def fsync(_): raise OSError(errno.EDQUOT, 'Quota exceeded')\n"
+        "os.fsync = fsync\n"
+        "from tailbound import main\n"
+        "sys.exit(main.main(sys.argv[1:]))\n"
+    )
+    done = run([python, "-c", full, *arguments], TAILBOUND_FETCH_ALLOWED_HOSTS="localhost")
+    assert (done.returncode, done.stderr) == (1, "")
+    ended = Termination.model_validate_json(termination_log.read_bytes())
+    assert ended.reason is TerminationReason.INSUFFICIENT_STORAGE
+    assert "the disk of the pod is full (Quota exceeded)" in ended.message
+
+
 @pytest.mark.parametrize(
     ("option", "content", "variables", "reason", "said"),
     [

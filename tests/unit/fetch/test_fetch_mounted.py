@@ -1,8 +1,11 @@
 """Models on volumes of the pod."""
 
+import errno
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
@@ -127,6 +130,25 @@ def test_what_is_not_the_pinned_model_is_refused(
         run(mount, path, sha256)
     assert caught.value.reason is reason
     assert list((mount.parent / "models").iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["churn/7", "churn/7/model.onnx"], ids=["folder", "file"])
+def test_what_the_user_of_the_pod_may_not_read_is_named(
+    mount: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    sha256, opened = digest_of(mount / path), Path.open
+
+    def refused(file: Path, *arguments: Any, **options: Any) -> Any:
+        if file.name == "model.onnx":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return opened(file, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(
+        FetchFailedError, match=r"cannot be read by user \d+: Permission denied: .*model"
+    ) as caught:
+        run(mount, path, sha256)
+    assert caught.value.reason is TerminationReason.SOURCE_FORBIDDEN
 
 
 def test_a_cluster_that_dropped_the_image_volume_is_named(tmp_path: Path) -> None:
