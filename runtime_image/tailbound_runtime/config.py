@@ -50,6 +50,7 @@ class Option(StrEnum):
     MODEL_MEMORY_BYTES = "TAILBOUND_MODEL_MEMORY_BYTES"
     MAX_REQUEST_BYTES = "TAILBOUND_MAX_REQUEST_BYTES"
     MAX_BUFFERED_BYTES = "TAILBOUND_MAX_BUFFERED_BYTES"
+    MAX_CONNECTIONS = "TAILBOUND_MAX_CONNECTIONS"
     CACHE_BYTES = "TAILBOUND_CACHE_BYTES"
     QUEUE_LIMIT = "TAILBOUND_QUEUE_LIMIT"
     TRACING = "TAILBOUND_TRACING"
@@ -76,6 +77,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     Option.MODEL_MEMORY_BYTES: "",
     Option.MAX_REQUEST_BYTES: str(64 * 2**20),
     Option.MAX_BUFFERED_BYTES: str(256 * 2**20),
+    Option.MAX_CONNECTIONS: "1024",
     Option.CACHE_BYTES: "0",
     Option.QUEUE_LIMIT: "128",
     Option.TRACING: Tracing.OFF,
@@ -111,6 +113,7 @@ class Settings:
     grpc_port: 0 takes a free one; None: no gRPC
     max_request_bytes: longest request body; 413 above
     max_buffered_bytes: bodies, tensors and unsent answers of all requests, which budget.py counts; 503 above
+    max_connections: over HTTP and gRPC together, beyond which connections.py turns them away
     cache_bytes: of answers that are kept to be given again; 0 keeps none
     queue_limit: inferences that may wait; 503 above
     tracing: whether spans are made of requests over HTTP
@@ -135,6 +138,7 @@ class Settings:
     grpc_port: int | None
     max_request_bytes: int
     max_buffered_bytes: int
+    max_connections: int
     cache_bytes: int
     queue_limit: int
     tracing: bool
@@ -176,6 +180,9 @@ def from_env(env: Mapping[str, str]) -> Settings:
         grpc_port=_read(env, Option.GRPC_PORT, _port, f"{PORT}, or to nothing for no gRPC"),
         max_request_bytes=_read(env, Option.MAX_REQUEST_BYTES, _whole(1), BYTES),
         max_buffered_bytes=_read(env, Option.MAX_BUFFERED_BYTES, _whole(1), BYTES),
+        max_connections=_read(
+            env, Option.MAX_CONNECTIONS, _whole(1), "a whole number of connections, at least 1"
+        ),
         tracing=_member(env, Option.TRACING, Tracing) is Tracing.ON,
         request_log_every=_read(
             env, Option.REQUEST_LOG_EVERY, _whole(0), "a whole number of requests, or to 0 for no log of them"

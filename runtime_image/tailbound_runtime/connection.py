@@ -13,11 +13,13 @@ import httptools
 import structlog
 
 from tailbound_runtime.app import App
+from tailbound_runtime.connections import Admission, Connections
 from tailbound_runtime.pipeline import Exchange, Pipeline
 from tailbound_runtime.reception import Head, Heads, Intake, space
-from tailbound_runtime.responses import Response
+from tailbound_runtime.responses import Response, refusal
 
 HEAD_BYTES: Final = 32 * 2**10
+MOST_HEADERS: Final = 256
 HEAD_SECONDS: Final = 10.0
 MOST_KNOWN: Final = 256
 LONGEST_KNOWN: Final = 2 * 2**10
@@ -50,8 +52,11 @@ class Connection(asyncio.BufferedProtocol):
         known: Heads,
         loop: asyncio.AbstractEventLoop,
         closed: Any,
+        connections: Connections,
     ) -> None:
         self._app = app
+        self._connections = connections
+        self._turned_away = False
         self._among = among
         self._known = known
         self._loop = loop
@@ -78,10 +83,18 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._pipeline = Pipeline(self._app, self._transport, self._loop)
         self._among.add(self)
+        admission = self._connections.admit(self)
+        if admission is Admission.ENDED:
+            self._transport.abort()
+        elif admission is Admission.TURNED_AWAY:
+            self._turned_away = True
+            self._pipeline.end_after_one()
+            self._timer = self._loop.call_later(HEAD_SECONDS, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone: what is not answered yet is given up."""
         self._among.discard(self)
+        self._connections.left(self)
         self._stop_timer()
         self._pipeline.lost()
         self._closed()
@@ -97,6 +110,13 @@ class Connection(asyncio.BufferedProtocol):
     def end(self) -> None:
         """Close after the answers that are due."""
         self._pipeline.end()
+
+    give_way = end
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no part of a request is here, and the client has read its answers."""
+        return self._between and self._pipeline.is_idle
 
     @property
     def used(self) -> float:
@@ -135,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         if bytes(there[:ends]) != expected or size <= ends:
             self._likely = None
             return False
-        begun = self._app.begin(head)
+        begun = self._begin(head)
         exchange = Exchange(False, True, begun, False)
         self._pipeline.append(exchange)
         self._between = False
@@ -188,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(begun, Response):
             self._pipeline.answer_at_once(begun)
             return
-        exchange = Exchange(False, True, begun or self._app.begin(head), False)
+        exchange = Exchange(False, True, begun or self._begin(head), False)
         exchange.complete = True
         if exchange.intake is not None and begun is None:
             exchange.response = self._app.receive(exchange.intake, body)
@@ -302,8 +322,10 @@ class Connection(asyncio.BufferedProtocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or one after the body, which has no meaning here."""
+        """A header, or one after the body, which has no meaning here. Raises _HeadTooLongError."""
         if self._in_head:
+            if len(self._headers) >= MOST_HEADERS:
+                raise _HeadTooLongError
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -318,11 +340,14 @@ class Connection(asyncio.BufferedProtocol):
         method = self._parser.get_method()
         headers = dict(self._headers)
         self._head = self._app.head(method, self._url, headers)
-        begun = self._app.begin(self._head) if isinstance(self._head, Head) else self._head
+        begun = self._begin(self._head) if isinstance(self._head, Head) else self._head
         expects = b"expect" in headers and headers[b"expect"].lower() == b"100-continue"
         self._pipeline.append(Exchange(method == b"HEAD", self._parser.should_keep_alive(), begun, expects))
         if expects or not isinstance(begun, Intake):
             self._pipeline.advance()
+
+    def _begin(self, head: Head) -> Intake | Response:
+        return refusal(self._connections.refusal()) if self._turned_away else self._app.begin(head)
 
     def on_body(self, body: bytes) -> None:
         """A part of a body; that of a request which is refused already is not kept."""
@@ -358,7 +383,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse_head(self) -> None:
         self._refuse(
-            431, f"the request's line and headers are longer than {HEAD_BYTES} bytes, the limit here"
+            431,
+            f"the request's line and headers are longer than {HEAD_BYTES} bytes, or there are more than "
+            f"{MOST_HEADERS} headers: these are the limits here",
         )
 
     def _refuse(self, status: int, message: str) -> None:

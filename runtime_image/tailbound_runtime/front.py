@@ -6,6 +6,7 @@ from typing import Final
 
 from tailbound_runtime.app import App
 from tailbound_runtime.connection import Connection
+from tailbound_runtime.connections import Connections
 from tailbound_runtime.reception import Heads
 
 # Longer than a proxy keeps an idle connection (Envoy: one hour), so that it is the proxy that closes it. A
@@ -17,8 +18,10 @@ SWEEP_SECONDS: Final = 60.0  # between two looks for connections that are idle f
 class Front:
     """All connections of one server."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, connections: Connections) -> None:
+        """connections: those of all fronts."""
         self._app = app
+        self._connections = connections
         self._open: set[Connection] = set()
         self._known = Heads()
         self._loop = asyncio.get_running_loop()
@@ -27,7 +30,7 @@ class Front:
 
     def connection(self) -> Connection:
         """A new one, for the loop's server."""
-        return Connection(self._app, self._open, self._known, self._loop, self._closed)
+        return Connection(self._app, self._open, self._known, self._loop, self._closed, self._connections)
 
     async def close(self, seconds: float) -> None:
         """End idle connections now, the others after their answers, and all of them after so many seconds."""

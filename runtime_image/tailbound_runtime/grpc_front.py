@@ -7,6 +7,7 @@ from typing import Final
 
 from tailbound_runtime.app import App
 from tailbound_runtime.budget import Budget
+from tailbound_runtime.connections import Connections
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.front import KEEP_ALIVE_SECONDS
 from tailbound_runtime.grpc_call import SERVICE, RpcCall, Surface
@@ -31,7 +32,9 @@ IDLE_SWEEP_SECONDS: Final = 60.0
 class RpcFront:
     """All connections of one server."""
 
-    def __init__(self, app: App, limits: Limits, budget: Budget) -> None:
+    def __init__(self, app: App, limits: Limits, budget: Budget, connections: Connections) -> None:
+        """connections: those of all fronts."""
+        self._connections = connections
         self._limits = limits
         self._surface = surface = Surface(app, limits, budget)
         self._health = Health(surface, frozenset(("", SERVICE)))
@@ -45,8 +48,15 @@ class RpcFront:
 
     def connection(self) -> Http2Connection:
         """A new one, for the loop's server."""
-        budget = self._surface.budget
-        return Http2Connection(self._head, self._call, self._open, self._sweep_later, self._closed, budget)
+        return Http2Connection(
+            self._head,
+            self._call,
+            self._open,
+            self._sweep_later,
+            self._closed,
+            self._surface.budget,
+            self._connections,
+        )
 
     def ready(self, ready: bool) -> None:
         """What grpc.health.v1 says from now on."""

@@ -7,6 +7,7 @@ The library h2 takes longer for the frames of one call than this server does for
 | breaks a rule or a limit (http2_streams.py) | GOAWAY with the reason; the connection ends |
 | sends no settings within PREFACE_SECONDS, or part of a block only | the same |
 | speaks another protocol | a sentence in HTTP/1.1; the connection ends |
+| comes when there are too many (connections.py) | GOAWAY with the reason; the connection ends |
 | does not read what is written (unread.py) | the connection ends without it |
 | is told to go elsewhere | LAST_CALLS_SECONDS for calls that are on their way; then those that are here end |
 """
@@ -21,6 +22,7 @@ import structlog
 
 from tailbound_runtime import http2_frames as h2
 from tailbound_runtime.budget import Budget
+from tailbound_runtime.connections import Admission, Connections
 from tailbound_runtime.http2_frames import Code, Http2Error
 from tailbound_runtime.http2_outflow import Outflow, Stream
 from tailbound_runtime.http2_streams import SETTINGS, Call, Streams
@@ -55,6 +57,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         busy: Callable[["Http2Connection"], None],
         closed: Callable[[], None],
         budget: Budget,
+        connections: Connections,
     ) -> None:
         """`make` and `call` as of Streams.
 
@@ -66,6 +69,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._busy = busy
         self._closed = closed
         self._budget = budget
+        self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._streams: Streams
@@ -89,10 +93,16 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._among.add(self)
         self._busy(self)
         self._transport.write(SETTINGS)
+        admission = self._connections.admit(self)
+        if admission is Admission.ENDED:
+            self._transport.abort()
+        elif admission is Admission.TURNED_AWAY:
+            self._turn_away(self._connections.refusal().message)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone: what is not answered yet is given up."""
         self._among.discard(self)
+        self._connections.left(self)
         self._unread.stop()
         self._streams.lost()
         self.out.lost()
@@ -167,6 +177,17 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._transport.write(h2.goaway(self._last, Code.NO_ERROR))
         self._close_if_done()
 
+    def give_way(self) -> None:
+        """Close at once, as no call is here."""
+        self.refuse()
+
+    def _turn_away(self, reason: str) -> None:
+        """Say why no call is taken, and close once the client had time to read that."""
+        self._ends = self._streams.refuses = True
+        self._last = 0
+        self._transport.write(h2.goaway(0, Code.ENHANCE_YOUR_CALM, reason))
+        self._loop.call_later(LAST_CALLS_SECONDS, self._transport.abort)
+
     def _close_if_done(self) -> None:
         if self._streams.refuses and not self._streams:
             self.out.flush()
@@ -201,8 +222,8 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call is here."""
-        return not self._streams
+        """Whether no call is here, and the client has read its answers."""
+        return not self._streams and not self.out.full
 
     # --- frames
 

@@ -122,6 +122,15 @@ class Pipeline:
         self._unread.stop()
         self.advance()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is here, and the client has read its answers."""
+        return not self._line and not self._full
+
+    def end_after_one(self) -> None:
+        """Close after the next answer."""
+        self._ending = True
+
     def end(self) -> None:
         """Close after the answers that are due."""
         self._ending = True

@@ -20,6 +20,7 @@ import structlog
 from tailbound_runtime.app import App, Phase
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.config import ConfigError, Option, Settings
+from tailbound_runtime.connections import Connections, allow_files
 from tailbound_runtime.control import Control
 from tailbound_runtime.errors import ModelBrokenError
 from tailbound_runtime.front import Front
@@ -74,13 +75,15 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     for file in files:
         models.put(Model(file.name, file.version, _new_metrics(settings, file), file.size_bytes))
     sys.setswitchinterval(SWITCH_SECONDS)
-    front = Front(app)
+    connections = Connections(settings.max_connections)
+    allow_files(settings.max_connections)
+    front = Front(app, connections)
     server = await loop.create_server(front.connection, sock=listener, backlog=BACKLOG)
     log.info("listening", port=listener.getsockname()[1])
     rpc = rpc_server = None
     try:
         if settings.grpc_port is not None:
-            rpc = _rpc_front(app, limits, budget)
+            rpc = _rpc_front(app, limits, budget, connections)
             rpc_listener = listen(settings.grpc_port, Option.GRPC_PORT)
             rpc_server = await loop.create_server(rpc.connection, sock=rpc_listener, backlog=BACKLOG)
             log.info("listening for gRPC", port=rpc_listener.getsockname()[1])
@@ -171,11 +174,11 @@ async def _serve_models(
     await asyncio.sleep(settings.drain_seconds)
 
 
-def _rpc_front(app: App, limits: Limits, budget: Budget) -> "grpc_front.RpcFront":
+def _rpc_front(app: App, limits: Limits, budget: Budget, connections: Connections) -> "grpc_front.RpcFront":
     # Not at the top: without gRPC, the process needs no protobuf, and is smaller.
     from tailbound_runtime import grpc_front
 
-    return grpc_front.RpcFront(app, limits, budget)
+    return grpc_front.RpcFront(app, limits, budget, connections)
 
 
 async def _unless(stop: asyncio.Event, future: asyncio.Future[T]) -> T | None:

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from hpack import Encoder
 from tailbound_runtime.budget import Budget
+from tailbound_runtime.connections import Connections
 from tailbound_runtime.http2 import PREFACE_SECONDS, Http2Connection
 from tailbound_runtime.http2_frames import Code
 from tailbound_runtime.http2_outflow import Stream
@@ -111,6 +112,7 @@ class Client:
             lambda _: None,
             lambda: None,
             self.budget,
+            Connections(9),
         )
         self.connection.connection_made(cast(asyncio.Transport, self.notes))
         self.notes.sent = b""

@@ -16,6 +16,7 @@ from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.budget import Budget, Share
 from tailbound_runtime.codec import Codec
 from tailbound_runtime.connection import Connection
+from tailbound_runtime.connections import Connections
 from tailbound_runtime.engine import TensorSpec
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.front import Front
@@ -175,10 +176,10 @@ async def test_answers_are_the_same_with_known_heads_and_however_bytes_arrive(
     small_rooms: None, requests: list[bytes], cuts: list[int]
 ) -> None:
     sent = b"".join(requests)
-    parser_only = Front(cast(App, Echo()))
+    parser_only = Front(cast(App, Echo()), Connections(9))
     parser_only._known = cast(Any, Forgetful())
     expected = answers(parser_only, sent)
-    front = Front(cast(App, Echo()))
+    front = Front(cast(App, Echo()), Connections(9))
     for request in REQUESTS:
         answers(front, request)
     long = REQUESTS[3]
@@ -266,7 +267,7 @@ async def test_who_reads_nothing_of_an_answer_is_left_and_who_reads_slowly_is_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tailbound_runtime.unread.UNREAD_SECONDS", 0.01)
-    wire, connection = Wire(), Front(cast(Any, Echo())).connection()
+    wire, connection = Wire(), Front(cast(Any, Echo()), Connections(9)).connection()
     connection.connection_made(cast(Any, wire))
     wire.left, wire.reads = 10**6, 1  # it reads a byte before each look
     connection.pause_writing()
@@ -306,7 +307,7 @@ async def test_answers_that_wait_are_counted_and_a_connection_ends_that_has_no_r
     echo: type[Echo], wire: type[Wire], begins: bytes
 ) -> None:
     app, sends = echo(budget_bytes=8000), wire()
-    connection = Front(cast(Any, app)).connection()
+    connection = Front(cast(Any, app), Connections(9)).connection()
     connection.connection_made(cast(Any, sends))
     if isinstance(sends, SlowWire):
         sends.connection = connection

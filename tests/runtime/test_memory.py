@@ -1,21 +1,27 @@
 """What hostile clients make the server hold stays within its limit, and is given back when they have gone."""
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tailbound_runtime.connection import MOST_HEADERS
+from tailbound_runtime.connections import SPARE
 from tailbound_runtime.http2_blocks import literal
 
 from tests.runtime import models
 from tests.runtime.process import Server, eventually, serving
 from tests.runtime.raw_http2 import (
+    CALM,
+    CANCEL,
     DATA,
     END_HEADERS,
     END_STREAM,
     HEADERS,
     INFER,
     PING,
+    RST,
     SETTINGS,
     Raw,
     connected,
@@ -97,3 +103,38 @@ def test_many_calls_hold_no_more_than_the_limit(
         assert server.client.get("/v2/health/live").status_code == 200
         assert [server.infer(rows(count)).status_code for count in (1, 30_000)] == [200, 503]
     eventually(lambda: server.infer(rows(30_000)).status_code == 200)
+
+
+def test_connections_beyond_the_limit_are_turned_away_with_a_reason_and_idle_ones_give_way(
+    folder: Path,
+) -> None:
+    model = models.arithmetic(folder / "connections.onnx")
+    with serving(model, grpc_port="0", max_connections="2") as server, ExitStack() as stack:
+        busy, other = (stack.enter_context(connected(server)) for _ in range(2))
+        for raw in (busy, other):
+            call(raw, 1, b"", ends=False)
+            raw.send(frame(PING, 0, 0, bytes(8)))
+            raw.until(PING)
+        refused = server.infer(rows(1))
+        assert refused.status_code == 503
+        assert "TAILBOUND_MAX_CONNECTIONS" in refused.json()["error"]
+        for path in ("/v2/health/live", "/v2/health/ready", "/metrics"):
+            probe = server.client.get(path)
+            assert (probe.status_code, probe.headers["connection"]) == (200, "close")
+        assert stack.enter_context(connected(server)).ended() == CALM
+        other.send(frame(RST, 0, 1, number(CANCEL)), frame(PING, 0, 0, bytes(8)))
+        other.until(PING)
+        assert server.infer(rows(1)).status_code == 200
+        assert other.ended() == 0, "it was idle, and gave way"
+        later = stack.enter_context(connected(server))  # as does the connection over HTTP
+        later.send(later.call(1), later.head(3))
+        assert later.status() == (1, "0")
+        address = ("127.0.0.1", server.client.base_url.port)
+        many = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(SPARE + 1)]
+        assert many[-1].recv(1) == b""
+
+
+def test_more_headers_than_may_be_are_a_431(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.client.base_url.port), timeout=20) as sock:
+        sock.sendall(b"GET /v2 HTTP/1.1\r\n" + b"a: b\r\n" * (MOST_HEADERS + 2))
+        assert sock.recv(12) == b"HTTP/1.1 431"

@@ -22,6 +22,7 @@ from tailbound_runtime import config
 from tailbound_runtime.app import App, Phase
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.config import Settings
+from tailbound_runtime.connections import Connections
 from tailbound_runtime.control import Control
 from tailbound_runtime.errors import ApiError, ModelBrokenError
 from tailbound_runtime.front import Front
@@ -128,7 +129,7 @@ class Server:
             self.make(name)
             await control.load(name)
         app.control, app.phase = control, Phase.READY
-        front = Front(app)
+        front = Front(app, Connections(9))
         return await loop.create_server(front.connection, "127.0.0.1", 0), front, control
 
 

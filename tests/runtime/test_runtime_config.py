@@ -49,6 +49,7 @@ def test_a_missing_variable_is_named(name: Env) -> None:
         ("http_port", "65536"),
         ("max_request_bytes", "64Mi"),
         ("max_buffered_bytes", "0"),
+        ("max_connections", "0"),
         ("queue_limit", "0"),
         ("batching_mode", "adaptive"),
         ("batching_max_size", "0"),
