@@ -125,8 +125,10 @@ DEFAULT_INFERENCE_PATHS: Final = inference_paths(DEFAULT_PROTOCOLS)
 """The inference paths of a server that speaks the Open Inference Protocol."""
 
 
-MOST_PATHS: Final = 64
-"""Paths that gateways compare a request with."""
+MOST_FURTHER: Final = 32
+"""Paths that a runtime may name besides those of its protocols."""
+MOST_PATHS: Final = 128
+"""Paths that gateways compare a request with: those of two runtimes fit, as a rollout leads to another."""
 
 
 def usable_paths(stored: object) -> tuple[str, ...]:

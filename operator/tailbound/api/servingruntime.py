@@ -7,6 +7,7 @@ from pydantic import Field, StrictBool, StrictInt, StringConstraints
 from tailbound.api.drain import Drain, DrainMode
 from tailbound.api.inference_paths import (
     DEFAULT_PROTOCOLS,
+    MOST_FURTHER,
     InferencePath,
     MetadataPath,
     ServerProtocol,
@@ -238,7 +239,7 @@ class ServingRuntimeSpec(Model):
     """What the server speaks. It says which requests are inference calls: those that count for the SLA and in
     rollouts. custom: those at the paths in inferencePaths."""
 
-    inference_paths: Annotated[tuple[InferencePath, ...], Field(max_length=32), SET] = ()
+    inference_paths: Annotated[tuple[InferencePath, ...], Field(max_length=MOST_FURTHER), SET] = ()
     """Further paths of inference calls. A * stands for one or more characters without a slash, ** at the end
     for any rest, and {model} for the name of the model: gateways answer a call with another name than the
     service's with 421. Over HTTP only a POST is an inference call."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 from tailbound.api.inference_paths import (
     DEFAULT_INFERENCE_PATHS,
+    MOST_FURTHER,
     ServerProtocol,
     inference_paths,
     read,
@@ -90,6 +91,16 @@ def test_paths_that_are_not_known_are_those_of_the_open_inference_protocol(text:
 )
 def test_gateways_use_what_is_a_path_and_cheap_to_compare(stored: object, used: tuple[str, ...]) -> None:
     assert usable_paths(stored) == used
+
+
+def test_a_rollout_between_two_runtimes_keeps_every_path_of_both() -> None:
+    """What was left out would not be counted, so that a canary would get no verdict."""
+    both = {
+        path
+        for runtime in ("old", "new")
+        for path in inference_paths(ServerProtocol, [f"/{runtime}/{n}" for n in range(MOST_FURTHER)])
+    }
+    assert usable_paths(sorted(both)) == tuple(sorted(both))
 
 
 def test_written_paths_are_read_again() -> None:
