@@ -72,7 +72,7 @@ crd-check: $(INSTALLED) ## The checked-in CRDs are those of the models
 unit: $(INSTALLED) ## Pure parts
 	$(BIN)/python -m pytest tests/unit -q $(ACROSS)
 
-# Integration tests wait for a third of their time, in which these compute.
+# Integration tests wait for a fifth of their time, in which these compute.
 unit-beside:
 	@nice -n 10 $(MAKE) --no-print-directory unit
 

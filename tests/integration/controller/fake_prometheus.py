@@ -32,7 +32,6 @@ class FakePrometheus:
     base: float = 0.05
     per_row: float = 0.0125
     gateways: int = 2
-    works: bool = True
     url: str = ""
     _began: float = field(default_factory=time.time)
 
@@ -57,8 +56,6 @@ class FakePrometheus:
             await runner.cleanup()
 
     async def _query(self, request: web.Request) -> web.Response:
-        if not self.works:
-            return web.json_response({"status": "error", "error": "told to fail"}, status=503)
         parameters = {**request.query, **(await request.post())}
         expression = str(parameters.get("query"))
         signals = QUERIES.get(expression, ())

@@ -5,7 +5,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 
 from tailbound.api.names import REVISION_LABEL, SERVICE_LABEL
 from tailbound.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, PODS
@@ -14,20 +13,12 @@ from tailbound.objects.fields import Object
 from tests.integration.controller.environment import Environment
 
 
-@dataclass
-class NodeCapacity:
-    """What the nodes are like, for a test to change."""
-
-    pods: int
-    """Pods of each service that the nodes take."""
-    dead: set[str] = field(default_factory=set)
-    """Numbers of revisions whose pods keep their places and are not ready."""
-
-
 @asynccontextmanager
-async def kubelet(environment: Environment, most: int = 1000) -> AsyncIterator[NodeCapacity]:
-    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices."""
-    capacity = NodeCapacity(most)
+async def kubelet(environment: Environment, most: int = 1000) -> AsyncIterator[None]:
+    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices.
+
+    The nodes take `most` pods of each service.
+    """
 
     async def run() -> None:
         while True:
@@ -36,16 +27,15 @@ async def kubelet(environment: Environment, most: int = 1000) -> AsyncIterator[N
             deployments = (await cluster.list(DEPLOYMENTS, namespace, SERVICE_LABEL)).items
             found = (await cluster.list(ENDPOINT_SLICES, namespace)).items
             slices = {each["metadata"]["name"]: each for each in found}
-            for deployment, pods in _placed(deployments, capacity.pods):
-                name = deployment["metadata"]["name"]
-                ready = pods if name.split("-")[-2] not in capacity.dead else 0
+            for deployment, pods in _placed(deployments, most):
                 with suppress(Exception):
-                    await _serve_deployment(environment, deployment, pods, ready, slices.get(name))
+                    found_slice = slices.get(deployment["metadata"]["name"])
+                    await _serve_deployment(environment, deployment, pods, found_slice)
             await asyncio.sleep(0.1)
 
     task = asyncio.create_task(run())
     try:
-        yield capacity
+        yield
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -73,7 +63,7 @@ def _held(deployment: Object) -> int:
 
 
 async def _serve_deployment(
-    environment: Environment, deployment: Object, pods: int, ready: int, found: Object | None
+    environment: Environment, deployment: Object, pods: int, found: Object | None
 ) -> None:
     cluster, meta = environment.cluster, deployment["metadata"]
     if meta.get("deletionTimestamp"):
@@ -81,7 +71,7 @@ async def _serve_deployment(
         return
     status = deployment.get("status") or {}
     known = (_held(deployment), status.get("readyReplicas", 0), status.get("observedGeneration"))
-    if known != (pods, ready, meta["generation"]):
+    if known != (pods, pods, meta["generation"]):
         refused = {
             "type": "ReplicaFailure",
             "status": "True",
@@ -96,16 +86,16 @@ async def _serve_deployment(
                     "observedGeneration": meta["generation"],
                     "replicas": pods,
                     "updatedReplicas": pods,
-                    "readyReplicas": ready,
-                    "availableReplicas": ready,
+                    "readyReplicas": pods,
+                    "availableReplicas": pods,
                     "conditions": [refused] if pods < deployment["spec"]["replicas"] else [],
                 },
             },
         )
     if found is None:
-        await cluster.insert(ENDPOINT_SLICES, _slice(deployment, ready))
-    elif len(found["endpoints"] or ()) != ready:
-        endpoints = _slice(deployment, ready)["endpoints"]
+        await cluster.insert(ENDPOINT_SLICES, _slice(deployment, pods))
+    elif len(found["endpoints"] or ()) != pods:
+        endpoints = _slice(deployment, pods)["endpoints"]
         await cluster.replace(ENDPOINT_SLICES, {**found, "endpoints": endpoints})
 
 

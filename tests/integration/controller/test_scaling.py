@@ -109,27 +109,6 @@ async def test_pods_follow_the_traffic_up_and_down_and_the_status_says_why(
         await until_pods(environment, 1, high // 2)
 
 
-async def test_nothing_shrinks_while_metrics_are_missing_and_bounds_hold(
-    environment: Environment, prometheus: FakePrometheus
-) -> None:
-    async with at_work(environment, prometheus):
-        revision = await serve(environment, prometheus)
-        prometheus.rates = {revision: BUSY}
-        high = await until_pods(environment, 4, 12)
-        prometheus.works = False
-        await until_told(environment, "MetricsStale", "True", "MetricsMissing")
-        high = await pods(environment)
-        prometheus.rates = {revision: 0.0}
-        await environment.edit("churn", scaling={"min": 1, "max": high - 1})
-        await until_pods(environment, high - 1, high - 1)
-        await environment.edit("churn", scaling={"min": high, "max": high + 1})
-        await until_pods(environment, high, high)
-        prometheus.works = True
-        await until_told(environment, "MetricsStale", "False", "MetricsFresh")
-        await environment.edit("churn", scaling=BOUNDS)
-        await until_pods(environment, 1, high - 1)
-
-
 async def test_one_of_two_gateways_that_prometheus_has_lost_is_no_less_traffic(
     environment: Environment, prometheus: FakePrometheus
 ) -> None:
@@ -163,17 +142,6 @@ async def test_an_operator_that_is_killed_and_comes_back_keeps_the_pods_and_what
         async with environment.running(operator(environment, prometheus)):
             prometheus.rates = {revision: BUSY * 1.5}
             await until_pods(environment, high + 1, 12)
-
-
-async def test_what_limits_the_pods_is_told(environment: Environment, prometheus: FakePrometheus) -> None:
-    async with at_work(environment, prometheus):
-        revision = await serve(environment, prometheus, max=3)
-        prometheus.rates = {revision: BUSY}
-        await until_pods(environment, 3, 3)
-        await until_told(environment, "ScalingLimited", "True", "AtMaximum")
-        await environment.edit("churn", scaling=BOUNDS)
-        await until_told(environment, "ScalingLimited", "False", "NotLimited")
-        await until_pods(environment, 4, 12)
 
 
 async def test_an_idle_fleet_is_looked_at_and_never_written(
