@@ -116,8 +116,8 @@ MUTANTS: Final = (
     Mutant(
         "blocks of several connections are of one version of the file",
         "fetch/source.py",
-        "if not _continues(response, start):\n            raise RangeRefusedError",
-        "if False:\n            raise RangeRefusedError",
+        "if not (_continues(response, start) and _same_version(response, validator)):",
+        "if not _continues(response, start):",
         "fetch/test_fetch_ranges.py",
     ),
     Mutant(
