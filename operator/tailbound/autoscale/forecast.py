@@ -22,6 +22,8 @@ _DEVIATIONS: Final = 0.9
 """Spare at the usual horizon, in the errors' root mean square: four of five errors fall short by less, and
 most of the rest waits in the queue without being late. Whether errors were too high or too low doesn't
 matter: traffic that has just fallen fast may rise as fast."""
+_LARGEST_LEFT: Final = 0.998
+"""What is left of the largest error after a tick: half after an hour."""
 _REMEMBERED: Final = 360
 """Errors that the mean is taken over: those of an hour."""
 _OUTLIER: Final = 3.0
@@ -30,6 +32,8 @@ little is learned for the next hour."""
 _SUPPOSED: Final = 24
 """Errors' weight of `_SUPPOSED_ERROR`, which is reckoned with before any was seen."""
 _SUPPOSED_ERROR: Final = 0.12
+_SUPPOSED_LARGEST: Final = 0.4
+"""The largest error that is reckoned with before any was seen."""
 _WINDOWS: Final = (3, 6, 12, 30, 60)
 """In ticks. The ratio of each window's mean to the next one's is what the regression knows."""
 _SIZE: Final = len(_WINDOWS) - 1
@@ -115,6 +119,8 @@ class Forecasts:
     pending: tuple[Guess, ...] = ()
     mean_square: float = _SUPPOSED_ERROR**2
     """Mean square of the errors' logarithms."""
+    largest: float = _SUPPOSED_LARGEST
+    """The largest of the errors' logarithms, older ones counting less."""
     judged: int = 0
     """Guesses that became due, up to as many as are remembered."""
     regression: Regression = field(default_factory=Regression)
@@ -133,16 +139,26 @@ class Forecasts:
     def expected(self) -> float:
         """Requests per second at the horizon, spare included; 0 while nothing was seen.
 
-        Being short lasts until the next replica comes. Beyond the usual horizon the spare therefore rises
-        with the horizon, on top of the errors, which do so too; and a line that rises gets a spare as well.
+        A line that rises gets a spare as well where the horizon is beyond the usual one.
         """
         if not self.pending:
             return 0.0
         last = self.pending[-1]
         reach = max(1.0, last.horizon / _USUAL_HORIZON)
-        spare = min(_FARTHEST, max(_LEAST_SPARE, _DEVIATIONS * reach * sqrt(self.mean_square)))
+        spare = self._spare(reach)
         beyond = spare * (1 - 1 / reach)
         return max(self.risen * exp(beyond), last.present * exp(last.predicted + spare))
+
+    def _spare(self, reach: float) -> float:
+        """The logarithm of the spare at a horizon of `reach` usual ones.
+
+        Being short lasts until the next replica comes. Beyond the usual horizon the spare therefore rises
+        with the horizon, on top of the errors, which do so too; but not beyond the largest error that was
+        seen of late, which it covers then. Smooth traffic has none that is much larger than the others.
+        """
+        usual = _DEVIATIONS * sqrt(self.mean_square)
+        longer = max(usual, min(self.largest, usual * reach))
+        return min(_FARTHEST, max(_LEAST_SPARE, longer))
 
     @cached_property
     def dispersion(self) -> float:
@@ -166,10 +182,10 @@ def observed(before: Forecasts, rate: float, at: float, horizon: float, span: fl
     missed = 1 if before.at is None else min(_WINDOWS[-1], max(1, round((at - before.at) / TICK)))
     rates = (*before.rates, *(rate,) * missed)[-_WINDOWS[-1] :]
     if not any(rates):
-        return Forecasts(mean_square=before.mean_square, judged=before.judged, regression=before.regression)
+        return replace(before, rates=(), at=None, pending=())
     recent = rates[-max(1, round(span / TICK)) :]
     judged = _judged(before, sum(recent) / len(recent), at, 1 / (TICK * max(_LEAST_RATE, sum(recent))))
-    features, present = _features(rates)
+    features, present = _features(rates, horizon)
     guess = Guess(at + horizon, horizon, present, features, judged.regression.predict(features))
     return replace(judged, rates=rates, at=at, pending=(*judged.pending, guess))
 
@@ -197,24 +213,39 @@ def _judged(forecasts: Forecasts, rate: float, at: float, chance: float) -> Fore
     """
     pending, regression = forecasts.pending, forecasts.regression
     mean_square, judged = forecasts.mean_square, forecasts.judged
+    largest = forecasts.largest * _LARGEST_LEFT
     while pending and pending[0].due <= at + TICK / 2:
         guess, pending = pending[0], pending[1:]
         seen = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.present))
         # A step from almost nothing must not outweigh all others: the spare is bounded as well.
         error = min(_FARTHEST, abs(seen - guess.predicted))
-        wrong = min(max(0.0, error**2 - chance), _OUTLIER**2 * mean_square)
+        beyond_chance = max(0.0, error**2 - chance)
+        largest = max(largest, sqrt(beyond_chance))
+        wrong = min(beyond_chance, _OUTLIER**2 * mean_square)
         mean_square += (wrong - mean_square) / (_SUPPOSED + judged + 1)
         judged = min(_REMEMBERED - _SUPPOSED, judged + 1)
         weight = min(1.0, _USUAL_HORIZON / guess.horizon)
         regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)), weight)
-    return replace(forecasts, pending=pending, mean_square=mean_square, judged=judged, regression=regression)
+    return replace(
+        forecasts,
+        pending=pending,
+        mean_square=mean_square,
+        largest=largest,
+        judged=judged,
+        regression=regression,
+    )
 
 
-def _features(rates: Vector) -> tuple[Vector, float]:
-    """Logarithms of the ratios of neighbouring windows' means, and the mean of the shortest one."""
+def _features(rates: Vector, horizon: float) -> tuple[Vector, float]:
+    """Logarithms of the ratios of neighbouring windows' means, and the mean of the shortest one.
+
+    What moves goes on moving until the horizon. Beyond the usual one they count as many times as much, so
+    that weights learned at one horizon, and how far they are supposed to lie from 0, hold at another.
+    """
+    reach = max(1.0, horizon / _USUAL_HORIZON)
     means = [sum(rates[-window:]) / min(window, len(rates)) for window in _WINDOWS]
     logs = [log(max(_LEAST_RATE, mean)) for mean in means]
-    return tuple(logs[at] - logs[at + 1] for at in range(_SIZE)), means[0]
+    return tuple(reach * (logs[at] - logs[at + 1]) for at in range(_SIZE)), means[0]
 
 
 def _rise(rates: Vector, horizon: float) -> float:

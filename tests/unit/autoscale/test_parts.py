@@ -120,6 +120,23 @@ def test_the_spare_is_as_large_as_forecasts_at_that_horizon_were_wrong(
     assert least <= seen.expected / without <= most
 
 
+SURGES = [100 * (1 + 0.5 * (tick % 90 >= 75)) for tick in range(540)]
+DAY = [100 * (1 + 0.4 * sin(tick / 48)) for tick in range(540)]
+
+
+@pytest.mark.parametrize(("rates", "most"), [(DAY, 1.3), (SURGES, 1.7)], ids=["day", "surges"])
+def test_the_spare_far_beyond_the_usual_horizon_is_enough_and_no_multiple_of_the_errors(
+    rates: list[float], most: float
+) -> None:
+    horizon, forecasts, over = 32, Forecasts(), []
+    for tick, rate in enumerate(rates[:-horizon]):
+        forecasts = observed(forecasts, rate, tick * 10.0, 10.0 * horizon, 2.0)
+        over.append(forecasts.expected / rates[tick + horizon])
+    settled = over[180:]
+    assert min(settled) > 0.95
+    assert sum(settled) / len(settled) < most
+
+
 def test_a_step_is_no_rise() -> None:
     step = forecast([*[20.0] * 60, *[100.0] * 8])
     assert step.expected < 160
