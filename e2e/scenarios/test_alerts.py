@@ -17,7 +17,7 @@ ALERTED_SECONDS: Final = 240
 ALL_SLOW: Final = {"SLOW_FRACTION": 1.0, "DELAY_MS": 2500}
 
 
-@pytest.mark.lasts(160)
+@pytest.mark.lasts(60)
 def test_service_that_becomes_slow_raises_an_alert_and_its_neighbour_does_not(scene: Scene) -> None:
     slow, healthy = (Rollout.begin(scene, name, quick()) for name in ("slow", "healthy"))
     with slow.load(), healthy.load():
