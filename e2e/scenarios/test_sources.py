@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 from e2e.scenarios.library import model_image, models, volumes
+from e2e.scenarios.library.api import conditions
 from e2e.scenarios.library.installation import TAG, registry
 from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import Scene, serving
@@ -160,14 +161,20 @@ def test_source_without_a_digest_is_read_once_and_again_at_a_refresh(scene: Scen
 
 
 def test_status_shows_how_far_a_download_is(scene: Scene) -> None:
-    slow = Model(f"{scene.namespace}-slow.onnx", b"no model" * (1 << 20))  # half a minute at the slow rate
+    slow = Model(f"{scene.namespace}-slow.onnx", b"no model" * (1 << 21))  # a minute at the slow rate
     scene.world.store.put(slow)
     scene.world.store.fault(slow, "slow")
     scene.apply("slow", slow)
+    scene.apply("unpinned", slow, model={"uri": scene.world.store.uri(slow), "format": "onnx"})
 
     def probe() -> bool | Unmet:
         said = scene.world.kubectl.plugin.run("status", "slow", "-n", scene.namespace)
-        return True if "DOWNLOAD OF POD" in said and "of 8.39 MB" in said else Unmet(said)
+        return True if "DOWNLOAD OF POD" in said and "of 16.8 MB" in said else Unmet(said)
 
+    def job() -> bool | Unmet:
+        said = conditions(scene.service("unpinned")).get("ModelVerified", {}).get("message", "")
+        return True if said.startswith("Job ") and "of 16.8 MB" in said else Unmet(said)
+
+    scene.wait("the progress of the Job that finds a digest", job, 60)
     scene.wait("the bar of a download", probe, 60)
-    scene.condition("slow", "ModelVerified", "Unknown", "Fetching", "of 8.39 MB", within=60)
+    scene.condition("slow", "ModelVerified", "Unknown", "Fetching", "of 16.8 MB", within=60)
