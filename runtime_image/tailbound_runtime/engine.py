@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -65,15 +65,17 @@ class TensorSpec:
 
 
 class Run:
-    """One inference that another thread may stop, if the engine can stop one.
+    """One inference, or several in turn, that another thread may stop if the engine can stop one.
 
-    stopped: whether it was asked to stop
+    stopped: whether it was asked to stop; then none of the later ones begins
+    kept: what the engine made for the first of them, for it alone
     """
 
-    __slots__ = ("_stop", "stopped")
+    __slots__ = ("_stop", "kept", "stopped")
 
     def __init__(self) -> None:
         self.stopped = False
+        self.kept: Any = None
         self._stop: Callable[[], None] | None = None
 
     def begins(self, stop: Callable[[], None]) -> None:

@@ -49,6 +49,8 @@ from tailbound_runtime.tensors import Array
 SMOOTHING: Final = 0.1
 EARLY_SECONDS: Final = 0.0005
 """A lane begins this long before it has to: it may have to wait for the interpreter."""
+_AT_ONCE: Final = (0.0,)
+"""How long the request of a run on the loop has waited."""
 
 
 class InferenceThread:
@@ -70,7 +72,8 @@ class InferenceThread:
         self._loop = asyncio.get_running_loop()
         self._faults = Faults(engine, self._loop, broken)
         # All threads use what follows, under this lock.
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._queue = Queue(batching)
         self._shedding = Shedding(self._queue, batching, engine.lanes)
         self._lanes = [Lane(number, Staging(batching, engine.buffer)) for number in range(engine.lanes)]
@@ -123,7 +126,7 @@ class InferenceThread:
         finally:
             ended = time.perf_counter()
             self._inline.ends(ended - started)
-        self._count([started], request.rows, started, ended - started)
+        self._count(_AT_ONCE, request.rows, ended - started)
         return arrays
 
     def runs_here(self, now: float) -> bool:
@@ -349,17 +352,15 @@ class InferenceThread:
         seconds = ended - started
         batching = started - taken + time.perf_counter() - ended
         self._inline.ran(computed)
-        self._count([job.arrived for job in jobs], sum(rows), taken, seconds, batching)
+        self._count([taken - job.arrived for job in jobs], sum(rows), seconds, batching)
         return answers
 
-    def _count(
-        self, arrived: Sequence[float], rows: int, taken: float, seconds: float, batching: float = 0.0
-    ) -> None:
-        """A run has succeeded, for requests that arrived then and were taken from the queue at `taken`."""
-        with self._changed:
+    def _count(self, waited: Sequence[float], rows: int, seconds: float, batching: float = 0.0) -> None:
+        """A run has succeeded, for requests that waited so many seconds each."""
+        with self._lock:
             self._shedding.ran(rows, seconds)
-        self._metrics.batches.ran(len(arrived), rows, seconds)
-        self._metrics.shared([taken - each for each in arrived], batching, seconds)
+        self._metrics.batches.ran(len(waited), rows, seconds)
+        self._metrics.shared(waited, batching, seconds)
 
     def _settle(self, outcomes: Sequence[Callable[[], None]]) -> None:
         settle(self._loop, outcomes)
