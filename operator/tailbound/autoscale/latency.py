@@ -1,6 +1,6 @@
 """The 99th percentile of latency that a number of replicas gives at a steady rate."""
 
-from math import inf, log, sqrt
+from math import erfc, exp, inf, log, pi, sqrt
 from typing import Final
 
 from tailbound.autoscale.batch_time import BatchTimeModel
@@ -11,12 +11,22 @@ _SERVICE_SPREAD: Final = 0.14
 _NORMAL_99: Final = 2.33
 _SLOWEST: Final = 1 + 0.7 * _NORMAL_99 * _SERVICE_SPREAD
 """What a slow batch takes, over what a mean one does."""
+_MANY: Final = 1000
+"""Replicas from which on Erlang's C is approximated: the time that it takes grows with their number."""
 
 
 def waiting_chance(replicas: int, load: float) -> float:
-    """Erlang's C: the chance that all of `replicas` are busy at `load`, in replicas' worth of work."""
+    """Erlang's C: the chance that all of `replicas` are busy at `load`, in replicas' worth of work.
+
+    Of many replicas it is what Halfin and Whitt found that it approaches.
+    """
     if load >= replicas:
         return 1.0
+    if replicas >= _MANY:
+        free = (1 - load / replicas) * sqrt(replicas)
+        busy_below = 0.5 * erfc(-free / sqrt(2))
+        density = exp(-(free**2) / 2) / sqrt(2 * pi)
+        return density / (density + free * busy_below)
     blocked = 1.0
     for servers in range(1, replicas + 1):
         blocked = load * blocked / (servers + load * blocked)

@@ -1,5 +1,6 @@
 """The fewest replicas that hold the target at a rate."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -67,7 +68,23 @@ class ReplicaEstimate:
         if floor(self.batch_times, self.objective, dispersion) > allowed:
             return least
         rows = rate * self.rows_per_request / self.correction
-        replicas = least
-        while p99(replicas, rows, self.batch_times, self.objective, dispersion) > allowed:
-            replicas += 1
-        return replicas
+        return fewest(
+            least,
+            lambda count: p99(count, rows, self.batch_times, self.objective, dispersion) <= allowed,
+        )
+
+
+def fewest(least: int, enough: Callable[[int], bool]) -> int:
+    """The lowest number from `least` on that is enough, if all higher ones are. Looks at few of them.
+
+    The number may be any: a server whose times are in another unit than its runtime says seems to need
+    hundreds of thousands of replicas, and all services wait while one is sized.
+    """
+    below, step = least - 1, 1
+    while not enough(below + step):
+        below, step = below + step, 2 * step
+    found = below + step
+    while found - below > 1:
+        middle = (below + found) // 2
+        below, found = (below, middle) if enough(middle) else (middle, found)
+    return found

@@ -21,7 +21,7 @@ from tailbound.autoscale.model import (
     RevisionObservation,
 )
 from tailbound.autoscale.panic import MOST_CAUTION, backlog, caution_after, overloaded
-from tailbound.autoscale.replica_estimate import USAGE, ReplicaEstimate
+from tailbound.autoscale.replica_estimate import USAGE, ReplicaEstimate, fewest
 from tailbound.autoscale.rows_per_request import RowsPerRequest
 from tailbound.autoscale.shortage import foreseen, short
 from tailbound.objects.unknown import Unknown
@@ -54,6 +54,32 @@ def test_need_rises_with_the_rate_and_never_plans_with_more_than_the_cap(
     assert needed <= sizing.needed(rate + more)
     assert needed * BATCH_TIMES.capacity(16) * USAGE * (1 + 1e-9) >= rate
     assert (needed == 0) == (rate == 0)
+
+
+@pytest.mark.parametrize(("replicas", "load"), [(999, 960.0), (999, 985.0), (999, 850.0)])
+def test_the_chance_of_waiting_for_one_of_many_goes_on_as_for_one_of_fewer(
+    replicas: int, load: float
+) -> None:
+    more = waiting_chance(replicas + 1, load * (replicas + 1) / replicas)
+    assert more == pytest.approx(waiting_chance(replicas, load), rel=0.05, abs=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 10**6), st.integers(0, 10**6))
+def test_the_fewest_that_are_enough_are_found_in_few_looks(least: int, more: int) -> None:
+    looks: list[int] = []
+
+    def enough(count: int) -> bool:
+        looks.append(count)
+        return count >= least + more
+
+    assert fewest(least, enough) == least + more
+    assert len(looks) <= 42
+
+
+def test_a_need_of_any_size_is_found() -> None:
+    sizing = ReplicaEstimate(BatchTimeModel(0.3, 0.1), OBJECTIVE, 0.5, 1.0)
+    assert sizing.needed(1e6) == pytest.approx(1000 * sizing.needed(1e3), rel=0.01)
 
 
 def test_a_target_that_no_replicas_hold_is_sized_by_usage_alone() -> None:
