@@ -8,7 +8,8 @@ hpa70_late_pct, hpa70_x_oracle  the same of HPA at 0.7 of a capacity that it is 
 mute_late_pct, mute_x_oracle    the same of the product, where the runtime tells nothing of its batches
 
 under `faults` the product's and HPA's late requests in each scenario of things that go wrong, and under
-`trials`, by row and policy, `[late %, replica-hours over the oracle's, starts, starts in vain, changes]`.
+`trials`, by row and policy, `[late %, replica-hours over the oracle's, starts, starts in vain, changes]`, of
+`foresight` only the replica-hours: those of a rule that knows all arrivals but has to start its replicas.
 """
 
 import argparse
@@ -130,10 +131,10 @@ def _with_spike(trace: Trace) -> Trace:
 def unseen() -> dict[str, dict[str, list[float]]]:
     """The rows that no rule was tuned on: the product, HPA at 0.7, and the floor."""
     say(f"\nunseen, {trials.SEEDS} seeds: late %, x oracle, starts, in vain, changes")
-    say("  " + " " * 20 + "".join(f"{name:>32}" for name in (OWN, HPA70, "known at once")))
+    say("  " + " " * 20 + "".join(f"{name:>32}" for name in (OWN, HPA70, "known at once")) + "  foresight")
     figures: dict[str, dict[str, list[float]]] = {}
     for name in trials.TRIALS:
-        runs: dict[str, list[list[float]]] = {"own": [], "hpa70": [], "floor": []}
+        runs: dict[str, list[list[float]]] = {"own": [], "hpa70": [], "floor": [], "foresight": []}
         for seed in range(_UNSEEN, _UNSEEN + trials.SEEDS):
             trial = trials.drawn(name, seed)
             scenario = trial.scenario(name, seed)
@@ -143,9 +144,14 @@ def unseen() -> dict[str, dict[str, list[float]]]:
                 ("floor", trials.Known(trial.rates)),
             ):
                 runs[policy].append(_summary(scenario, scenario.run(rule)))
+            runs["foresight"].append([scenario.paid_hours / scenario.hours])
         means = {policy: np.mean(rows, axis=0).round(4).tolist() for policy, rows in runs.items()}
-        cells = [f"{a:10.3f}{b:7.3f}{c:5.0f}{d:5.0f}{e:5.0f}" for a, b, c, d, e in means.values()]
-        say(f"  {name:20}{''.join(cells)}")
+        cells = [
+            f"{means[policy][0]:10.3f}{means[policy][1]:7.3f}"
+            + "".join(f"{n:5.0f}" for n in means[policy][2:])
+            for policy in ("own", "hpa70", "floor")
+        ]
+        say(f"  {name:20}{''.join(cells)}{means['foresight'][0]:11.3f}")
         figures[name] = means
     return figures
 

@@ -1,4 +1,4 @@
-"""The fewest replicas, with every arrival known beforehand and replicas that serve at once."""
+"""The fewest replicas, with every arrival known beforehand: ready at once, or after a start that is paid."""
 
 from functools import cache
 
@@ -38,3 +38,17 @@ def plan(arrivals: Floats, duration: int, server: Server) -> npt.NDArray[np.int6
     busiest = np.maximum.reduce([np.roll(smooth, shift) for shift in range(-_REACH, _REACH + 1)])
     found = np.asarray(np.searchsorted(np.array(frontier(server)), busiest) + 1, dtype=np.int64)
     return np.minimum(found, HIGHEST)
+
+
+def paid_hours(planned: npt.NDArray[np.int64], cold_start: float) -> float:
+    """Fewest replica-hours that serve `planned` where a replica costs from the moment it is asked for.
+
+    A replica that is not needed for a while is kept where that is shorter than a start, and else asked for
+    again one start before it is needed. No rule that has to start its replicas serves the plan with fewer.
+    """
+    seconds = 0.0
+    for number in range(1, int(planned.max()) + 1):
+        needed = np.flatnonzero(planned >= number)
+        gaps = np.diff(needed, prepend=-1) - 1
+        seconds += len(needed) + float(np.minimum(gaps, cold_start).sum())
+    return seconds / 3600

@@ -22,6 +22,7 @@ class Scenario:
         self.plan = oracle.plan(self.arrivals, self.duration, trace.server)
         self.start = int(self.plan[:_SETTLED].max())
         self.hours = float(self.plan.sum()) / 3600
+        self.paid_hours = oracle.paid_hours(self.plan, cold_start)
 
     def run(self, policy: Policy) -> Outcome:
         """Serve it with `policy`."""

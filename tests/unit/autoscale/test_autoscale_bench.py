@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from e2e.bench.autoscale import peers, traces
+from e2e.bench.autoscale import oracle, peers, traces
 from e2e.bench.autoscale.fleet import (
     FIRST_DECISION,
     Faults,
@@ -34,6 +34,13 @@ def test_enough_replicas_are_late_for_nobody_and_too_few_for_nearly_all() -> Non
         outcome = simulate(arrivals, seconds, SERVER, Plan(np.array([count])), count)
         assert fewest <= outcome.late_pct <= most
         assert outcome.replica_hours == pytest.approx(count * 601 / 3600)
+
+
+def test_foresight_keeps_a_replica_through_a_short_pause_and_starts_it_anew_after_a_long_one() -> None:
+    short = np.array([2] * 10 + [1] * 20 + [2] * 10)
+    assert oracle.paid_hours(short, 60.0) == pytest.approx(2 * 40 / 3600)
+    long = np.array([2] * 10 + [1] * 100 + [2] * 10)
+    assert oracle.paid_hours(long, 60.0) == pytest.approx((120 + 20 + 60) / 3600)
 
 
 def test_the_product_holds_a_rise_for_little_more_than_a_rule_that_is_told_the_capacity() -> None:
