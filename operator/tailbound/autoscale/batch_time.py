@@ -31,6 +31,10 @@ _BEND: Final = 0.03
 """How far the time of a batch may lie off the line, relative to it, at twice the size of the batches seen.
 At a larger size it may grow with the square of the distance."""
 _DEVIATIONS: Final = 3.0
+_SHORTEST: Final = 1e-9
+_LONGEST: Final = 86400.0
+"""Between these is the mean time of a batch, in seconds. Other numbers are a fault of who counts, and no
+arithmetic holds with them."""
 _UNSURE: Final = sqrt(1 / 12)
 """Standard deviation of the share of a batch's time that goes with its rows, if nothing is known of it."""
 _SEED: Final = 20.0
@@ -151,7 +155,7 @@ def seeded(batch_times: BatchTimeModel, batch: int) -> Fit:
 def learn(fit: Fit, window: BatchSums, at: float, limit: int) -> Fit:
     """The fit after the window of batches that ended `at`; a batch has at most `limit` rows."""
     fresh = 1.0 if fit.at is None else min(1.0, (at - fit.at) / window.window)
-    if fresh <= 0 or window.batches <= 0 or window.seconds <= 0:
+    if fresh <= 0 or not _SHORTEST * window.batches < window.seconds < _LONGEST * window.batches:
         return fit
     passed = 0.0 if fit.at is None else at - fit.at
     added = Sums(window.batches, window.rows, window.rows_squared, window.seconds, window.rows_seconds)

@@ -1,6 +1,8 @@
 """What a batch costs is learned from batches of whatever sizes there are, and never told much too cheap."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf, nan
 from random import Random
 
 import pytest
@@ -163,6 +165,13 @@ def test_a_window_without_batches_teaches_nothing() -> None:
     fit = seeded(BATCH_TIMES, 16)
     assert learn(fit, sums([], BATCH_TIMES.seconds), 30.0, 16) == fit
     assert learn(Fit(), sums([], BATCH_TIMES.seconds), 30.0, 16).batch_times is None
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 1e-300, 1e300, inf, nan])
+def test_a_time_that_no_batch_takes_teaches_nothing(seconds: float) -> None:
+    """With it, the capacity or its inverse would be no number."""
+    fit = learn(Fit(), sums([4, 8], BATCH_TIMES.seconds), 0.0, 16)
+    assert learn(fit, replace(sums([4, 8], BATCH_TIMES.seconds), seconds=seconds), 30.0, 16) == fit
 
 
 def test_the_same_window_counts_once() -> None:
