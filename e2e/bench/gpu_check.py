@@ -1,10 +1,17 @@
 """`python -m e2e.bench.gpu_check`: what the model server promises of a GPU, checked on a real one.
 
-Needs an NVIDIA GPU and onnxruntime-gpu. Each promise is a line that begins with ok or FAILED.
+Needs an NVIDIA GPU that nothing else uses, and onnxruntime-gpu. Each promise is a line that begins with ok or
+FAILED:
+
+- a server that cannot use its device, or whose model does not fit into its memory, ends and says why;
+- the limit of the device's memory holds, and a request that needs more gets a 413, after which others go on;
+- the graphs of the bench answer on CUDA what they answer on the CPU within TOLERANCE of the largest value,
+  whatever number of rows comes after whichever other, with CUDA graphs and without.
 """
 
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -16,11 +23,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import onnxruntime as ort
 
 from e2e.bench import batching, gpu, gpu_graphs
 
+Rows = np.ndarray[Any, Any]
+
 LIMIT: Final = 400 * 2**20  # bytes: enough for the image model with a few rows
 TOO_MANY: Final = 256  # rows
+CUDA_BYTES: Final = 2**30  # that CUDA and its libraries take beside the model
+TOLERANCE: Final = 0.02  # FP16 has 11 bits, and both graphs some fifty layers
+SIZES: Final = (1, 2, 3, 5, 8, 16, 13)  # rows of a request
+ROUNDS: Final = 3
+NO_GRAPHS: Final = {"TAILBOUND_DEVICE_OPTIONS": '{"enable_cuda_graph": "0"}'}
 
 
 def environment(path: Path, **more: str) -> dict[str, str]:
@@ -57,18 +72,63 @@ def end_of(path: Path, **more: str) -> str:
     return ""
 
 
+def asked(url: str, rows: Rows) -> urllib.request.Request:
+    """A request with these rows."""
+    head, _, body = gpu.message(rows).partition(b"\r\n\r\n")
+    headers = dict(line.split(": ") for line in head.decode().split("\r\n")[1:])
+    return urllib.request.Request(f"{url}/v2/models/m/infer", body, headers)
+
+
 def post(url: str, rows: int) -> int:
     """The status of a request with so many rows."""
-    head, _, body = gpu.message(np.repeat(gpu_graphs.row("resnet"), rows, axis=0)).partition(b"\r\n\r\n")
-    headers = dict(line.split(": ") for line in head.decode().split("\r\n")[1:])
     try:
         with urllib.request.urlopen(
-            urllib.request.Request(f"{url}/v2/models/m/infer", body, headers)
+            asked(url, np.repeat(gpu_graphs.row("resnet"), rows, axis=0))
         ) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         print("   ", error.code, error.read().decode())
         return error.code
+
+
+def answer(url: str, rows: Rows) -> Rows:
+    """What the model answers to these rows."""
+    with urllib.request.urlopen(asked(url, rows)) as response:
+        body = response.read()[int(response.headers["Inference-Header-Content-Length"]) :]
+    return np.frombuffer(body, np.float16).astype(np.float32).reshape(len(rows), -1)
+
+
+def differs(path: Path, name: str, settings: Mapping[str, str]) -> float:
+    """The greatest difference between answers of CUDA and of the CPU, as a share of the largest value."""
+    dice = np.random.default_rng(7)
+    row = gpu_graphs.row(name)
+    rows = dice.integers(0, 256, (max(SIZES), *row.shape[1:])).astype(row.dtype)
+    truth = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": rows})[0]
+    truth = truth.astype(np.float32)
+    sizes = list(SIZES * ROUNDS)
+    random.Random(7).shuffle(sizes)
+    with batching.server(path, {**gpu.environment(max(SIZES)), **settings}) as (url, _):
+        worst = max(float(np.abs(answer(url, rows[:size]) - truth[:size]).max()) for size in sizes)
+    return worst / float(np.abs(truth).max())
+
+
+def agrees(paths: Mapping[str, Path]) -> Mapping[str, bool]:
+    """Each graph on CUDA and on the CPU."""
+    found = {}
+    for name, path in paths.items():
+        for words, settings in (("without", NO_GRAPHS), ("with", {})):
+            share = differs(path, name, settings)
+            print(f"    {name} {words} CUDA graphs: {share:.4f}", flush=True)
+            found[f"{name} on CUDA {words} CUDA graphs answers as on the CPU within {TOLERANCE}"] = (
+                share < TOLERANCE
+            )
+    return found
+
+
+def used(metrics: str) -> float:
+    """Bytes of the device's memory in use."""
+    lines = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#"))
+    return float(lines["tailbound_runtime_device_memory_used_bytes"])
 
 
 def get(url: str) -> str:
@@ -79,10 +139,16 @@ def get(url: str) -> str:
 
 def survives(path: Path) -> Mapping[str, bool]:
     """A server with little memory, and a request that needs more."""
+    with batching.server(path, {}) as (url, _):
+        post(url, TOO_MANY)
+        free = used(get(f"{url}/metrics"))
     with batching.server(path, {"TAILBOUND_DEVICE_MEMORY_LIMIT": str(LIMIT)}) as (url, _):
         metrics = get(f"{url}/metrics")
         statuses = [post(url, rows) for rows in (1, TOO_MANY, 1)]
+        held = used(get(f"{url}/metrics"))
+        print(f"    bytes in use: {held:.0f} with the limit {LIMIT}, {free:.0f} without one", flush=True)
         return {
+            "the limit of the device's memory holds": held < LIMIT + CUDA_BYTES < free,
             "a request without memory for it is a 413, and the next one is answered": statuses
             == [200, 413, 200],
             "the server is ready after that": "true" in get(f"{url}/v2/health/ready"),
@@ -91,10 +157,21 @@ def survives(path: Path) -> Mapping[str, bool]:
         }
 
 
+def holds(path: Path) -> Mapping[str, bool]:
+    """A server with little memory, whose batches are CUDA graphs."""
+    limit = {"TAILBOUND_DEVICE_MEMORY_LIMIT": str(LIMIT)}
+    with batching.server(path, {**gpu.environment(8), **limit}) as (url, _):
+        fine = [post(url, rows) for rows in (1, 8, 3)] == [200] * 3
+        held = used(get(f"{url}/metrics"))
+    print(f"    bytes in use: {held:.0f} with CUDA graphs", flush=True)
+    return {"the limit holds with CUDA graphs": fine and held < LIMIT + CUDA_BYTES}
+
+
 def main() -> int:
     """Check everything; 1 if anything failed."""
     with tempfile.TemporaryDirectory() as folder:
-        path = gpu_graphs.resnet(Path(folder) / "resnet.onnx")
+        paths = {name: make(Path(folder) / f"{name}.onnx") for name, make in gpu.GRAPHS.items()}
+        path = paths["resnet"]
         ends: Mapping[str, Callable[[], str]] = {
             "rows at once, which spec.batching asks for": lambda: end_of(
                 path,
@@ -115,6 +192,8 @@ def main() -> int:
             print("   ", said[:300])
             found[f"a server that cannot use its device ends, and says {words!r}"] = words in said
         found |= survives(path)
+        found |= holds(path)
+        found |= agrees(paths)
     for promise, kept in found.items():
         print("ok    " if kept else "FAILED", promise)
     return 0 if all(found.values()) else 1

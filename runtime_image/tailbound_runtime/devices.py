@@ -16,6 +16,8 @@ from tailbound_runtime.tensors import Array
 CPU: Final = "CPUExecutionProvider"
 CUDA: Final = "CUDAExecutionProvider"
 
+GRAPHS_OPTION: Final = "enable_cuda_graph"
+
 _NO_MEMORY: Final = (
     "failed to allocate memory",
     "is smaller than requested bytes",  # the arena's limit
@@ -87,14 +89,27 @@ def choose_device(engine: str, has: Sequence[str], device_visible: bool, asked: 
     return "CPU"
 
 
+def asks_for_graphs(options: Mapping[str, str]) -> bool | None:
+    """Whether these options of a device ask for CUDA graphs, or for none; None if they do not say."""
+    asked = options.get(GRAPHS_OPTION)
+    return None if asked is None else asked.lower() in ("1", "true")
+
+
 def with_options(
-    providers: Sequence[str], options: Mapping[str, str], memory_limit: int | None
+    providers: Sequence[str],
+    options: Mapping[str, str],
+    memory_limit: int | None,
+    stream: int | None = None,
 ) -> list[tuple[str, Mapping[str, str]]]:
-    """The providers as ONNX Runtime takes them: options and limit are for devices, not for the CPU."""
+    """The providers as ONNX Runtime takes them: options and limit are for devices, not for the CPU.
+
+    stream: the address of the one that CUDA graphs are recorded of; None: there are none
+    """
     limit = {} if memory_limit is None else {"gpu_mem_limit": str(memory_limit)}
     # Otherwise the arena grows by powers of two, and fails below the limit.
     grows = {} if memory_limit is None else {"arena_extend_strategy": "kSameAsRequested"}
-    cuda = {**limit, **grows, **options}
+    graphs = {} if stream is None else {GRAPHS_OPTION: "1", "user_compute_stream": str(stream)}
+    cuda = {**limit, **grows, **options, **graphs}
     given = {CPU: {}, CUDA: cuda}
     return [(name, given.get(name, options)) for name in providers]
 

@@ -105,6 +105,7 @@ class Order:
     threads: for one run
     providers: what it is to run on, by the engine's names, in order; empty: the engine's own choice
     device_options, memory_limit: options of a device, and bytes of it that the model may use; None: all
+    few_sizes: whether runs have few numbers of rows, as batches on a device have
     """
 
     path: Path
@@ -113,6 +114,7 @@ class Order:
     providers: Sequence[str] = ()
     device_options: Mapping[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
+    few_sizes: bool = False
 
     def check_cpu_only(self, engine: str) -> None:
         """Raises ModelLoadError if it asks for a device, or there is one, that this engine would not use."""

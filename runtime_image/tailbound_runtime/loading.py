@@ -77,6 +77,7 @@ def load(settings: Settings, file: ModelFile, metrics: Metrics) -> tuple[Engine,
             settings.providers,
             settings.device_options,
             settings.device_memory_limit,
+            settings.batching.shares,
         ),
     )
     check_shapes(session.inputs, session.outputs, settings.batching)

@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -10,27 +10,46 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
+import structlog
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from tailbound_runtime.devices import CPU, CUDA, Cuda, Memory, is_out_of_memory, with_options
+from tailbound_runtime.batchable import alike
+from tailbound_runtime.cuda_graphs import Bound, Graphs, Output, Runtime
+from tailbound_runtime.devices import (
+    CPU,
+    CUDA,
+    GRAPHS_OPTION,
+    Cuda,
+    Memory,
+    asks_for_graphs,
+    is_out_of_memory,
+    with_options,
+)
 from tailbound_runtime.engine import Loaded, Run, TensorSpec, one_line
 from tailbound_runtime.errors import MemoryShortError, ModelFailedError, ModelInputError, ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
+from tailbound_runtime.onnx_shapes import only_rows_are_free
 from tailbound_runtime.tensors import BF16, BY_ONNX_TYPE, Array
 
 PLATFORM: Final = "onnxruntime_onnx"
 ERRORS_ONLY: Final = 3  # ONNX Runtime's severity; its lines are not JSON
 _ONNX_BFLOAT16: Final = 16  # onnx.TensorProto.BFLOAT16
 DEVICE_LANES: Final = 2
+_NO_GRAPH: Final = ("gpu_graph_id", "-1")  # of ONNX Runtime's own; ours are recorded around its runs
+_NO_WAIT: Final = ("disable_synchronize_execution_providers", "1")
+
+log = structlog.get_logger(__name__)
 
 
 class Session(Loaded):
     """A model on ONNX Runtime."""
 
-    def __init__(self, session: ort.InferenceSession, device: int = 0) -> None:
+    def __init__(self, session: ort.InferenceSession, device: int = 0, graphs: Graphs | None = None) -> None:
         self._session = session
         # The checks of `session.run` are done already, and take a sixth of the time of a short run.
         self._compute = session._sess.run
+        self._device = device
+        self._graphs = graphs
         provider: str = session.get_providers()[0]
         super().__init__(
             _specs("input", session.get_inputs()),
@@ -45,6 +64,7 @@ class Session(Loaded):
         self._has_bits = BF16 in used
         self._cuda = _cuda(device) if provider == CUDA else None
         self._binds = provider == CUDA and not any(datatype.is_text for datatype in used)
+        self._records = self._binds and not self._has_bits
 
     @classmethod
     def load(
@@ -54,9 +74,11 @@ class Session(Loaded):
         providers: Sequence[str],
         device_options: Mapping[str, str] | None = None,
         memory_limit: int | None = None,
+        few_sizes: bool = False,
     ) -> Self:
         """Load a model file, to run on the first of `providers`; options and limit are those of a device.
 
+        few_sizes: whether runs have few numbers of rows
         Raises ModelLoadError with the reason in one sentence. A device that cannot be used is one: on the CPU
         the model would keep no promise about its latency.
         """
@@ -67,11 +89,10 @@ class Session(Loaded):
         options.log_severity_level = ERRORS_ONLY
         # Idle threads that spin use up the container's CPU quota; the throttling lands on the tail latency.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        placed = with_options(providers, device_options or {}, memory_limit)
+        given = device_options or {}
         try:
-            # Its fallback would move to the CPU, now or when the device fails later, and tell nobody.
-            loaded = ort.InferenceSession(path, options, providers=placed, enable_fallback=False)
-            session = cls(loaded, int((device_options or {}).get("device_id", 0)))
+            loaded, graphs = _opened(path, options, providers, given, memory_limit, few_sizes)
+            session = cls(loaded, _device(given), graphs)
         except ModelLoadError:
             raise
         except Exception as error:  # as above
@@ -98,6 +119,16 @@ class Session(Loaded):
             raise MemoryShortError(text) if is_out_of_memory(text) else ModelFailedError(text) from error
 
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, Array], options: Any) -> list[Array]:
+        if self._graphs is None:
+            return self._run_alone(outputs, inputs, options)
+        shapes = _shapes(inputs)
+        if self._graphs.has(shapes):
+            return self._graphs.run(shapes, outputs, inputs)
+        options.add_run_config_entry(*_NO_GRAPH)
+        with self._graphs.lock:
+            return self._run_alone(outputs, inputs, options)
+
+    def _run_alone(self, outputs: Sequence[str], inputs: Mapping[str, Array], options: Any) -> list[Array]:
         if self._has_bits:
             return self._run_with_bits(outputs, inputs, options)
         if not self._binds:
@@ -122,6 +153,54 @@ class Session(Loaded):
             for name, answer in zip(outputs, answers, strict=True)
         ]
 
+    def warm_up(self, rows: int) -> list[Array]:
+        """Run on zeros, and record runs of these shapes, if they are to be CUDA graphs."""
+        answer = super().warm_up(rows)
+        graphs, inputs = self._graphs, self._proven
+        if graphs is None or inputs is None or not self._records or graphs.has(_shapes(inputs)):
+            return answer
+        try:
+            why_not = self._recorded(graphs, inputs, answer)
+        except Exception as error:  # of ONNX Runtime or CUDA
+            why_not = one_line(error)
+        if why_not is None:
+            return super().warm_up(rows)
+        graphs.forget(_shapes(inputs))
+        log.warning(
+            f"runs of {rows} rows are no CUDA graph, and wait for each other: if that is so for all, set "
+            f'{GRAPHS_OPTION} to "0" in TAILBOUND_DEVICE_OPTIONS',
+            error=why_not,
+        )
+        return answer
+
+    def _recorded(self, graphs: Graphs, inputs: Mapping[str, Array], answer: Sequence[Array]) -> str | None:
+        """Record these runs; why the recording must not be used, if it does not answer like the model."""
+        graphs.record(_shapes(inputs), inputs, lambda: self._bound(inputs, answer))
+        again = graphs.run(_shapes(inputs), list(self.outputs), inputs)
+        return None if all(map(alike, again, answer)) else "it does not answer as the model does"
+
+    def _bound(self, inputs: Mapping[str, Array], answer: Sequence[Array]) -> Bound:
+        """A run on tensors of its own on the device, in memory that counts for the session's limit."""
+        binding, options = self._session.io_binding(), ort.RunOptions()
+        for entry in (_NO_GRAPH, _NO_WAIT):
+            options.add_run_config_entry(*entry)
+        places, outputs = {}, {}
+        for name, array in inputs.items():
+            value = self._on_device(array)
+            binding.bind_ortvalue_input(name, value)
+            places[name] = value.data_ptr()
+        for name, array in zip(self.outputs, answer, strict=True):
+            value = self._on_device(array)
+            binding.bind_ortvalue_output(name, value)
+            outputs[name] = Output(value.data_ptr(), array.shape, array.dtype)
+        return Bound(places, outputs, partial(self._session.run_with_iobinding, binding, options))
+
+    def _on_device(self, array: Array) -> ort.OrtValue:
+        """A tensor like this array, whose values are anything yet."""
+        return self._session.create_ortvalue_from_shape_and_type(
+            array.shape, array.dtype, "cuda", self._device
+        )
+
     def memory(self) -> Memory | None:
         """The device's memory; None on the CPU, and if the device does not answer."""
         return None if self._cuda is None else self._cuda.memory()
@@ -129,6 +208,49 @@ class Session(Loaded):
     def buffer(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array | None:
         """Pinned memory for inputs; None on the CPU, where any array is as good."""
         return None if self._cuda is None else self._cuda.pinned(shape, dtype)
+
+
+def _opened(
+    path: Path,
+    options: ort.SessionOptions,
+    providers: Sequence[str],
+    given: Mapping[str, str],
+    memory_limit: int | None,
+    few_sizes: bool,
+) -> tuple[ort.InferenceSession, Graphs | None]:
+    """The session, and what records its runs as CUDA graphs. Raises errors of ONNX Runtime and CUDA.
+
+    | enable_cuda_graph of the device's options | a run on CUDA | CUDA graphs |
+    |---|---|---|
+    | "1" | (any) | yes; an error if the model has none |
+    | "0" | (any) | no |
+    | absent | has few sizes, and these are of rows only | yes, unless the model has none |
+    | absent | has any size | no: few runs would be of a shape that is recorded |
+    """
+
+    def opened(stream: int | None) -> ort.InferenceSession:
+        placed = with_options(providers, given, memory_limit, stream)
+        # Its fallback would move to the CPU, now or when the device fails later, and tell nobody.
+        return ort.InferenceSession(path, options, providers=placed, enable_fallback=False)
+
+    asked = asks_for_graphs(given)
+    if providers[0] == CUDA and (asked or (asked is None and few_sizes and only_rows_are_free(path))):
+        try:
+            graphs = Graphs(Runtime(ort.cuda_version, _device(given)), DEVICE_LANES)
+            return opened(graphs.stream), graphs
+        except Exception as error:  # a model may have nodes on the CPU, or loops; other causes come again
+            if asked:
+                raise
+            log.info("runs are no CUDA graphs", error=one_line(error))
+    return opened(None), None
+
+
+def _device(given: Mapping[str, str]) -> int:
+    return int(given.get("device_id", 0))
+
+
+def _shapes(inputs: Mapping[str, Array]) -> Hashable:
+    return tuple((name, inputs[name].shape) for name in sorted(inputs))
 
 
 def available_providers() -> list[str]:
