@@ -1,8 +1,9 @@
 """The container images: which there are, and what each is made of.
 
 Those of the project are built from the Containerfiles that users build, on our own base; folders of
-e2e/images hold further ones on the same base, for tests only. A folder may hold prepare.py: run as
-`python prepare.py FOLDER`, it adds generated files to the build context.
+e2e/images hold further ones on the same base, for tests only; those of e2e/images/heavy are not among the
+images of the project. A folder may hold prepare.py: run as `python prepare.py FOLDER`, it adds generated
+files to the build context.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from e2e.cluster.processes import ProcessError
 
 REPOSITORY = Path(__file__).parents[2]
 TEST_IMAGES = REPOSITORY / "e2e" / "images"
+HEAVY_IMAGES = TEST_IMAGES / "heavy"
 OPERATOR_IMAGE = "localhost/tailbound:e2e"
 RUNTIME_IMAGE = "localhost/tailbound-runtime:e2e"
 ENGINES_IMAGE = "localhost/tailbound-runtime-engines:e2e"
@@ -52,7 +54,7 @@ def node_images() -> list[Image]:
 
 def project_images() -> list[Image]:
     """The operator's image, the runtime's and those in e2e/images, parents first."""
-    base = _own("base", "localhost/tailbound-base:1", {"rootfs.tar": rootfs.ensure()})
+    base = _base()
     operator = Image(
         name="operator",
         reference=OPERATOR_IMAGE,
@@ -80,6 +82,15 @@ def project_images() -> list[Image]:
     )
     folders = sorted(file.parent for file in TEST_IMAGES.glob("*/Containerfile"))
     return [operator, runtime, engines, object_store, *(_for_tests(folder, base) for folder in folders)]
+
+
+def heavy_image(name: str) -> Image:
+    """An image of e2e/images/heavy, of a gigabyte or so: built only for the scenario that uses it."""
+    return _for_tests(HEAVY_IMAGES / name, _base())
+
+
+def _base() -> Image:
+    return _own("base", "localhost/tailbound-base:1", {"rootfs.tar": rootfs.ensure()})
 
 
 def _own(name: str, reference: str, files: Mapping[str, Path]) -> Image:

@@ -10,13 +10,14 @@ from typing import Final
 
 # Most of a scenario is waiting, above all in the longest, which begin together.
 WORKERS: Final = 5
+SIDE_BY_SIDE: Final = "not disturbs and not heavy"
 # Nothing collected: a selection by the caller may leave one part empty.
 NOTHING_COLLECTED: Final = 5
 SLOWEST: Final = "--durations=20"
 PARTS: Final = (
     (
         "side by side",
-        ["-m", "not disturbs", "-n", str(WORKERS), "--dist", "load", "--maxschedchunk", "1", SLOWEST],
+        ["-m", SIDE_BY_SIDE, "-n", str(WORKERS), "--dist", "load", "--maxschedchunk", "1", SLOWEST],
     ),
     ("one at a time", ["-m", "disturbs", "-n", "0", SLOWEST]),
 )

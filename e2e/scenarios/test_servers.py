@@ -1,13 +1,15 @@
 """Servers of other projects on the cluster: served, promoted, drained, and sized by their own counters."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
+from e2e.scenarios.library import installation
 from e2e.scenarios.library.api import Object
-from e2e.scenarios.library.mlserver import SECONDS, MLServer, runtime
+from e2e.scenarios.library.foreign import MLSERVER, SECONDS, TORCHSERVE, Service
 from e2e.scenarios.library.rollouts import canary
-from e2e.scenarios.library.scaling import BATCHING, FOLLOWS_SECONDS
+from e2e.scenarios.library.scaling import BATCHING, FOLLOWS_SECONDS, TIMEOUT_SECONDS
 from e2e.scenarios.library.scene import GONE_SECONDS, REVISION_LABEL, Scene
 from e2e.scenarios.library.waiting import Unmet
 
@@ -20,9 +22,9 @@ MISSING = "no_such_metric_total"
 def test_a_foreign_server_is_promoted_without_a_lost_request_and_sized_by_its_own_counters(
     scene: Scene,
 ) -> None:
-    mapped = runtime()
-    unmapped = runtime(metrics={**mapped["metrics"], "requests": MISSING})
-    server = MLServer(scene, "foreign", canary(50), unmapped)
+    mapped = MLSERVER.runtime()
+    unmapped = MLSERVER.runtime(metrics={**mapped["metrics"], "requests": MISSING})
+    server = Service(scene, MLSERVER, "foreign", canary(50), unmapped)
     rollout = server.rollout
     first = rollout.stable()
     assert server.multiplies_by() == 2.0
@@ -41,6 +43,38 @@ def test_a_foreign_server_is_promoted_without_a_lost_request_and_sized_by_its_ow
     assert server.multiplies_by() == 3.0
     rows = BATCHING["maxBatchSize"]
     assert 0.5 / (2 * SECONDS) < known["capacityPerSecond"] <= rows / (SECONDS * (1 + rows)) * 1.2, known
+
+
+@pytest.mark.heavy
+@pytest.mark.needs_own_cluster
+@pytest.mark.lasts(150)
+def test_torchserve_is_promoted_without_a_lost_request_and_ends_when_it_is_told(scene: Scene) -> None:
+    TORCHSERVE.load_heavy_image(installation.own_cluster())
+    rollout = canary(50, progressDeadline="5m")
+    server = Service(scene, TORCHSERVE, "torch-line", rollout, TORCHSERVE.runtime())
+    first = server.rollout.stable()
+    assert server.multiplies_by() == 2.0
+    with server.rollout.load(RATE, path="/predictions/torch-line", timeout_seconds=TIMEOUT_SECONDS) as load:
+        second = server.introduce(3.0, TORCHSERVE.runtime())
+        server.rollout.promoted(second)
+        left = _seconds_left(scene, first)
+    load.assert_flawless(at_least=100)
+    assert server.multiplies_by() == 3.0
+    assert left > 5, "the pod was killed at the end of its grace period"
+
+
+def _seconds_left(scene: Scene, revision: str) -> float:
+    """The part of its grace period that the only pod of a revision did not need to end."""
+
+    def ending() -> float | Unmet:
+        for pod in scene.api.list("Pod", scene.namespace, f"{REVISION_LABEL}={revision}"):
+            if "deletionTimestamp" in pod["metadata"]:
+                return datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+        return Unmet(f"no pod of {revision} ends")
+
+    limit = scene.wait(f"a pod of {revision} that ends", ending, GONE_SECONDS)
+    _ended(scene, revision)
+    return limit - datetime.now(UTC).timestamp()
 
 
 def _told(scene: Scene, name: str, revision: str, fits: Callable[[Object], bool]) -> Object:

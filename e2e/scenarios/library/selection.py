@@ -4,6 +4,7 @@ needs_own_cluster   uses the node's host or the audit log; not run with KUBECONF
 disturbs            touches what every scenario stands on (operator, gateways, node, CRDs): runs alone
 lasts(seconds)      much longer than the others, about so long, until its own duration is known here
 runs_last           takes the installation away
+heavy               takes an image of a gigabyte, which only `make test-servers` and T=NAME build
 security            an attack: `make test-security` runs these alone
 """
 
@@ -19,7 +20,7 @@ from e2e.scenarios.library.scene import Scene
 from e2e.scenarios.library.waiting import report
 
 NOT_RUN: Final = "not run: needs its own cluster"
-MARKERS: Final = ("needs_own_cluster", "disturbs", "lasts(seconds)", "runs_last", "security")
+MARKERS: Final = ("needs_own_cluster", "disturbs", "lasts(seconds)", "runs_last", "heavy", "security")
 
 
 def pytest_configure(config: pytest.Config) -> None:
