@@ -119,6 +119,7 @@ def environment(size: int) -> dict[str, str]:
         "TAILBOUND_BATCHING_MODE": "dynamic",
         "TAILBOUND_BATCHING_MAX_SIZE": str(size),
         "TAILBOUND_QUEUE_LIMIT": "4096",
+        "TAILBOUND_MAX_CONNECTIONS": "4096",
     }
 
 
