@@ -51,7 +51,7 @@ class ModelVolume:
         self._mount = mount
         self._sha256 = sha256
         self._holder = holder
-        self._robbed = False
+        self._was_taken_over = False
         self._emit = emit
         self._sleep = sleep
 
@@ -89,7 +89,9 @@ class ModelVolume:
         """What `fill` has found, once it is the model of the volume; None if another pod was in the way."""
         with self._named_failures():
             self._remove_damaged()
-            with Filling.opened(self._mount, self._holder, self._emit, take_over=not self._robbed) as filling:
+            with Filling.opened(
+                self._mount, self._holder, self._emit, take_over=not self._was_taken_over
+            ) as filling:
                 try:
                     found, files = fill(filling.folder), filling.files()
                 except (FetchFailedError, OSError):
@@ -103,7 +105,7 @@ class ModelVolume:
                         return found
                 # Whoever took it knows of no lock of this pod: from now on each goes on by itself.
                 self._emit("another pod has taken the download over, starting over")
-                self._robbed = True
+                self._was_taken_over = True
                 filling.remove()
         return None
 
