@@ -20,7 +20,7 @@ PLANES := $(shell processes=$$(( $$(nproc) * 3 / 2 )); echo $$(( processes < 4 ?
 ACROSS_PLANES := -n $(PLANES) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test packages binaries servers images quick checks suites lint types contracts crds crd-check unit unit-beside runtime \
+.PHONY: help demo demo-down test packages binaries servers images quick checks suites lint types contracts crds crd-check unit runtime \
         integration e2e test-security test-servers fuzz release test-harness soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-runtime bench-models bench-start bench-gpu conformance bench-autoscale bench-shedding bench-fleet
 
 help: ## List the targets
@@ -36,8 +36,8 @@ test: $(INSTALLED) ## Everything below; our own cluster is gone afterwards. T=NA
 ifdef T
 	@$(BIN)/python -m tests.one "$(T)"
 else
-	@$(BESIDE) --jobs=4 binaries images checks runtime servers
-	@$(BESIDE) --jobs=2 integration unit-beside
+	@$(BESIDE) --jobs=4 binaries images checks suites servers
+	@$(MAKE) --no-print-directory integration
 	@status=0; $(MAKE) --no-print-directory e2e || status=$$?; \
 	 [ -n "$$KUBECONFIG" ] || $(MAKE) --no-print-directory cluster-down || status=$$?; exit $$status
 	@echo "make test: ok"
@@ -71,10 +71,6 @@ crd-check: $(INSTALLED) ## The checked-in CRDs are those of the models
 
 unit: $(INSTALLED) ## Pure parts
 	$(BIN)/python -m pytest tests/unit -q $(ACROSS)
-
-# Integration tests wait for a fifth of their time, in which these compute.
-unit-beside:
-	@nice -n 10 $(MAKE) --no-print-directory unit
 
 mutants: $(INSTALLED) ## Edits that each break one guarantee are caught by the tests; ONLY="WORD…" tries some
 	$(BIN)/python -m tests.mutants $(ONLY)
