@@ -92,7 +92,7 @@ def post(url: str, rows: int) -> int:
 
 
 def answer(url: str, rows: Rows) -> Rows:
-    """What the model answers to these rows."""
+    """The answers of the model to these rows."""
     with urllib.request.urlopen(asked(url, rows)) as response:
         body = response.read()[int(response.headers["Inference-Header-Content-Length"]) :]
     return np.frombuffer(body, np.float16).astype(np.float32).reshape(len(rows), -1)

@@ -4,6 +4,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -78,7 +79,7 @@ def doubling(device: Device, rows: int) -> Bound:
 def recorded(device: Device, *sizes: int) -> Graphs:
     graphs = Graphs(cast(Runtime, device), places=2)
     for rows in sizes:
-        graphs.record(rows, {"x": np.ones((rows, 2))}, lambda: doubling(device, rows))  # noqa: B023
+        graphs.record(rows, {"x": np.ones((rows, 2))}, partial(doubling, device, rows))
     return graphs
 
 

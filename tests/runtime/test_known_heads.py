@@ -301,7 +301,7 @@ class Waiting(Echo):
 @pytest.mark.parametrize(
     ("echo", "wire", "begins"),
     [(Waiting, Wire, b"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\nx"), (Echo, SlowWire, b"")],
-    ids=["behind another", "unread"],
+    ids=["behind-another", "unread"],
 )
 async def test_answers_that_wait_are_counted_and_a_connection_ends_that_has_no_room_for_them(
     echo: type[Echo], wire: type[Wire], begins: bytes

@@ -23,7 +23,7 @@ _DEVIATIONS: Final = 0.9
 most of the rest waits in the queue without being late. Whether errors were too high or too low doesn't
 matter: traffic that has just fallen fast may rise as fast."""
 _LARGEST_LEFT: Final = 0.998
-"""What is left of the largest error after a tick: half after an hour."""
+"""The factor by which the largest error fades in a tick: half of it is left after an hour."""
 _REMEMBERED: Final = 360
 """Errors that the mean is taken over: those of an hour."""
 _OUTLIER: Final = 3.0

@@ -148,7 +148,7 @@ class Session:
         return outcome.PROMOTED if fleet.failed is None else fleet.failed.code
 
     def _ended(self, key: tuple[str, str], *, late: bool) -> outcome.WaitOutcome | None:
-        """How the rollout of one service ended; None while it has not, or while nobody can tell."""
+        """The outcome of one service's rollout; None while it goes on, or nobody answers for it."""
         try:
             subject = self._cluster.subject(*key)
         except UnansweredError as error:

@@ -12,7 +12,7 @@ from tailbound.api.traffic import MOST_ASKED, Observed, ObservedQuestion
 from tailbound.gateway.envoy import EnvoyProcess
 from tailbound.gateway.fairness import Shared, at_most
 from tailbound.gateway.observed import GatewayMetrics, Observer
-from tailbound.gateway.service_levels import ServiceLevels
+from tailbound.gateway.service_levels import service_levels
 from tailbound.gateway.tokens import Gatekeeper, TokenVerdict
 from tailbound.kube.errors import KubeError
 from tailbound.traffic.model import Route
@@ -120,7 +120,7 @@ def _json(document: Observed) -> web.Response:
 
 def _metrics(observer: Observer, envoy: EnvoyProcess, routes: Callable[[], Iterable[Route]]) -> Handler:
     registry = CollectorRegistry()
-    registry.register(ServiceLevels(routes))
+    registry.register(service_levels(routes))
     registry.register(GatewayMetrics(observer))
 
     async def read() -> str:

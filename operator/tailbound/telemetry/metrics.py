@@ -47,19 +47,23 @@ class Metrics:
         self, name: str, text: str, labels: Sequence[str], read: Callable[[], Mapping[tuple[str, ...], float]]
     ) -> None:
         """A gauge whose values, by the values of its labels, are read when they are asked for."""
-        self.registry.register(_Read(name, text, labels, read))
+        self.registry.register(ReadGauge(name, text, labels, read))
 
 
-class _Read(Collector):
+class ReadGauge(Collector):
+    """A gauge whose values, by the values of its labels, are read when they are asked for."""
+
     def __init__(
         self, name: str, text: str, labels: Sequence[str], read: Callable[[], Mapping[tuple[str, ...], float]]
     ) -> None:
         self._name, self._text, self._labels, self._values = name, text, labels, read
 
     def describe(self) -> list[Metric]:
+        """The gauge without values: registering does not read them."""
         return [GaugeMetricFamily(self._name, self._text, labels=self._labels)]
 
     def collect(self) -> list[Metric]:
+        """The gauge with its present values."""
         family = GaugeMetricFamily(self._name, self._text, labels=self._labels)
         for values, number in self._values().items():
             family.add_metric(values, number)

@@ -82,14 +82,19 @@ def test_an_archive_is_unpacked_once_and_a_restarted_container_finds_its_links(p
     assert not list(pods.volume.rglob(".archive*"))
 
 
-def test_of_pods_that_start_at_once_one_downloads(pods: Pods) -> None:
-    orders = [pods.order() for _ in range(4)]
+def fetch_at_once(orders: list[FetchRequest]) -> None:
+    """Fetch all of them, each in a thread of its own, as pods that start together."""
     world = replace(WORLD, sleep=lambda _: time.sleep(0.01))
     threads = [threading.Thread(target=fetch, args=(order, LOCALHOST, world)) for order in orders]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def test_of_pods_that_start_at_once_one_downloads(pods: Pods) -> None:
+    orders = [pods.order() for _ in range(4)]
+    fetch_at_once(orders)
     assert [order.output.read_bytes() == CONTENT for order in orders] == [True] * 4
     assert len(pods.store.requests) == 1
 
@@ -159,12 +164,7 @@ def test_without_any_locks_pods_hinder_each_other_and_end(
     monkeypatch.setattr(fcntl, "flock", _unlocked)
     pods.store.replies += [cut_after(HALF), cut_after(HALF + 1000), cut_after(HALF + 2000)]
     orders = [pods.order() for _ in range(5)]
-    world = replace(WORLD, sleep=lambda _: time.sleep(0.01))
-    threads = [threading.Thread(target=fetch, args=(order, LOCALHOST, world)) for order in orders]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    fetch_at_once(orders)
     assert [order.output.read_bytes() == CONTENT for order in orders] == [True] * 5
 
 

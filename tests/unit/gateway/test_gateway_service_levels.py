@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from tailbound.api.names import SLA_METRIC
-from tailbound.gateway.service_levels import ServiceLevels
+from tailbound.gateway.service_levels import service_levels
 from tailbound.traffic.projection import Projector
 
 from tests.unit.traffic.traffic_objects import service
@@ -25,7 +25,7 @@ def test_each_target_of_the_sla_is_exported(sla: dict[str, object], expected: di
     projector.service_changed(service("churn", {"r1": 100}, sla=sla))
     routes = [each.route for each in projector.project().values() if each is not None]
     registry = CollectorRegistry()
-    registry.register(ServiceLevels(lambda: routes))
+    registry.register(service_levels(lambda: routes))
     text = generate_latest(registry).decode()
     found = [line for line in text.splitlines() if not line.startswith("#")]
     assert found == [
