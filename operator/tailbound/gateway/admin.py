@@ -19,11 +19,11 @@ _MOST_VALUES = 64
 _SHOWN = 200
 
 
-class NoAnswer(Exception):  # noqa: N818 - what it means is the better name
+class NoAnswerError(Exception):
     """Envoy gave no usable answer. Whether it runs is not known: it may be busy, or have just ended."""
 
 
-class EnvoyAway(NoAnswer):
+class EnvoyAwayError(NoAnswerError):
     """No process listens on the socket: Envoy has not started yet, or it is gone."""
 
 
@@ -38,7 +38,7 @@ class ServerInfo:
 
 
 class EnvoyAdmin:
-    """A client; every call has a time-out and raises NoAnswer, or EnvoyAway if Envoy does not run."""
+    """A client; calls have a time-out. They raise NoAnswerError, or EnvoyAwayError if Envoy does not run."""
 
     def __init__(self, socket: Path) -> None:
         self._session = aiohttp.ClientSession(
@@ -61,7 +61,7 @@ class EnvoyAdmin:
             seconds = int(str(body["uptime_current_epoch"]).removesuffix("s"))
             return ServerInfo(live=body["state"] in ("LIVE", "DRAINING"), uptime=timedelta(seconds=seconds))
         except (ValueError, LookupError, TypeError) as error:
-            raise NoAnswer(f"GET /server_info: {error!r} in {text[:_SHOWN]!r}") from error
+            raise NoAnswerError(f"GET /server_info: {error!r} in {text[:_SHOWN]!r}") from error
 
     async def prometheus(self) -> str:
         """The allow-listed metrics in Prometheus' text format."""
@@ -82,7 +82,7 @@ class EnvoyAdmin:
         try:
             return list(json.loads(text)["entries"])
         except (ValueError, LookupError, TypeError) as error:
-            raise NoAnswer(f"GET /runtime: {error!r} in {text[:_SHOWN]!r}") from error
+            raise NoAnswerError(f"GET /runtime: {error!r} in {text[:_SHOWN]!r}") from error
 
     async def modify_runtime(self, values: Mapping[str, str]) -> None:
         """Set runtime values; an empty one is removed."""
@@ -101,6 +101,6 @@ class EnvoyAdmin:
                 return await response.text()
         except aiohttp.ClientConnectorError as error:
             gone = error.os_error.errno in (errno.ENOENT, errno.ECONNREFUSED)
-            raise (EnvoyAway if gone else NoAnswer)(f"{method} {path}: {error}") from error
+            raise (EnvoyAwayError if gone else NoAnswerError)(f"{method} {path}: {error}") from error
         except (aiohttp.ClientError, OSError, UnicodeDecodeError) as error:
-            raise NoAnswer(f"{method} {path}: {error or type(error).__name__}") from error
+            raise NoAnswerError(f"{method} {path}: {error or type(error).__name__}") from error

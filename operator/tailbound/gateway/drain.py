@@ -14,7 +14,7 @@ import time
 
 from tailbound.api.names import GATEWAY_HTTP_PORT
 from tailbound.gateway.accept_queue import waiting_connections
-from tailbound.gateway.admin import EnvoyAdmin, EnvoyAway, NoAnswer
+from tailbound.gateway.admin import EnvoyAdmin, EnvoyAwayError, NoAnswerError
 from tailbound.gateway.bootstrap import RunDirectory
 from tailbound.gateway.leaving import ClientTraffic, DrainTimes, GoneEnvoy, Leaving, Seen
 from tailbound.gateway.listener import STAT_PREFIX
@@ -53,9 +53,9 @@ class _Watch:
             # First, so that a connection which Envoy accepts meanwhile is seen at least once.
             waiting = waiting_connections(self._port)
             values = await self._admin.gauges(_PATTERN)
-        except EnvoyAway:
+        except EnvoyAwayError:
             return GoneEnvoy()
-        except NoAnswer as error:
+        except NoAnswerError as error:
             return Unknown(str(error))
         try:
             return ClientTraffic(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
-from tailbound.gateway.admin import EnvoyAdmin, NoAnswer
+from tailbound.gateway.admin import EnvoyAdmin, NoAnswerError
 from tailbound.gateway.bootstrap import RunDirectory
 from tailbound.gateway.counting import Counters, counters_pattern, name_metric, read_counters
 from tailbound.gateway.start_time import read_start, settle_start, write_start
@@ -37,7 +37,7 @@ class EnvoyProcess:
         """When Envoy started, or None while it does not serve yet or any more."""
         try:
             info = await self._admin.server_info()
-        except NoAnswer:
+        except NoAnswerError:
             return None
         has_just_started = self._has_nothing and info.uptime < FRESH
         self._has_nothing = False
@@ -52,14 +52,14 @@ class EnvoyProcess:
             return {}
         try:
             return read_counters(await self._admin.counters(counters_pattern(services)))
-        except NoAnswer:
+        except NoAnswerError:
             return None
 
     async def metrics(self) -> str | None:
         """Envoy's allow-listed metrics, ours among them, or None if it does not answer."""
         try:
             return name_metric(await self._admin.prometheus())
-        except NoAnswer:
+        except NoAnswerError:
             return None
 
     def _record(self, start: datetime) -> None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from tailbound.api.runtime_contract import HTTP_PORT_NAME
-from tailbound.gateway.admin import EnvoyAdmin, NoAnswer
+from tailbound.gateway.admin import EnvoyAdmin, NoAnswerError
 from tailbound.gateway.clusters import cluster_name
 from tailbound.gateway.shedding import InFlightLimit, Sample
 from tailbound.traffic.model import Route
@@ -70,7 +70,7 @@ class Shedder:
                 self._set = dict.fromkeys(await self._left_behind(), 0)
             if wanted or self._set:
                 await self._look(wanted, self._set)
-        except NoAnswer:
+        except NoAnswerError:
             self._limits, self._set = {}, None
 
     async def _left_behind(self) -> list[str]:

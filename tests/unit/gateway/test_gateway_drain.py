@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from tailbound.gateway import admin as admin_module
 from tailbound.gateway.accept_queue import waiting_connections
-from tailbound.gateway.admin import EnvoyAdmin, EnvoyAway, NoAnswer
+from tailbound.gateway.admin import EnvoyAdmin, EnvoyAwayError, NoAnswerError
 from tailbound.gateway.bootstrap import RunDirectory
 from tailbound.gateway.drain import drain
 from tailbound.gateway.leaving import ClientTraffic, DrainTimes, GoneEnvoy, Leaving, Seen
@@ -180,9 +180,9 @@ async def test_an_envoy_that_gives_no_answer_may_still_run(
     run = RunDirectory(tmp_path)
     times = DrainTimes(propagation=0, quiet=0, idle=0, longest=0.3, poll=0.02)
     async with envoy(run.admin_socket, answer), EnvoyAdmin(run.admin_socket) as admin:
-        with pytest.raises(NoAnswer) as raised:
+        with pytest.raises(NoAnswerError) as raised:
             await admin.server_info()
-        assert not isinstance(raised.value, EnvoyAway)
+        assert not isinstance(raised.value, EnvoyAwayError)
         assert (await drain(run, times)).startswith("gave up after")
 
 
@@ -193,6 +193,6 @@ async def test_an_envoy_that_does_not_run_is_gone(is_left_behind: bool, tmp_path
         with socket.socket(socket.AF_UNIX) as former:
             former.bind(str(run.admin_socket))
     async with EnvoyAdmin(run.admin_socket) as admin:
-        with pytest.raises(EnvoyAway):
+        with pytest.raises(EnvoyAwayError):
             await admin.server_info()
     assert (await drain(run, DrainTimes())).startswith("Envoy does not run")
