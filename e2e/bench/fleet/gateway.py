@@ -166,6 +166,7 @@ def _settings(folder: Path) -> GatewaySettings:
         operator_account=OPERATOR_ACCOUNT,
         max_request_bytes=_LIMIT_BYTES,
         memory_bytes=_MEMORY_BYTES,
+        termination_grace_seconds=330,
         run=RunDirectory(folder / "run"),
         observed_tls=folder / "tls",
     )

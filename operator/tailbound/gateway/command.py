@@ -18,6 +18,9 @@ from tailbound.gateway.settings import GatewaySettings, read_settings
 
 USAGE = "usage: tailbound gateway {bootstrap|run|drain}"
 
+_EXIT_MARGIN_SECONDS = 5
+"""What Envoy and then the sidecar need to end after the drain, before the kubelet kills them."""
+
 
 def _bootstrap(settings: GatewaySettings) -> int:
     write_bootstrap(
@@ -45,7 +48,8 @@ def _drain(settings: GatewaySettings) -> int:
     from tailbound.gateway.drain import drain
     from tailbound.gateway.leaving import DrainTimes
 
-    sys.stderr.write(asyncio.run(drain(settings.run, DrainTimes())) + "\n")
+    times = DrainTimes(longest=settings.termination_grace_seconds - _EXIT_MARGIN_SECONDS)
+    sys.stderr.write(asyncio.run(drain(settings.run, times)) + "\n")
     return 0
 
 

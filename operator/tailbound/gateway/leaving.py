@@ -10,14 +10,14 @@ from tailbound.objects.unknown import Unknown
 class DrainTimes:
     """The times of a drain, in seconds."""
 
+    longest: float
+    """After this, requests are given up too."""
     propagation: float = 5.0
     """How long at least other nodes may go on sending new connections."""
     quiet: float = 2.0
     """Without a request, or a new connection, for so long, no client sends any more."""
     idle: float = 15.0
     """After this, connections without a request are given up, and new ones without a request are probes'."""
-    longest: float = 300.0
-    """After this, requests are given up too."""
     poll: float = 0.25
 
 

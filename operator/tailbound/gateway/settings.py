@@ -21,6 +21,8 @@ class GatewaySettings:
     max_request_bytes: int
     memory_bytes: int
     """Limit of the container in which Envoy runs."""
+    termination_grace_seconds: int
+    """After this, the kubelet kills what still runs of a pod that stops."""
     run: RunDirectory
     observed_tls: Path
     """Folder with the certificate and the key with which /observed is answered."""
@@ -38,6 +40,7 @@ def read_settings(environ: Mapping[str, str]) -> GatewaySettings:
         # Envoy holds this limit in 32 bits.
         max_request_bytes=source.number("TAILBOUND_MAX_REQUEST_BYTES", "bytes", 2**32 - 1),
         memory_bytes=source.number("TAILBOUND_MEMORY_BYTES", "bytes", 2**63 - 1),
+        termination_grace_seconds=source.number("TAILBOUND_TERMINATION_GRACE_SECONDS", "seconds", 3600),
         run=RunDirectory(Path(source.text("TAILBOUND_RUN_DIR"))),
         observed_tls=Path(source.text("TAILBOUND_OBSERVED_TLS_DIR")),
     )

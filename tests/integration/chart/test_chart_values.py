@@ -145,7 +145,6 @@ def test_lists_reach_the_operator_comma_separated() -> None:
         ("operator", "operator.nodeSelector.pool=infra", "nodeSelector", {"pool": "infra"}),
         ("gateway", "gateway.priorityClassName=high", "priorityClassName", "high"),
         ("gateway", "gateway.tolerations[0].operator=Exists", "tolerations", [{"operator": "Exists"}]),
-        ("gateway", "gateway.terminationGracePeriodSeconds=60", "terminationGracePeriodSeconds", 60),
     ],
 )
 def test_scheduling_values_reach_their_pods_only(
@@ -193,6 +192,13 @@ def test_large_numbers_stay_whole() -> None:
     objects = template("gateway.maxRequestBytes=4294967295")
     for container in containers(pod_of(objects, "gateway")):
         assert env_of(container)["TAILBOUND_MAX_REQUEST_BYTES"] == "4294967295"
+
+
+def test_the_gateway_knows_how_long_its_pod_may_take_to_stop() -> None:
+    pod = pod_of(template("gateway.terminationGracePeriodSeconds=900"), "gateway")
+    assert pod["terminationGracePeriodSeconds"] == 900
+    for container in containers(pod):
+        assert env_of(container)["TAILBOUND_TERMINATION_GRACE_SECONDS"] == "900"
 
 
 def test_the_gateway_knows_the_memory_of_the_container_of_its_envoy() -> None:

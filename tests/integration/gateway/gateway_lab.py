@@ -143,6 +143,7 @@ class Gateway:
             operator_account=OPERATOR,
             max_request_bytes=self.limit_bytes,
             memory_bytes=MEMORY_BYTES,
+            termination_grace_seconds=330,
             run=self.run,
             observed_tls=self.tls,
         )

@@ -257,7 +257,7 @@ async def test_a_drain_does_not_take_a_busy_envoy_for_one_that_is_gone(
     await gateway.until_ready()
     assert gateway.envoy is not None
     gateway.envoy.send_signal(signal.SIGSTOP)
-    times = DrainTimes(propagation=0.0, quiet=0.0, poll=0.05)
+    times = DrainTimes(longest=300.0, propagation=0.0, quiet=0.0, poll=0.05)
     leaving = asyncio.create_task(drain(gateway.run, times, gateway.http_port))
     await asyncio.sleep(1)
     assert not leaving.done()
@@ -267,7 +267,7 @@ async def test_a_drain_does_not_take_a_busy_envoy_for_one_that_is_gone(
 
 async def test_a_drain_without_envoy_ends_at_once(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path, ScriptedCluster())
-    assert (await drain(gateway.run, DrainTimes())).startswith("Envoy does not run")
+    assert (await drain(gateway.run, DrainTimes(longest=300.0))).startswith("Envoy does not run")
     await gateway.close()
 
 

@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tailbound.gateway import drain as drain_module
+from tailbound.gateway.bootstrap import RunDirectory
 from tailbound.gateway.command import main
+from tailbound.gateway.leaving import DrainTimes
 
 from tests.unit.gateway.test_gateway_settings import GOOD
 
@@ -35,3 +38,17 @@ def test_bootstrap_writes_envoys_configuration(tmp_path: Path, monkeypatch: pyte
     (listener,) = written["static_resources"]["listeners"]
     assert listener["address"]["socket_address"]["port_value"] == 8080
     assert not (tmp_path / "draining").exists()
+
+
+def test_a_drain_gives_up_shortly_before_the_kubelet_kills_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**GOOD, "TAILBOUND_TERMINATION_GRACE_SECONDS": "900"}.items():
+        monkeypatch.setenv(name, value)
+    given = []
+
+    async def drain(run: RunDirectory, times: DrainTimes) -> str:
+        given.append(times)
+        return "drained"
+
+    monkeypatch.setattr(drain_module, "drain", drain)
+    assert main(["drain"]) == 0
+    assert [times.longest for times in given] == [895.0]

@@ -13,6 +13,7 @@ GOOD = {
     "TAILBOUND_OPERATOR_SERVICE_ACCOUNT": "tailbound-system:tailbound-operator",
     "TAILBOUND_MAX_REQUEST_BYTES": "33554432",
     "TAILBOUND_MEMORY_BYTES": "1073741824",
+    "TAILBOUND_TERMINATION_GRACE_SECONDS": "330",
     "TAILBOUND_RUN_DIR": "/run/tailbound",
     "TAILBOUND_OBSERVED_TLS_DIR": "/etc/tailbound/observed-tls",
 }
@@ -42,6 +43,7 @@ def test_missing(name: str) -> None:
         ("TAILBOUND_MAX_REQUEST_BYTES", "0", "'0' is not a number of bytes from 1"),
         ("TAILBOUND_MAX_REQUEST_BYTES", "4294967296", "is not a number of bytes from 1 to 4294967295"),
         ("TAILBOUND_MEMORY_BYTES", "1Gi", "'1Gi' is not a number of bytes"),
+        ("TAILBOUND_TERMINATION_GRACE_SECONDS", "5m", "'5m' is not a number of seconds"),
         ("TAILBOUND_OPERATOR_SERVICE_ACCOUNT", "operator", "'operator' is not NAMESPACE:NAME"),
         ("TAILBOUND_OPERATOR_SERVICE_ACCOUNT", ":operator", "is not NAMESPACE:NAME"),
     ],
