@@ -19,8 +19,8 @@ from e2e.scenarios.library.waiting import Unmet, wait_for
 
 Files = Mapping[str, bytes]
 
-S3_HOST: Final = f"object-store.{NAMESPACE}.svc"
-S3_ENDPOINT: Final = f"http://{S3_HOST}:7070"
+S3_HOST: Final = f"object-store.{NAMESPACE}.svc:7070"
+S3_ENDPOINT: Final = f"http://{S3_HOST}"
 S3_KEY: Final = {"AWS_ACCESS_KEY_ID": "scenarios", "AWS_SECRET_ACCESS_KEY": "no-secret-at-all"}
 _START_SECONDS: Final = 180
 _WRITE: Final = """

@@ -283,10 +283,11 @@ class ModelSource(Model):
     own disk."""
 
     secret_ref: SecretReference | None = None
-    """Secret with the credentials of the source. Its key hosts lists the hosts that it may be used for.
-    Further keys: for http and https token, or username and password; for hf token; for s3 AWS_ACCESS_KEY_ID
-    and AWS_SECRET_ACCESS_KEY, and maybe AWS_SESSION_TOKEN; for gs GOOGLE_SERVICE_ACCOUNT_KEY; for az
-    AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY."""
+    """Secret with the credentials of the source. Its key hosts lists the hosts that it may be used for, as
+    HOST, or as HOST:PORT for another port than that of https (443) or http (80). Further keys: for http and
+    https token, or username and password; for hf token; for s3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,
+    and maybe AWS_SESSION_TOKEN; for gs GOOGLE_SERVICE_ACCOUNT_KEY; for az AZURE_STORAGE_ACCOUNT_KEY or
+    AZURE_STORAGE_SAS_KEY."""
 
     s3: S3 | None = None
     """How the S3 store is reached. Default: AWS in us-east-1."""

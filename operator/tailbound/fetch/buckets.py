@@ -13,7 +13,7 @@ The identity of the node is never used: the library would ask a metadata server 
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
@@ -25,7 +25,7 @@ from tailbound.fetch.gate import Gate
 DEFAULT_REGION: Final = "us-east-1"
 _AWS_IDENTITY: Final = "AWS_WEB_IDENTITY_TOKEN_FILE"
 _AZURE_IDENTITY: Final = "AZURE_FEDERATED_TOKEN_FILE"
-_GCS_HOST: Final = "storage.googleapis.com"
+_GCS: Final = urlsplit("https://storage.googleapis.com")
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,9 @@ class S3Options:
     virtual_hosts: bool = False
 
     @property
-    def host(self) -> str:
-        """The host that credentials are sent to."""
-        if self.endpoint is None:
-            return f"s3.{self.region}.amazonaws.com"
-        return urlsplit(self.endpoint).hostname or ""
+    def url(self) -> SplitResult:
+        """The URL of the store, which credentials are sent to."""
+        return urlsplit(self.endpoint or f"https://s3.{self.region}.amazonaws.com")
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def s3_store(
     """A bucket of S3; raises FetchFailedError if the credentials are not for its host."""
     identity: dict[str, Any] = {"skip_signature": True}
     if credentials is not None:
-        credentials.check(options.host)
+        credentials.check(options.url)
         key, secret = credentials.require("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         identity = {"access_key_id": key, "secret_access_key": secret}
         if token := credentials.values.get("AWS_SESSION_TOKEN"):
@@ -128,7 +126,7 @@ def s3_store(
 def _gcs_store(bucket: str, credentials: Credentials | None, connection: BucketConnection) -> ObjectStore:
     identity: dict[str, Any] = {"skip_signature": True}
     if credentials is not None:
-        credentials.check(_GCS_HOST)
+        credentials.check(_GCS)
         (key,) = credentials.require("GOOGLE_SERVICE_ACCOUNT_KEY")
         identity = {"service_account_key": key}
     return GCSStore(bucket, client_options=connection.options(), retry_config=_NO_RETRIES, **identity)
@@ -139,7 +137,7 @@ def _azure_store(
 ) -> ObjectStore:
     identity: dict[str, Any] = {"skip_signature": True}
     if credentials is not None:
-        credentials.check(f"{account}.blob.core.windows.net")
+        credentials.check(urlsplit(f"https://{account}.blob.core.windows.net"))
         if signature := credentials.values.get("AZURE_STORAGE_SAS_KEY"):
             identity = {"sas_key": signature}
         else:

@@ -1,14 +1,16 @@
 """The credentials of spec.model.secretRef, and the hosts that they may be sent to.
 
 The author of a service need not be allowed to read Secrets. So a Secret is used only for the hosts that its
-own key `hosts` lists: its author meant it for them.
+own key `hosts` lists: its author meant it for them. An entry is HOST, which means the port that its scheme
+has by default, or HOST:PORT: a server at another port of a host can belong to another person.
 
 | the Secret | is |
 |---|---|
 | missing or empty | refused |
 | without `hosts` | refused |
-| with `hosts`, none of them the host of the model | refused |
-| with that host | used for it, over HTTPS or to a host that the chart allows |
+| with an entry that is a URL | refused |
+| with `hosts`, none of them the host and port of the model | refused |
+| with that host and port | used for it, over HTTPS or to a host that the chart allows |
 """
 
 import base64
@@ -28,7 +30,7 @@ _LARGEST_VALUE_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Credentials:
-    """values: the keys of the Secret; hosts: canonical names, `*.` in front for those below a domain."""
+    """values: the keys of the Secret; hosts: NAME or NAME:PORT, `*.` in front for those below a domain."""
 
     values: Mapping[str, str]
     hosts: tuple[str, ...]
@@ -44,24 +46,24 @@ class Credentials:
         if not names:
             raise _refused(
                 f"has no key {HOSTS!r}: list in it the hosts that the credentials are for, with commas "
-                "between them, for example models.example.com or *.amazonaws.com"
+                "between them, for example models.example.com, models.example.com:8443 or *.amazonaws.com"
             )
-        return cls(values, tuple(map(canonical_host, names)))
+        url = next((name for name in names if "/" in name), None)
+        if url is not None:
+            raise _refused(f"has {url!r} in its key {HOSTS!r}: write HOST, or HOST:PORT")
+        return cls(values, tuple(names))
 
-    def meant_for(self, host: str) -> bool:
-        """Whether the Secret lists the host."""
-        name = canonical_host(host)
-        return any(
-            name.endswith(each[1:]) and name != each[2:] if each.startswith("*.") else name == each
-            for each in self.hosts
-        )
+    def meant_for(self, url: SplitResult) -> bool:
+        """Whether the Secret lists the host and the port of a URL."""
+        return any(_covers(each, url) for each in self.hosts)
 
-    def check(self, host: str) -> None:
-        """Raises FetchFailedError unless the credentials are for this host."""
-        if not self.meant_for(host):
+    def check(self, url: SplitResult) -> None:
+        """Raises FetchFailedError unless the credentials are for the host and the port of this URL."""
+        if not self.meant_for(url):
+            entry = _entry_for(url)
             raise _refused(
-                f"is not for {canonical_host(host)}: its key {HOSTS!r} does not list that host. Use "
-                "another Secret, or have its owner add the host"
+                f"is not for {entry}: its key {HOSTS!r} does not list that. Use another Secret, or have its "
+                f"owner add {entry}"
             )
 
     def require(self, *keys: str) -> tuple[str, ...]:
@@ -91,14 +93,37 @@ def authorization_for(
     host = url.hostname or ""
     is_first = (url.scheme, url.netloc) == (first.scheme, first.netloc)
     if is_first:
-        credentials.check(host)
-    elif not credentials.meant_for(host):
+        credentials.check(url)
+    elif not credentials.meant_for(url):
         return None
     if url.scheme != "https" and not policy.is_allowed_host(host):
         if not is_first:
             return None
         raise _refused(f"is not sent to {canonical_host(host)} over plain http: write https")
     return credentials.authorization()
+
+
+def _covers(entry: str, url: SplitResult) -> bool:
+    """Whether an entry of `hosts` is for a URL's host and port."""
+    name, colon, port = entry.rpartition(":")
+    if not (colon and port.isdecimal() and ("]" in name or ":" not in name)):  # no colon of an IPv6 address
+        name, port = entry, str(_default_port(url))
+    listed, host = canonical_host(name), canonical_host(url.hostname or "")
+    if int(port) != (url.port or _default_port(url)):
+        return False
+    return host.endswith(listed[1:]) and host != listed[2:] if listed.startswith("*.") else host == listed
+
+
+def _entry_for(url: SplitResult) -> str:
+    """What `hosts` has to list for a URL."""
+    host, port = canonical_host(url.hostname or ""), url.port or _default_port(url)
+    if port == _default_port(url):
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _default_port(url: SplitResult) -> int:
+    return 80 if url.scheme == "http" else 443
 
 
 def _text(path: Path) -> str:

@@ -72,17 +72,16 @@ class HubModel:
 
     def find(self, source: Source) -> HubFile | RemoteFolder:
         """The file at the path, or else everything below it. Raises FetchFailedError or TransientError."""
-        files = dict(self._tree(source))
-        entry = files.get(self.path)
-        if entry is not None:
-            return HubFile(self.file(source, self.path), entry.size_bytes, entry.sha256)
+        if self.path:
+            entry = self._entry(source)
+            if entry is not None:
+                return HubFile(self.file(source, self.path), entry.size_bytes, entry.sha256)
         below = f"{self.path}/" if self.path else ""
-        inside = {path.removeprefix(below): each for path, each in files.items() if path.startswith(below)}
+        inside = {
+            path.removeprefix(below): each for path, each in self._files(source) if path.startswith(below)
+        }
         if not inside:
-            raise FetchFailedError(
-                TerminationReason.SOURCE_NOT_FOUND,
-                f"{self.shown} has no file {self.path!r} and none below it: check spec.model.uri",
-            )
+            raise self._absent()
         return RemoteFolder(
             f"{self.shown}/{below}",
             [(path, each.size_bytes) for path, each in inside.items()],
@@ -90,18 +89,36 @@ class HubModel:
             {path: each.sha256 for path, each in inside.items() if each.sha256 is not None},
         )
 
-    def _tree(self, source: Source) -> Iterator[tuple[str, _Entry]]:
-        """Each file by its path, page after page."""
-        url = f"{HUB}/api/models/{self.repository}/tree/{quote(self.revision)}?recursive=true"
+    def _entry(self, source: Source) -> _Entry | None:
+        """The file at the path; None where it is a folder. Only the folder around it is listed."""
+        around = self.path.rpartition("/")[0]
+        for entry in self._tree(source, around, recursive=False):
+            if entry.get("path") == self.path:
+                return self._file(entry)[1] if entry.get("type") == "file" else None
+        raise self._absent()
+
+    def _absent(self) -> FetchFailedError:
+        return FetchFailedError(
+            TerminationReason.SOURCE_NOT_FOUND,
+            f"{self.shown} has no file {self.path!r} and none below it: check spec.model.uri",
+        )
+
+    def _files(self, source: Source) -> Iterator[tuple[str, _Entry]]:
+        """Each file below the path, by its path in the repository."""
         count = 0
+        for entry in self._tree(source, self.path, recursive=True):
+            if entry.get("type") == "file":
+                count += 1
+                check_count(count, f"{self.shown}/{self.path}".rstrip("/"))
+                yield self._file(entry)
+
+    def _tree(self, source: Source, folder: str, *, recursive: bool) -> Iterator[dict[str, Any]]:
+        """The entries of a folder, page after page."""
+        url = f"{HUB}/api/models/{self.repository}/tree/{quote(self.revision)}/{quote(folder)}".rstrip("/")
+        url += "?recursive=true" if recursive else ""
         while url:
             response = source.open(url, {"User-Agent": USER_AGENT, "Accept": "application/json"})
-            for entry in self._page(response):
-                if entry.get("type") == "file":
-                    count += 1
-                    path, size = self._file(entry)
-                    yield path, _Entry(size, _stated(entry))
-            check_count(count, self.shown)
+            yield from self._page(response)
             following = _NEXT.search(response.getheader("Link", ""))
             url = urljoin(url, following[1]) if following else ""
             if url and not url.startswith(HUB + "/"):
@@ -109,11 +126,11 @@ class HubModel:
                     TerminationReason.SOURCE_UNREACHABLE, f"the list of {self.shown} goes on at another host"
                 )
 
-    def _file(self, entry: dict[str, Any]) -> tuple[str, int]:
+    def _file(self, entry: dict[str, Any]) -> tuple[str, _Entry]:
         path, size = entry.get("path"), entry.get("size")
         if not isinstance(path, str) or type(size) is not int or size < 0:
             raise TransientError(f"the list of {self.shown} has a file without a path or a size")
-        return path, size
+        return path, _Entry(size, _stated(entry))
 
     def _page(self, response: http.client.HTTPResponse) -> list[dict[str, Any]]:
         try:

@@ -78,7 +78,8 @@ def _await_port(port: int) -> None:
 
 
 ALLOWED = AddressPolicy.from_env({FetchEnv.ALLOWED_HOSTS: "localhost"})
-ACCESS = Access(ALLOWED, credentials=Credentials(KEY, ("localhost",)))
+ACCESS = Access(ALLOWED, credentials=Credentials(KEY, ("localhost:PORT",)))
+"""PORT is that of the server."""
 WORLD = FetchDependencies(
     retries=Retries(attempts=2, first_pause_seconds=0.1), emit=lambda *_, **__: None, jitter=lambda: 0.0
 )
@@ -88,7 +89,15 @@ def run(
     server: S3Server, output: Path, uri: str, sha256: str, path: str | None = None, access: Access = ACCESS
 ) -> str:
     order = FetchRequest(uri, sha256, output / (path or "model.onnx"), path, S3Options(server.endpoint))
-    return fetch(order, access, WORLD).message
+    return fetch(order, _at(server, access), WORLD).message
+
+
+def _at(server: S3Server, access: Access) -> Access:
+    secret = access.credentials
+    if secret is None:
+        return access
+    hosts = tuple(host.replace("PORT", str(server.port)) for host in secret.hosts)
+    return replace(access, credentials=Credentials(secret.values, hosts))
 
 
 def test_an_object_is_fetched_and_verified(server: S3Server, tmp_path: Path) -> None:
@@ -111,7 +120,10 @@ def test_a_partial_object_is_continued_unless_it_has_changed(server: S3Server, t
     sha256 = hashlib.sha256(MEGABYTES).hexdigest()
     with Gate(ACCESS.dialer(WORLD)) as gate:
         store = s3_store(
-            "models", S3Options(server.endpoint), ACCESS.credentials, BucketConnection(gate, WORLD)
+            "models",
+            S3Options(server.endpoint),
+            _at(server, ACCESS).credentials,
+            BucketConnection(gate, WORLD),
         )
         etag = ObjectSource(store, gate, "s3://models").file("one.onnx").open(0, None).validator
     for validator in (etag, '"another"'):
@@ -141,7 +153,9 @@ def test_a_partial_object_is_continued_unless_it_has_changed(server: S3Server, t
         ),
         (
             "s3://models/one.onnx",
-            replace(ACCESS, credentials=Credentials({**KEY, "AWS_SECRET_ACCESS_KEY": "x"}, ("localhost",))),
+            replace(
+                ACCESS, credentials=Credentials({**KEY, "AWS_SECRET_ACCESS_KEY": "x"}, ("localhost:PORT",))
+            ),
             TerminationReason.SOURCE_FORBIDDEN,
             "refuses these credentials, or none were given",
         ),

@@ -37,6 +37,8 @@ class Clouds:
     ca: str = ""
     lfs: frozenset[str] = frozenset()
     """The files that the hub has in LFS, and states the digests of."""
+    page: int = 2
+    """The most entries of a page of the hub."""
     token: str | None = None
     """What the hub wants as a token, None if it is public."""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
@@ -89,27 +91,38 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _hub(self, path: str, query: Mapping[str, list[str]]) -> None:
         if self.clouds.token is not None and self.headers["Authorization"] != f"Bearer {self.clouds.token}":
             self._say(b"sign in", status=401)
-        elif path == f"/api/models/risk/churn/tree/{COMMIT}":
-            self._tree(int(query.get("cursor", ["0"])[0]))
+        elif path.startswith(f"/api/models/risk/churn/tree/{COMMIT}"):
+            folder = path.removeprefix(f"/api/models/risk/churn/tree/{COMMIT}").strip("/")
+            self._tree(folder, query)
         elif path.startswith(f"/risk/churn/resolve/{COMMIT}/"):
             name = path.removeprefix(f"/risk/churn/resolve/{COMMIT}/")
             self._say(b"", status=302, Location=f"https://{CDN}/{name}")
         else:
             self._say(b"Entry not found", status=404)
 
-    def _tree(self, first: int) -> None:
-        """Two entries a page, one of them a folder."""
-        names = sorted(self.clouds.files)
-        name, data = names[first], self.clouds.files[names[first]]
-        lfs = {"lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}}
-        entries = [
-            {"type": "directory", "path": "onnx", "size": 0},
-            {"type": "file", "path": name, "size": len(data), **(lfs if name in self.clouds.lfs else {})},
-        ]
-        more = {}
-        if first + 1 < len(names):
-            more["Link"] = f'<https://{HUB}{urlsplit(self.path).path}?cursor={first + 1}>; rel="next"'
-        self._say(json.dumps(entries).encode(), 200, **more)
+    def _tree(self, folder: str, query: Mapping[str, list[str]]) -> None:
+        """A page of the entries of a folder; none of a file, as the hub has it."""
+        below, recursive = f"{folder}/" if folder else "", "recursive" in query
+        found = {}
+        for name, data in sorted(self.clouds.files.items()):
+            inside = name.removeprefix(below) if name.startswith(below) else ""
+            parts = inside.split("/")
+            for depth in range(1, len(parts)) if recursive else range(1, min(2, len(parts))):
+                path = below + "/".join(parts[:depth])
+                found[path] = {"type": "directory", "path": path, "size": 0}
+            if inside and (recursive or len(parts) == 1):
+                lfs = {"lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}}
+                stated = lfs if name in self.clouds.lfs else {}
+                found[name] = {"type": "file", "path": name, "size": len(data), **stated}
+        if not found:
+            self._say(b"Entry not found", status=404)
+            return
+        entries, first = list(found.values()), int(query.get("cursor", ["0"])[0])
+        end, more = first + self.clouds.page, {}
+        if end < len(entries):
+            further = f"{'recursive=true&' if recursive else ''}cursor={end}"
+            more["Link"] = f'<https://{HUB}{urlsplit(self.path).path}?{further}>; rel="next"'
+        self._say(json.dumps(entries[first:end]).encode(), 200, **more)
 
     def _file(self, name: str) -> None:
         data = self.clouds.files.get(name)

@@ -210,3 +210,16 @@ def test_a_digest_that_the_hub_states_is_found_without_the_file(clouds: Clouds, 
     order = FetchRequest(f"{ROOTS['hf']}/v", None, elsewhere / "other.onnx", resolve=True)
     with pytest.raises(FetchFailedError, match=r"it holds model.onnx, onnx/weights.bin"):
         fetch(order, Access(ALL, ca=clouds.ca), WORLD)
+
+
+def test_a_folder_of_a_repository_is_listed_alone_however_large_the_repository_is(
+    clouds: Clouds, tmp_path: Path
+) -> None:
+    clouds.files = {**FILES, **{f"training/{number:05}.txt": b"" for number in range(MOST_FILES)}}
+    clouds.page = 1000
+    order = FetchRequest(f"{ROOTS['hf']}/v", None, tmp_path / "model.onnx", resolve=True)
+    assert fetch(order, Access(ALL, ca=clouds.ca), WORLD).sha256 is not None
+    listed = [path for host, path, _ in clouds.requests if host == HUB and "/tree/" in path]
+    assert [path.rpartition(COMMIT)[2] for path in listed] == ["", "/v?recursive=true"]
+    with pytest.raises(FetchFailedError, match=f"hf://risk/churn@{COMMIT} has more than {MOST_FILES} files"):
+        fetch(replace(order, uri=ROOTS["hf"]), Access(ALL, ca=clouds.ca), WORLD)

@@ -3,6 +3,7 @@
 import base64
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from tailbound.api.runtime_contract import FetchEnv, TerminationReason
@@ -10,16 +11,26 @@ from tailbound.fetch.addresses import AddressPolicy
 from tailbound.fetch.credentials import Credentials
 from tailbound.fetch.failures import FetchFailedError
 
-from tests.unit.fetch.faulty_store import status
-from tests.unit.fetch.fetcher import LOCALHOST, Fetcher
+from tests.unit.fetch.faulty_store import running, status
+from tests.unit.fetch.fetcher import CONTENT, LOCALHOST, Fetcher
 
-TOKEN = Credentials({"token": "s3cret"}, ("localhost",))
+TOKEN = {"token": "s3cret"}
 
 
 @pytest.mark.parametrize(
-    ("listed", "host", "meant"),
+    ("listed", "authority", "meant"),
     [
         ("models.example.com", "MODELS.example.com.", True),
+        ("models.example.com", "models.example.com:443", True),
+        ("models.example.com:443", "models.example.com", True),
+        ("models.example.com", "models.example.com:8443", False),
+        ("models.example.com:8443", "models.example.com:8443", True),
+        ("models.example.com:8443", "models.example.com", False),
+        ("*.example.com:8443", "models.example.com:8443", True),
+        ("*.example.com", "models.example.com:8443", False),
+        ("2001:db8::1", "[2001:db8::1]", True),
+        ("[2001:db8::1]:8443", "[2001:db8::1]:8443", True),
+        ("[2001:db8::1]", "[2001:db8::1]:8443", False),
         ("a.example, models.example.com", "models.example.com", True),
         ("*.example.com", "models.example.com", True),
         ("*.example.com", "a.b.example.com", True),
@@ -30,9 +41,9 @@ TOKEN = Credentials({"token": "s3cret"}, ("localhost",))
         ("*", "models.example.com", False),
     ],
 )
-def test_hosts_of_a_secret(tmp_path: Path, listed: str, host: str, meant: bool) -> None:
+def test_hosts_of_a_secret(tmp_path: Path, listed: str, authority: str, meant: bool) -> None:
     (tmp_path / "hosts").write_text(listed + "\n")
-    assert Credentials.read(tmp_path).meant_for(host) is meant
+    assert Credentials.read(tmp_path).meant_for(urlsplit(f"https://{authority}/m")) is meant
 
 
 @pytest.mark.parametrize(
@@ -42,10 +53,11 @@ def test_hosts_of_a_secret(tmp_path: Path, listed: str, host: str, meant: bool) 
         ({}, "does not exist, or is empty"),
         ({"token": b"x"}, "has no key 'hosts'"),
         ({"token": b"x", "hosts": b" , "}, "has no key 'hosts'"),
+        ({"token": b"x", "hosts": b"https://localhost"}, "write HOST, or HOST:PORT"),
         ({"token": b"\xff\xfe", "hosts": b"localhost"}, "has a key 'token' that is no text"),
         ({"token": b"x" * 70_000, "hosts": b"localhost"}, "of more than 65536 bytes"),
     ],
-    ids=["missing", "empty", "no-hosts", "blank-hosts", "binary", "huge"],
+    ids=["missing", "empty", "no-hosts", "blank-hosts", "url", "binary", "huge"],
 )
 def test_an_unusable_secret_is_refused(tmp_path: Path, files: dict[str, bytes] | None, said: str) -> None:
     folder = tmp_path / "secret"
@@ -69,38 +81,51 @@ def test_an_unusable_secret_is_refused(tmp_path: Path, files: dict[str, bytes] |
 def test_credentials_are_sent_to_the_host_that_they_are_for(
     fetcher: Fetcher, values: dict[str, str], header: str
 ) -> None:
-    fetcher.run(access=replace(LOCALHOST, credentials=Credentials(values, ("localhost",))))
+    fetcher.run(access=replace(LOCALHOST, credentials=_for_the_store(fetcher, values)))
     assert fetcher.store.requests[0]["Authorization"] == header
 
 
 @pytest.mark.parametrize(
-    ("credentials", "said"),
+    ("values", "hosts", "said"),
     [
-        (replace(TOKEN, hosts=("models.example.com",)), "is not for localhost"),
-        (replace(TOKEN, values={"AWS_ACCESS_KEY_ID": "x"}), "needs hosts and either token, or username"),
-        (replace(TOKEN, values={"username": "me"}), "lacks the key 'password'"),
+        (TOKEN, ("models.example.com",), "have its owner add localhost:{port}"),
+        (TOKEN, ("localhost",), "is not for localhost:{port}"),
+        ({"AWS_ACCESS_KEY_ID": "x"}, ("localhost:{port}",), "needs hosts and either token, or username"),
+        ({"username": "me"}, ("localhost:{port}",), "lacks the key 'password'"),
     ],
-    ids=["another-host", "of-another-kind", "half"],
+    ids=["another-host", "another-port", "of-another-kind", "half"],
 )
 def test_credentials_that_do_not_fit_are_not_sent(
-    fetcher: Fetcher, credentials: Credentials, said: str
+    fetcher: Fetcher, values: dict[str, str], hosts: tuple[str, ...], said: str
 ) -> None:
+    port = fetcher.store.port
+    credentials = Credentials(values, tuple(each.format(port=port) for each in hosts))
     access = replace(LOCALHOST, credentials=credentials)
-    assert said in fetcher.fails(TerminationReason.CREDENTIALS_REFUSED, access=access)
+    assert said.format(port=port) in fetcher.fails(TerminationReason.CREDENTIALS_REFUSED, access=access)
     assert fetcher.store.requests == []
 
 
 def test_credentials_are_not_sent_over_plain_http_to_the_internet(fetcher: Fetcher) -> None:
     opened = AddressPolicy.from_env({})
-    access = replace(LOCALHOST, policy=opened, credentials=TOKEN)
+    access = replace(LOCALHOST, policy=opened, credentials=_for_the_store(fetcher, TOKEN))
     assert "over plain http" in fetcher.fails(TerminationReason.CREDENTIALS_REFUSED, access=access)
 
 
-def test_credentials_do_not_follow_a_redirect_to_another_host(fetcher: Fetcher) -> None:
+def test_credentials_follow_a_redirect_only_to_a_host_and_port_that_are_listed(fetcher: Fetcher) -> None:
     both = AddressPolicy.from_env({FetchEnv.ALLOWED_HOSTS: "localhost,127.0.0.1"})
-    for target in (f"http://127.0.0.1:{fetcher.store.port}/m", f"http://localhost:{fetcher.store.port}/m"):
-        fetcher.store.replies.append(status(302, Location=target))
-        fetcher.run(access=replace(LOCALHOST, policy=both, credentials=TOKEN))
-        fetcher.output.unlink()
-    sent = [request["Authorization"] for request in fetcher.store.requests]
-    assert sent == ["Bearer s3cret", None, "Bearer s3cret", "Bearer s3cret"]
+    access = replace(LOCALHOST, policy=both, credentials=_for_the_store(fetcher, TOKEN))
+    with running(CONTENT) as another:
+        for store, target in (
+            (fetcher.store, f"http://127.0.0.1:{fetcher.store.port}/m"),
+            (another, another.url()),
+            (fetcher.store, fetcher.store.url("/m")),
+        ):
+            fetcher.store.replies.append(status(302, Location=target))
+            fetcher.run(access=access)
+            fetcher.output.unlink()
+            sent = store.requests[-1]["Authorization"]
+            assert sent == ("Bearer s3cret" if target == fetcher.store.url("/m") else None), target
+
+
+def _for_the_store(fetcher: Fetcher, values: dict[str, str]) -> Credentials:
+    return Credentials(values, (f"localhost:{fetcher.store.port}",))
