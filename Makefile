@@ -13,11 +13,11 @@ CRD_FOLDERS := crds charts/tailbound/files/crds
 # would hold back what a long build says until it ends.
 BESIDE := $(MAKE) --no-print-directory
 # Tests run in as many processes as there are cores. Those of the second kind mostly wait, so that half as many more
-# fit; each process has an API server of its own, which bounds them. Tests of one xdist_group share a server that
-# costs seconds to start, and so run in one process; these groups begin first.
+# fit; each process has an API server of its own, which bounds them. tests/integration/conftest.py says which tests
+# have to share a process.
 ACROSS := -n auto --dist load
 PLANES := $(shell processes=$$(( $$(nproc) * 3 / 2 )); echo $$(( processes < 4 ? processes : 4 )))
-ACROSS_PLANES := -n $(PLANES) --dist loadgroup
+ACROSS_PLANES := -n $(PLANES)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick checks suites lint types contracts crds crd-check unit runtime \

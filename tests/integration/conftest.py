@@ -1,10 +1,41 @@
-"""One real API server for the whole run of integration tests; tests keep apart by namespace."""
+"""One real API server for each process that runs integration tests; tests keep apart by namespace."""
 
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from e2e.cluster import ControlPlane
+
+
+class OneProcessForEachServer(LoadScopeScheduling):  # type: ignore[misc]
+    """Hands out tests one by one, but all tests of a file with a module's fixture to one process, and first.
+
+    Such a fixture is a server that takes seconds to start. pytest-xdist's own `loadgroup` writes the group
+    into the node id, which pytest 9.2 does not let it change: the tests of a group ran in every process.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid, self.config.rootpath)
+
+
+def unit_of(nodeid: str, root: Path) -> str:
+    """What runs in one process: the test, or its file if that has a module's fixture."""
+    file = nodeid.partition("::")[0]
+    return file if _has_server(root / file) else nodeid
+
+
+@cache
+def _has_server(file: Path) -> bool:
+    return 'scope="module"' in file.read_text()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> LoadScopeScheduling:
+    """How pytest-xdist spreads the tests of a run."""
+    return OneProcessForEachServer(config)
 
 
 @pytest.fixture(scope="session")

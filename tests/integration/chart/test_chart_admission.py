@@ -23,8 +23,6 @@ from e2e.cluster.processes import wait_for
 from tests.api_cases.objects import SHA256
 from tests.integration.chart.helm import NAMESPACE, helm, named, of_kind, template
 
-pytestmark = pytest.mark.xdist_group("chart-admission")
-
 ACTIONS = (
     PROMOTE_ANNOTATION,
     ABORT_ANNOTATION,

@@ -11,8 +11,6 @@ from e2e.cluster import ControlPlane, binaries
 from e2e.cluster.processes import ProcessError, wait_for
 from tests.integration.chart.helm import CHART, NAMESPACE, RELEASE, Object, helm, of_kind, template
 
-pytestmark = pytest.mark.xdist_group("chart-lifecycle")
-
 RESTRICTED = "pod-security.kubernetes.io"
 VALUE_SETS: list[tuple[str, ...]] = [
     (),

@@ -26,8 +26,6 @@ from tailbound.fetch.stores import ObjectSource
 from e2e.cluster import binaries
 from e2e.cluster.ports import free_port
 
-pytestmark = pytest.mark.xdist_group("object-store")
-
 KEY = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "sk12345678"}
 MEGABYTES = random.Random(7).randbytes(3_000_000)
 

@@ -14,7 +14,7 @@ from tests.integration.gateway.gateway_lab import Gateway, gateway_pod, until
 from tests.integration.gateway.odd_pods import INFER, OddPods, call_grpc, http1, http2, infer
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("gateway-counting")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HTTP, GRPC, NOBODY = free_port(), free_port(), free_port()
 P99, LATE, TIMEOUT = 0.6, 0.8, 1.6

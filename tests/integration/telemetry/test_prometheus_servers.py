@@ -22,8 +22,6 @@ from tailbound.telemetry.prometheus import Prometheus, Series
 
 from tests.integration.telemetry.prometheus_servers import Pods, program, running, serving
 
-pytestmark = pytest.mark.xdist_group("prometheus-servers")
-
 SERVICE = ("risk", "churn")
 STARTED = 1_764_300_000.0
 LONGEST_SECONDS = 90
