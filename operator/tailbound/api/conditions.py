@@ -142,6 +142,7 @@ class Reason(StrEnum):
     CREDENTIALS_REFUSED = "CredentialsRefused"  # the Secret is missing, or is not for the host of the source
     NOT_A_MODEL = "NotAModel"  # the source answers with a page of a web site
     INSUFFICIENT_STORAGE = "InsufficientStorage"
+    DISK_FAILED = "DiskFailed"  # the disk of the pod is read-only or broken; the message names the path
     CACHE_UNUSABLE = "CacheUnusable"  # the volume of spec.model.cache cannot be had, mounted or written
     RUNTIME_CHANGED = (
         "RuntimeChanged"  # a fresh rendering differs from the stored one; serving pods are untouched

@@ -116,6 +116,7 @@ class TerminationReason(StrEnum):
     CREDENTIALS_REFUSED = "CredentialsRefused"
     NOT_A_MODEL = "NotAModel"
     INSUFFICIENT_STORAGE = "InsufficientStorage"
+    DISK_FAILED = "DiskFailed"
     CACHE_UNUSABLE = "CacheUnusable"
     MODEL_TOO_LARGE = "ModelTooLarge"
     MODEL_LOAD_FAILED = "ModelLoadFailed"

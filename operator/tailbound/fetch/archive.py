@@ -13,6 +13,7 @@
 The sizes that members declare are added up before anything is written, and no more than them is written.
 """
 
+import errno
 import lzma
 import stat
 import tarfile
@@ -27,7 +28,8 @@ from shutil import copyfileobj
 from typing import IO, Final, Self
 
 from tailbound.api.runtime_contract import TerminationReason
-from tailbound.fetch.download import NO_SPACE, DownloadLimits
+from tailbound.fetch.disk import naming
+from tailbound.fetch.download import DownloadLimits
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.manifest import MOST_FILES, check_paths
 from tailbound.fetch.memory import MOST_MEMORY_BYTES, bounded_memory
@@ -47,6 +49,8 @@ _HEADERS: Final = frozenset(
         tarfile.SOLARIS_XHDTYPE,
     }
 )
+_UNREADABLE: Final = frozenset({None, errno.EINVAL})
+"""An OSError of a library without a number, or of a place in the archive that cannot be: not of the disk."""
 _DAMAGED: Final = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -76,7 +80,7 @@ def unpack(
     archive: Path, kind: str, root: Path, files: Sequence[str], limits: DownloadLimits, shown: str
 ) -> None:
     """Write the files of an archive below `root`. kind: tar or zip. Raises FetchFailedError."""
-    with _named_failures(kind, shown, limits), bounded_memory(MOST_MEMORY_BYTES):
+    with _named_failures(kind, shown), bounded_memory(MOST_MEMORY_BYTES):
         with _READERS[kind](archive) as contents:
             beside = replace(limits, total_bytes=limits.total_bytes - archive.stat().st_size)
             kept = _checked((member for member, _ in contents), files, beside, shown)
@@ -86,7 +90,7 @@ def unpack(
                 if member.is_plain_file and path in kept:
                     output = root / path
                     output.parent.mkdir(parents=True, exist_ok=True)
-                    with opened() as source, output.open("wb") as target:
+                    with naming(output), opened() as source, output.open("wb") as target:
                         copyfileobj(source, target, CHUNK_BYTES)
 
 
@@ -175,16 +179,13 @@ _READERS: Final = {"tar": _tar, "zip": _zip}
 
 
 @contextmanager
-def _named_failures(kind: str, shown: str, limits: DownloadLimits) -> Iterator[None]:
-    """Errors of the libraries as failures of the fetch."""
+def _named_failures(kind: str, shown: str) -> Iterator[None]:
+    """Errors of the libraries as failures of the fetch; those of the disk pass."""
     try:
         yield
     except OSError as error:
-        if error.errno in NO_SPACE:
-            raise FetchFailedError(
-                TerminationReason.INSUFFICIENT_STORAGE,
-                f"the disk was full while {shown} was unpacked: {limits.if_full}",
-            ) from error
+        if error.errno not in _UNREADABLE:
+            raise
         raise _damaged(kind, shown, error) from error
     except MemoryError as error:
         raise FetchFailedError(

@@ -25,13 +25,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tailbound.api.runtime_contract import TerminationReason
-from tailbound.fetch.download import NO_SPACE
+from tailbound.fetch.disk import CACHE_VOLUME, disk_failure
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.filling import MODEL, Filling, remove_leftovers, synced
 from tailbound.fetch.pin import Fetched
 from tailbound.fetch.progress import Emit, human_bytes
 
-LARGER_CACHE: Final = "raise spec.model.cache.size"
 _MARKER: Final = "complete.json"
 _LOCK: Final = "lock"
 _LOOK_SECONDS: Final = 1.0
@@ -156,8 +155,10 @@ class ModelVolume:
         except OSError as error:
             if error.errno in _LOCKED:
                 return False
-            raise _unusable(
-                f"cannot be locked ({error.strerror}): use a StorageClass with file locks"
+            raise FetchFailedError(
+                TerminationReason.CACHE_UNUSABLE,
+                f"{CACHE_VOLUME.name} cannot be locked ({error.strerror}): use a StorageClass with file "
+                "locks",
             ) from error
         return True
 
@@ -166,16 +167,4 @@ class ModelVolume:
         try:
             yield
         except OSError as error:
-            if error.errno in NO_SPACE:
-                raise FetchFailedError(
-                    TerminationReason.INSUFFICIENT_STORAGE,
-                    f"the volume of spec.model.cache is full: {LARGER_CACHE}",
-                ) from error
-            raise _unusable(
-                f"cannot be written by user {os.getuid()} ({error.strerror}: {error.filename}): use a "
-                "StorageClass that sets the group of the volume (fsGroup), or give it write access"
-            ) from error
-
-
-def _unusable(what: str) -> FetchFailedError:
-    return FetchFailedError(TerminationReason.CACHE_UNUSABLE, f"the volume of spec.model.cache {what}")
+            raise disk_failure(error, CACHE_VOLUME) from error

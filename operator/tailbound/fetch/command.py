@@ -17,7 +17,8 @@ from tailbound.fetch.addresses import AddressPolicy
 from tailbound.fetch.buckets import DEFAULT_REGION, S3Options
 from tailbound.fetch.credentials import Credentials
 from tailbound.fetch.dial import Proxy
-from tailbound.fetch.download import NO_SPACE, DownloadLimits, FetchDependencies
+from tailbound.fetch.disk import POD_DISK, disk_failure
+from tailbound.fetch.download import DownloadLimits, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.fetching import Access, FetchRequest, fetch
 from tailbound.fetch.progress import emit
@@ -52,10 +53,8 @@ def main(argv: Sequence[str]) -> int:
     except SettingError as error:
         return _end(arguments.termination_log, TerminationReason.ADDRESS_DENIED, str(error), 1)
     except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        full = f"the disk of the pod is full ({error.strerror}): {DownloadLimits().if_full}"
-        return _end(arguments.termination_log, TerminationReason.INSUFFICIENT_STORAGE, full, 1)
+        failure = disk_failure(error, POD_DISK)
+        return _end(arguments.termination_log, failure.reason, str(failure), 1)
     if order.resolve and found.sha256 is not None:
         return _resolved(arguments.termination_log, found.message, found.sha256, found.size_bytes, weights)
     return _end(arguments.termination_log, TerminationReason.FETCHED, found.message, 0)

@@ -11,7 +11,6 @@ What an attempt's end means:
 """
 
 import contextlib
-import errno
 import random
 import secrets
 import shutil
@@ -19,10 +18,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.dial import TimeOuts
+from tailbound.fetch.disk import NO_SPACE, POD_DISK
 from tailbound.fetch.failures import FetchFailedError, NoRangesError, RangeRefusedError, TransientError
 from tailbound.fetch.partial import Partial
 from tailbound.fetch.progress import Emit, Progress, emit, human_bytes
@@ -30,8 +30,6 @@ from tailbound.fetch.ranges import LEAST_BYTES, RangeDownload, Rest
 from tailbound.fetch.remote import Body, RangedRemote, Remote
 
 Answer = TypeVar("Answer")
-
-NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class DownloadLimits:
     total_seconds: int = 3600
     total_bytes: int = 1 << 50
     if_too_large: str = "raise spec.resources.ephemeralStorage"
-    if_full: str = "free space on the node, or use nodes with more of it"
+    if_full: str = POD_DISK.if_full
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from tailbound.api.runtime_contract import SOURCE_MOUNT, TerminationReason
 from tailbound.fetch.addresses import AddressPolicy
 from tailbound.fetch.archive import ARCHIVE, unpack
 from tailbound.fetch.buckets import BucketConnection, S3Options, open_bucket
-from tailbound.fetch.cached import LARGER_CACHE, ModelVolume
+from tailbound.fetch.cached import ModelVolume
 from tailbound.fetch.credentials import Credentials, authorization_for
 from tailbound.fetch.dial import Dialer, Proxy
+from tailbound.fetch.disk import CACHE_VOLUME
 from tailbound.fetch.download import Download, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.folder import RemoteFolder, clear, fetch_folder, remove_others
@@ -118,7 +119,7 @@ def _through_cache(
 ) -> Fetched:
     """The model on the shared volume, downloaded there if it is missing, with links to it."""
     volume = ModelVolume(cache, sha256, world.new_name(), world.emit, world.sleep)
-    limits = replace(world.limits, if_too_large=LARGER_CACHE, if_full=LARGER_CACHE)
+    limits = replace(world.limits, if_too_large=CACHE_VOLUME.if_full, if_full=CACHE_VOLUME.if_full)
     inside, path = replace(world, limits=limits), order.output.relative_to(order.root)
     found = volume.model(lambda folder: _downloaded(replace(order, output=folder / path), access, inside))
     link_entries(volume.folder, order.root)

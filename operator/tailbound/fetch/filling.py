@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
-from tailbound.fetch.download import NO_SPACE
+from tailbound.fetch.disk import NO_SPACE, naming
 from tailbound.fetch.partial import PART
 from tailbound.fetch.progress import Emit
 
@@ -101,7 +101,7 @@ def remove_leftovers(mount: Path, but: Collection[Path] = ()) -> None:
 
 def synced(path: Path) -> int:
     """The size of a file in bytes, once it will survive the end of the node."""
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         os.fsync(file.fileno())
         return path.stat().st_size
 
@@ -151,7 +151,8 @@ def _move(file: Path, target: Path, emit: Emit) -> None:
         file.rename(target)
         return
     try:
-        shutil.copyfile(file, target)
+        with naming(target):
+            shutil.copyfile(file, target)
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise

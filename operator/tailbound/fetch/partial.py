@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tailbound.fetch.disk import naming
 from tailbound.fetch.page import HEAD_BYTES
 
 CHUNK_BYTES: Final = 1 << 20
@@ -18,7 +19,7 @@ PART: Final = ".part"
 
 def sha256_of(path: Path) -> str:
     """The file's digest in lower-case hex."""
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -53,11 +54,12 @@ class Partial:
         self._part.touch()
         self.validator = validator
         if validator is not None:
-            self._meta.write_text(json.dumps({"uri": self._uri, "validator": validator}))
+            with naming(self._meta):
+                self._meta.write_text(json.dumps({"uri": self._uri, "validator": validator}))
 
     def append(self, data: bytes) -> None:
         """Write and digest. Raises OSError; what was written before it stays counted."""
-        with self._part.open("ab", buffering=0) as file:
+        with naming(self._part), self._part.open("ab", buffering=0) as file:
             view = memoryview(data)
             while view:
                 written = file.write(view)
@@ -78,7 +80,7 @@ class Partial:
 
     def publish(self) -> None:
         """Make it the output file, in one step that survives a crash."""
-        with self._part.open("rb") as file:
+        with naming(self._part), self._part.open("rb") as file:
             os.fsync(file.fileno())
         self._part.replace(self._output)
         self._meta.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ OUTSIDE: Final = PLACELESS | {
     Reason.SOURCE_NOT_FOUND,
     Reason.SOURCE_FORBIDDEN,
     Reason.SOURCE_UNREACHABLE,
+    Reason.DISK_FAILED,
 }
 """Causes outside of the revision."""
 _FIRST: Final = timedelta(minutes=1)

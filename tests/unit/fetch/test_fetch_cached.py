@@ -208,12 +208,16 @@ def _full(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def _broken(*_: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def _without_locks(*_: object) -> None:
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
 @pytest.mark.parametrize(
-    "mode", ["wrong bytes", "full", "full at the end", "too small", "no locks", "not writable"]
+    "mode", ["wrong bytes", "full", "full at the end", "broken", "too small", "no locks", "missing"]
 )
 def test_a_model_that_cannot_be_kept_says_why(pods: Pods, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     world, changes = WORLD, {}
@@ -225,7 +229,13 @@ def test_a_model_that_cannot_be_kept_says_why(pods: Pods, monkeypatch: pytest.Mo
         expected = (TerminationReason.INSUFFICIENT_STORAGE, "raise spec.model.cache.size")
     elif mode == "full at the end":
         monkeypatch.setattr(os, "fsync", _full)
-        expected = (TerminationReason.INSUFFICIENT_STORAGE, "is full: raise spec.model.cache.size")
+        expected = (
+            TerminationReason.INSUFFICIENT_STORAGE,
+            r"is full \(No space left .*: raise spec.model.cache",
+        )
+    elif mode == "broken":
+        monkeypatch.setattr(os, "fsync", _broken)
+        expected = (TerminationReason.CACHE_UNUSABLE, "cannot be used .Input/output error: .*/model.onnx")
     elif mode == "too small":
         world = replace(WORLD, limits=DownloadLimits(total_bytes=10))
         expected = (TerminationReason.INSUFFICIENT_STORAGE, "raise spec.model.cache.size")
@@ -234,7 +244,7 @@ def test_a_model_that_cannot_be_kept_says_why(pods: Pods, monkeypatch: pytest.Mo
         expected = (TerminationReason.CACHE_UNUSABLE, "file locks")
     else:
         changes = {"cache": pods.volume / "missing"}
-        expected = (TerminationReason.CACHE_UNUSABLE, "cannot be written by user")
+        expected = (TerminationReason.CACHE_UNUSABLE, "No such file or directory: .*missing")
     with pytest.raises(FetchFailedError, match=expected[1]) as caught:
         fetch(pods.order(**changes), LOCALHOST, world)
     assert caught.value.reason is expected[0]

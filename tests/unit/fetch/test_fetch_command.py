@@ -106,14 +106,32 @@ def test_failure_exits_1_and_says_why(
     assert Termination.model_validate_json(termination_log.read_bytes()).reason is reason
 
 
-def test_a_disk_that_is_full_at_the_end_is_named(
-    store: FaultyStore, tmp_path: Path, termination_log: Path
+@pytest.mark.parametrize(
+    ("error", "reason", "said"),
+    [
+        (
+            "EDQUOT",
+            TerminationReason.INSUFFICIENT_STORAGE,
+            "is full (Disk quota exceeded: {part}): free space",
+        ),
+        ("EIO", TerminationReason.DISK_FAILED, "cannot be used (Input/output error: {part}): check the disk"),
+        ("EROFS", TerminationReason.DISK_FAILED, "cannot be used (Read-only file system: {part}): check"),
+        ("EACCES", TerminationReason.DISK_FAILED, "cannot be written by user"),
+    ],
+)
+def test_what_the_disk_of_the_pod_refuses_is_named_with_its_path(
+    store: FaultyStore,
+    tmp_path: Path,
+    termination_log: Path,
+    error: str,
+    reason: TerminationReason,
+    said: str,
 ) -> None:
-    """Where the file system allots the space late, only then."""
+    """A file system that allots space late says so at the end only."""
     python, _, _, *arguments = command(store, tmp_path)
     full = (
         "import os, sys, errno\n"
-        "def fsync(_): raise OSError(errno.EDQUOT, 'Quota exceeded')\n"
+        f"def fsync(_): raise OSError(errno.{error}, os.strerror(errno.{error}))\n"
         "os.fsync = fsync\n"
         "from tailbound import main\n"
         "sys.exit(main.main(sys.argv[1:]))\n"
@@ -121,8 +139,22 @@ def test_a_disk_that_is_full_at_the_end_is_named(
     done = run([python, "-c", full, *arguments], TAILBOUND_FETCH_ALLOWED_HOSTS="localhost")
     assert (done.returncode, done.stderr) == (1, "")
     ended = Termination.model_validate_json(termination_log.read_bytes())
-    assert ended.reason is TerminationReason.INSUFFICIENT_STORAGE
-    assert "the disk of the pod is full (Quota exceeded)" in ended.message
+    assert ended.reason is reason
+    assert said.format(part=tmp_path / "model.onnx.part") in ended.message
+
+
+def test_a_name_that_the_disk_cannot_have_is_named(
+    store: FaultyStore, tmp_path: Path, termination_log: Path
+) -> None:
+    output = tmp_path / ("m" * 255)
+    done = run(
+        [*command(store, tmp_path), "--output", str(output)], TAILBOUND_FETCH_ALLOWED_HOSTS="localhost"
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    ended = Termination.model_validate_json(termination_log.read_bytes())
+    assert ended.reason is TerminationReason.SOURCE_NOT_FOUND
+    assert f"{output}.part" in ended.message
+    assert "rename the file at the source" in ended.message
 
 
 @pytest.mark.parametrize(
