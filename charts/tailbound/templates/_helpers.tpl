@@ -2,7 +2,7 @@
 {{- define "tailbound.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 app.kubernetes.io/part-of: tailbound
 {{ include "tailbound.instance" . }}
 {{- end }}
@@ -10,7 +10,7 @@ app.kubernetes.io/part-of: tailbound
 {{/* Labels that selectors use: they never change between releases. */}}
 {{- define "tailbound.instance" -}}
 app.kubernetes.io/name: tailbound
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* Beginning of the names of cluster-wide objects: two releases share none. */}}
@@ -68,7 +68,7 @@ namespaceSelector:
 
 {{/* The container of our own model server. */}}
 {{- define "tailbound.modelServer" -}}
-image: {{ .image }}
+image: {{ .image | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 command: [python, -m, tailbound_runtime]
 ports:
@@ -130,7 +130,7 @@ tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .affinity }}
 affinity:
@@ -253,7 +253,7 @@ kind: {{ $kind }}
 metadata:
   name: {{ $name }}
   {{- with $namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels:
     {{- include "tailbound.labels" $root | nindent 4 }}
@@ -265,7 +265,7 @@ kind: {{ $kind }}Binding
 metadata:
   name: {{ $name }}
   {{- with $namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels:
     {{- include "tailbound.labels" $root | nindent 4 }}
@@ -276,6 +276,6 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ $account }}
-    namespace: {{ $root.Release.Namespace }}
+    namespace: {{ $root.Release.Namespace | quote }}
 {{- end }}
 {{- end }}
