@@ -193,11 +193,17 @@ def _rayserve(setup: Setup) -> Command:
     (setup.directory / "app.py").write_text(_RAY_APP)
     config = setup.directory / "serve.yaml"
     config.write_text(setup.here(_RAY_CONFIG))
-    model = {"/mnt/models/model.ray-serve": config}
-    arguments = [setup.here(each, model) for each in setup.server["command"]]
+    paths: dict[str, Path | str] = {
+        "/mnt/models/model.ray-serve": config,
+        "/etc/tailbound/rayserve": setup.directory,
+    }
+    for name, content in setup.files().items():
+        (setup.directory / name).write_text(content)
+    arguments = [setup.here(each, paths) for each in setup.server["command"]]
     return Command(
         [str(setup.programs / arguments[0]), *arguments[1:]],
         {"PYTHONPATH": str(setup.directory), "PATH": f"{setup.programs}:/usr/bin:/bin"},
+        paths,
     )
 
 
@@ -248,7 +254,7 @@ SERVERS: Final = {
         RealServer("triton", "nvidia-pytriton", "python", _triton, _oip("FP32")),
         RealServer("mlserver", "mlserver", "sklearn", _mlserver, _oip("FP64")),
         RealServer("bentoml", "bentoml", "bento", _bentoml, _call_bento),
-        RealServer("rayserve", "ray", "ray-serve", _rayserve, _call_ray, exit_status=-signal.SIGABRT),
+        RealServer("rayserve", "ray", "ray-serve", _rayserve, _call_ray, exit_status=signal.SIGTERM),
         RealServer(
             "torchserve",
             "torchserve",

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -184,7 +185,7 @@ def running(server: RealServer, directory: Path, load_seconds: float = 0) -> Ite
         ports={str(port): free_port() for port in ports},
     )
     command = server.prepare(setup)
-    given = {each["name"]: setup.here(each["value"], command.paths) for each in container["env"]}
+    given = _expanded({each["name"]: setup.here(each["value"], command.paths) for each in container["env"]})
     variables = {**os.environ, **given, "HOME": str(directory), **command.variables}
     variables["LOAD_SECONDS"] = f"{load_seconds:g}"
     with (
@@ -209,9 +210,23 @@ def running(server: RealServer, directory: Path, load_seconds: float = 0) -> Ite
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def _expanded(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables with the values of earlier ones in place of $(NAME), as the kubelet gives them."""
+    made: dict[str, str] = {}
+    for name, value in variables.items():
+        made[name] = re.sub(r"\$\((\w+)\)", lambda found: made[found[1]], value)
+    return made
+
+
 def _is_ready(setup: Setup, command: Command, variables: Mapping[str, str]) -> bool:
-    """Whether the readiness probe succeeds."""
-    probe = setup.server["readinessProbe"]
+    """Whether the startup probe and the readiness probe succeed."""
+    return all(
+        _succeeds(setup.server[f"{kind}Probe"], setup, command, variables)
+        for kind in ("startup", "readiness")
+    )
+
+
+def _succeeds(probe: Mapping[str, Any], setup: Setup, command: Command, variables: Mapping[str, str]) -> bool:
     if "exec" in probe:
         arguments = [setup.here(each, command.paths) for each in probe["exec"]["command"]]
         asked = subprocess.run(arguments, env=dict(variables), check=False, capture_output=True)

@@ -41,7 +41,12 @@ GIVEN: dict[str, tuple[str, ...]] = {
         "metrics_mode=prometheus",
         "--disable-token-auth",
     ),
-    "rayserve": ('"serve","run","/mnt/models/model.ray-serve"', "RAY_SERVE_DEFAULT_HTTP_HOST"),
+    "rayserve": (
+        '"serve","run","/mnt/models/model.ray-serve"',
+        "RAY_SERVE_DEFAULT_HTTP_HOST",
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S",
+        '{"CPU": $(TAILBOUND_CPU_LIMIT)}',
+    ),
     "bentoml": ('"bentoml","serve","/mnt/models"', "BENTOML_DO_NOT_TRACK"),
     "tfserving": (
         "ln -sfn /mnt/models /tmp/models/churn/1",
