@@ -41,7 +41,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -120,12 +120,12 @@ class Bench:
             "rollouts_status_writes_per_minute": round(rolled.writes / rollouts / rolled.seconds * 60, 1),
         }
 
-    async def restarted(self, services: int) -> dict[str, Any]:
-        """Start the operator with nothing, half and all of a fleet that is there."""
-        async with self._showing(_PLAIN, 0) as (operator, _):
-            least = await operator.until_calm(0)
-        async with self._showing(_PLAIN, services // 2) as (operator, _):
-            half = await operator.until_calm(services // 2)
+    async def restarted(self, services: int, *, compared: bool = True) -> dict[str, Any]:
+        """Start the operator with all of a fleet that is there; compared with nothing and with half of it."""
+        smaller = []
+        for count in (0, services // 2) if compared else ():
+            async with self._showing(_PLAIN, count) as (operator, _):
+                smaller.append((await operator.until_calm(count)).cpu)
         async with self._showing(_PLAIN, services) as (operator, replica):
             whole = await operator.until_calm(services)
             # All of them are watched now; what a tick tells of them is a part of the start.
@@ -134,7 +134,7 @@ class Bench:
         return {
             "restart_seconds": round(whole.seconds, 1),
             "restart_cpu": round(whole.cpu, 2),
-            "restart_cpu_exponent": round(math.log2((whole.cpu - least.cpu) / (half.cpu - least.cpu)), 2),
+            **({"restart_cpu_exponent": _exponent([*smaller, whole.cpu])} if smaller else {}),
             "restart_peak_mb": round(last.peak_mb),
             "restart_block_ms": round(last.block_ms),
             "restart_passes": round(last.passes / services, 2),
@@ -199,6 +199,12 @@ class Bench:
         await self.world.create_one(name, autoscaled=autoscaled)
         self.revisions[name] = await self.world.until_one_ready(name)
         self.prometheus.know(self.revisions)
+
+
+def _exponent(cpu: Sequence[float]) -> float:
+    """The exponent of the CPU time that no service, half and all of them take: 1 where it is proportional."""
+    least, half, whole = cpu
+    return round(math.log2((whole - least) / (half - least)), 2)
 
 
 def _names(kind: str, services: int) -> list[str]:

@@ -21,7 +21,7 @@ from tests.integration.gateway.gateway_lab import MEMORY_BYTES, Gateway, Pods, g
 from tests.integration.gateway.scripted_cluster import endpoint_slice, inference_service
 
 LIMIT = 32 * 2**20
-FLOOD_SECONDS = 15
+FLOOD_SECONDS = 7
 PER_SECOND = 100
 NEIGHBOUR, DEAF = free_port(), free_port()
 
