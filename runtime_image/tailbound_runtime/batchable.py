@@ -59,6 +59,7 @@ def check_shapes(
     | free | yes | yes |
     | fixed, equal to `max_size` | no | yes |
     | fixed otherwise | no | no |
+    | free up to less than `max_size` | no | no |
     | none: a scalar, or of unknown rank | no | no |
     """
     if not batching.shares:
@@ -81,6 +82,12 @@ def check_shapes(
 
 def _check_first(kind: str, spec: TensorSpec, batching: Batching) -> None:
     first = spec.shape[0]
+    if spec.most_rows is not None and spec.most_rows < batching.max_size:
+        raise ModelLoadError(
+            f"{kind} {spec.name!r} of the model has room for {spec.most_rows} rows, but "
+            f"spec.batching.maxBatchSize is {batching.max_size}: set it to {spec.most_rows} at most, or "
+            "export the model with a larger bound"
+        )
     if first == -1 or (batching.mode is Mode.STATIC and first == batching.max_size):
         return
     found = f"the first dimension of {kind} {spec.name!r} of the model is fixed at {first}"

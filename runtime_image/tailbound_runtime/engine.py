@@ -36,12 +36,14 @@ class TensorSpec:
 
     shape: -1 where the size is free
     symbols: the model's names of the free sizes, None where it has none; sizes of one name are equal
+    most_rows: the largest first size, if that is free; None: any
     """
 
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
     symbols: tuple[str | None, ...] = ()
+    most_rows: int | None = None
 
     def admits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor of `shape` may go in.
@@ -61,6 +63,12 @@ class TensorSpec:
                 400,
                 f"{where}: shape {list(shape)} does not fit the model's {list(self.shape)}, "
                 "-1 being any size",
+            )
+        if self.most_rows is not None and shape[0] > self.most_rows:
+            raise ApiError(
+                400,
+                f"{where}: shape {list(shape)} has {shape[0]} rows, and the model takes {self.most_rows} at "
+                "most",
             )
 
 

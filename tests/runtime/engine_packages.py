@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import tritonclient.grpc as triton
 
 from e2e.cluster.binaries import cache_folder
-from tests.runtime.process import Server
+from tests.runtime.process import NAME, Server, rpc_address
 
 Rows = np.ndarray[Any, Any]
 
@@ -38,8 +39,9 @@ PACKAGES: Final = (
 )
 """The engines, what they import, and the converter whose models ONNX Runtime serves."""
 
-TORCH: Final = ("torch",)
-"""PyTorch, whose wheel needs other versions of CUDA's libraries than ONNX Runtime's in constraints.txt."""
+TORCH: Final = ("torch", "executorch")
+"""PyTorch, whose wheel needs other versions of CUDA's libraries than ONNX Runtime's in constraints.txt, and
+ExecuTorch, which needs it."""
 
 HEAVY: Final = ("tensorflow-cpu", "jax")
 """Engines of more than a gigabyte, which `make test-servers` tests."""
@@ -56,7 +58,7 @@ def heavy_folder() -> Path:
 
 
 def torch_folder() -> Path:
-    """The folder with PyTorch and all that it needs, which is made if need be."""
+    """The folder with PyTorch, ExecuTorch and all that they need, which is made if need be."""
     return _made("engines-torch", TORCH)
 
 
@@ -96,6 +98,15 @@ def ask(server: Server, rows: Rows, datatype: str = "FP32", name: str = "x") -> 
     answer = server.infer({"inputs": [tensor]})
     assert answer.status_code == 200, answer.text
     return {each["name"]: np.reshape(each["data"], each["shape"]) for each in answer.json()["outputs"]}
+
+
+def ask_by_grpc(server: Server, rows: Rows, datatype: str, name: str) -> dict[str, Rows]:
+    """The server's outputs for these rows, by gRPC."""
+    tensor = triton.InferInput(name, list(rows.shape), datatype)
+    tensor.set_data_from_numpy(rows)
+    with triton.InferenceServerClient(rpc_address(server)) as client:
+        answer = client.infer(NAME, [tensor])
+    return {each.name: answer.as_numpy(each.name) for each in answer.get_response().outputs}
 
 
 _REFUSED: Final = """

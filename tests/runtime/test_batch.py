@@ -1,6 +1,7 @@
 """What one run takes, and how tensors become one and come apart, without a model, a thread or a clock."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -186,6 +187,16 @@ def test_a_model_that_cannot_be_batched_says_why(
     with pytest.raises(ModelLoadError) as refused:
         check_shapes(specs(**inputs), specs(**outputs), batching)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("batching", [dynamic(), static(8)], ids=["dynamic", "static"])
+def test_batches_have_no_more_rows_than_the_model_has_room_for(batching: Batching) -> None:
+    x = TensorSpec("x", FP32, (-1, 4), (), most_rows=batching.max_size - 1)
+    with pytest.raises(
+        ModelLoadError, match=f"'x' of the model has room for {x.most_rows} rows, .* set it to"
+    ):
+        check_shapes({"x": x}, specs(y=(-1,)), batching)
+    check_shapes({"x": replace(x, most_rows=batching.max_size)}, specs(y=(-1,)), batching)
 
 
 @pytest.mark.parametrize(

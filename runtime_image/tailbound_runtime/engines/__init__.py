@@ -44,6 +44,7 @@ KINDS: Final = (
     Kind("tensorflow", "TensorFlow", "tensor_flow", "tensorflow", ("savedmodel",)),
     Kind("torch", "PyTorch", "torch_export", "torch", ("pt2",)),
     Kind("jax", "JAX", "jax_export", "jax", ("jax",)),
+    Kind("executorch", "ExecuTorch", "execu_torch", "executorch", ("executorch",)),
 )
 """All engines; the first one of those that run a format is its default."""
 
@@ -65,17 +66,12 @@ _COREML: Final = (
     "Core ML predicts only on macOS, and nothing runs its files on Linux: export the model that it was "
     "converted from to ONNX or TensorFlow Lite"
 )
-_EXECUTORCH: Final = (
-    "no engine of this server runs ExecuTorch's files: save the program that it was made from with "
-    "torch.export.save, and set spec.model.format to pt2"
-)
 _MLX: Final = "no engine of this server runs MLX's functions: export the model to ONNX where it was trained"
 REFUSED_FORMATS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sklearn", "pickle", "joblib"), _PICKLE),
     "torchscript": _TORCHSCRIPT,
     "tvm": _TVM,
     "coreml": _COREML,
-    "executorch": _EXECUTORCH,
     "mlx": _MLX,
 }
 """Formats that are known and not served, with the reason and the remedy."""
@@ -84,7 +80,6 @@ REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
     **dict.fromkeys((".pt", ".pth"), _TORCHSCRIPT),
     ".so": _TVM,
     **dict.fromkeys((".mlmodel", ".mlpackage"), _COREML),
-    ".pte": _EXECUTORCH,
     ".mlxfn": _MLX,
 }
 """How their files are named."""
@@ -100,6 +95,7 @@ SUFFIXES: Final[Mapping[str, str]] = {
     ".pb": "savedmodel",
     ".pt2": "pt2",
     ".jax": "jax",
+    ".pte": "executorch",
 }
 """How files of the formats are named."""
 

@@ -4,7 +4,6 @@ The file is read by modules of our own, since torch.export.load runs code that i
 between two operations.
 """
 
-import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import torch
 from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.engines.pt2_archive import DTYPES, Archive, check_plain, read
 from tailbound_runtime.engines.pt2_graph import fault_of, nodes_of
+from tailbound_runtime.engines.tree_names import leaf_names
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
 from tailbound_runtime.mistaken import what_it_is
 from tailbound_runtime.tensors import BY_DTYPE, Array
@@ -131,12 +131,8 @@ def _results(specs: Sequence[Any]) -> list[str]:
 
 
 def _output_names(module: Mapping[str, Any], count: int) -> list[str]:
-    """The keys of the dictionary that the model returns, else output_0 and so on."""
     (root,) = (each for each in module["module_call_graph"] if each["fqn"] == "")
-    tree = json.loads(root["signature"]["out_spec"])[1]
-    if tree["type"] == "builtins.dict" and len(tree["children_spec"]) == count:
-        return [str(key) for key in json.loads(tree["context"])]
-    return [f"output_{place}" for place in range(count)]
+    return leaf_names("output", root["signature"]["out_spec"], count)
 
 
 def _spec(name: str, value: str, graph: Mapping[str, Any]) -> TensorSpec:
