@@ -32,7 +32,7 @@ from tailbound.objects.unknown import Unknown
 from tailbound.reconcile import capacity
 from tailbound.reconcile.model import RevisionLoad, ScalingDecision, ScalingDecisions, ScalingRequest
 from tailbound.reconcile.scaling import ALLOWED_LATE, rounded
-from tailbound.reconcile.signals import RevisionPods, limits, observed, part
+from tailbound.reconcile.signals import RevisionPods, first_starts, limits, observed, part
 from tailbound.revisions.marks import fallback_of, marks_of
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.prometheus import Queries, RevisionName
@@ -275,7 +275,8 @@ class Autoscaler:
         seen = self._seen.get(key)
         # Mostly they are the very same objects, which costs next to nothing to find.
         if seen is None or (seen.names, seen.stored) != (names, stored):
-            seen = self._seen[key] = _Seen(names, stored, _children_of(names, *stored))
+            before = {} if seen is None else seen.children
+            seen = self._seen[key] = _Seen(names, stored, _children_of(names, before, *stored))
         return seen.children
 
     def _remembered(
@@ -302,17 +303,22 @@ class Autoscaler:
 
 
 def _children_of(
-    names: Iterable[str], revisions: Iterable[Object], deployments: Iterable[Object], pods: Iterable[Object]
+    names: Iterable[str],
+    before: Mapping[str, _Children],
+    revisions: Iterable[Object],
+    deployments: Iterable[Object],
+    pods: Iterable[Object],
 ) -> dict[str, _Children]:
+    """The children as they are now; `before` is what the last look found."""
     records = {KubernetesObject(each).label(REVISION_LABEL): each for each in revisions}
     deployed = {view.label(REVISION_LABEL): view for view in map(Deployment, deployments)}
-    return {
-        name: _Children(
-            deployed[name], tuple(pod for pod in map(Pod, pods) if _belongs(pod, name)), records.get(name)
-        )
-        for name in names
-        if name in deployed
-    }
+    found = {}
+    for name in names:
+        if name in deployed:
+            own, known = tuple(pod for pod in map(Pod, pods) if _belongs(pod, name)), before.get(name)
+            starts = first_starts(own) if known is None else known.starts.after(own)
+            found[name] = _Children(deployed[name], own, starts, records.get(name))
+    return found
 
 
 def _belongs(pod: Pod, revision: str) -> bool:

@@ -1,7 +1,7 @@
 """What the autoscaler decides on: one revision's signals and pods, brought together. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from math import ceil
@@ -22,6 +22,7 @@ from tailbound.autoscale.model import (
     Seconds,
     Service,
 )
+from tailbound.autoscale.state import USUAL_COLD_START
 from tailbound.objects.deployment import Deployment
 from tailbound.objects.pod import Pod
 from tailbound.objects.unknown import Unknown
@@ -31,6 +32,9 @@ from tailbound.rollout.sizing import ALL
 
 _SLOWEST: Final = 0.9
 """The quantile of the cold starts that growing reckons with."""
+_LONGEST: Final = 1800.0
+"""Seconds that a start is taken for at most. A pod that took longer waited for a node or an image, and recent
+traffic says nothing about what will arrive after so long."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,53 @@ class Signals:
 
 
 @dataclass(frozen=True)
+class PodStarts:
+    """Seconds from the creation of the pods of one revision to their readiness, by the pods' names.
+
+    A pod says only when it became Ready last. One that loses its readiness for a moment after days seems to
+    have taken days to start: what counts is what it said first.
+    """
+
+    took: Mapping[str, float] = field(default_factory=dict)
+    unseen: frozenset[str] = frozenset()
+    """Pods that were Ready at the first look already, and seem to have taken longer than usual."""
+
+    def after(self, pods: Sequence[Pod]) -> "PodStarts":
+        """The starts with those of pods that are Ready by now.
+
+        | pod | counts |
+        |---|---|
+        | was counted before | as it was |
+        | is one of `unseen` | not: nobody saw whether it was Ready before |
+        | has been restarted, or is not Ready | not now |
+        | is Ready | from its creation |
+        """
+        took = {}
+        for pod in pods:
+            seconds = self.took.get(pod.name)
+            if seconds is None and pod.name not in self.unseen and not most_restarts([pod]):
+                seconds = _start_of(pod)
+            if seconds is not None:
+                took[pod.name] = seconds
+        return PodStarts(took, self.unseen)
+
+
+def first_starts(pods: Sequence[Pod]) -> PodStarts:
+    """The starts at the first look.
+
+    One that took no longer than usual is believed: that a pod lost its readiness only adds to it.
+    """
+    slow = [pod.name for pod in pods if (_start_of(pod) or 0.0) > USUAL_COLD_START]
+    return PodStarts(unseen=frozenset(slow)).after(pods)
+
+
+@dataclass(frozen=True)
 class RevisionPods:
     """The Deployment and the pods of one revision. What they say is found out once, for many looks."""
 
     deployment: Deployment
     pods: tuple[Pod, ...]
+    starts: PodStarts
 
     @cached_property
     def report(self) -> PodsReport:
@@ -76,9 +122,9 @@ class RevisionPods:
 
     @cached_property
     def slow_start(self) -> float | None:
-        """A long one of the times from a pod's creation to its readiness, of those without a restart."""
-        took = sorted(seconds for pod in self.pods if not most_restarts([pod]) for seconds in _start_of(pod))
-        return took[min(len(took) - 1, int(len(took) * _SLOWEST))] if took else None
+        """A long one of the times that pods took to start."""
+        took = sorted(self.starts.took.values())
+        return min(_LONGEST, took[min(len(took) - 1, int(len(took) * _SLOWEST))]) if took else None
 
 
 def observed(
@@ -149,7 +195,9 @@ def _cold_start(there: RevisionPods, now: float) -> Seconds:
     return Unknown("no pod has become ready yet") if slow is None else Known(slow, now)
 
 
-def _start_of(pod: Pod) -> Iterator[float]:
+def _start_of(pod: Pod) -> float | None:
+    """Seconds from its creation to when it became Ready last; None while it is not."""
     made, ready_at = pod.creation_timestamp, pod.condition("Ready").last_transition_time
-    if pod.ready and made is not None and ready_at is not None:
-        yield (ready_at - made).total_seconds()
+    if not pod.ready or made is None or ready_at is None:
+        return None
+    return (ready_at - made).total_seconds()
