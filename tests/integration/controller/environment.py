@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubernetes.aio.client.configuration import Configuration
@@ -183,14 +183,13 @@ class Environment:
         what: str,
         holds: Callable[[], Awaitable[Any]],
         seconds: float = LONGEST_SECONDS,
-        every: float = 0.05,
     ) -> Any:
-        """Await a state, and look for it `every` so many seconds. Fails with its name."""
+        """Await a state. Fails with its name."""
         last: Any = None
         try:
             async with asyncio.timeout(seconds):
                 while not (last := await holds()):  # noqa: ASYNC110 - another process holds the state
-                    await asyncio.sleep(every)
+                    await asyncio.sleep(0.05)
         except TimeoutError:
             raise AssertionError(f"{what} did not come in {seconds:g} s; last seen {last!r}") from None
         return last
@@ -227,15 +226,3 @@ class Environment:
         found = FakeGateway(self.cluster, self.system, name, address)
         self.gateways.append(found)
         return found
-
-
-async def beside(environment: Environment, number: int) -> Environment:
-    """Another pair of namespaces, with the same gateways."""
-    names = (f"{environment.namespace}-{number}", f"{environment.system}-{number}")
-    for name in names:
-        await environment.cluster.insert(
-            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        )
-    for gateway in environment.gateways:
-        await FakeGateway(environment.cluster, names[1], gateway.name, gateway.address).appear()
-    return replace(environment, namespace=names[0], system=names[1])

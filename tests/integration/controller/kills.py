@@ -81,9 +81,7 @@ def number_of(name: str) -> str:
     return name.split("-")[-2] if "-" in name else ""
 
 
-async def dies(
-    environment: Environment, moment: Moment, ended: Callable[[], Awaitable[bool]], every: float = 0.05
-) -> bool:
+async def dies(environment: Environment, moment: Moment, ended: Callable[[], Awaitable[bool]]) -> bool:
     """Run an operator that is killed at this moment. False if the end came before it."""
     cuts: list[Cut] = []
 
@@ -98,5 +96,5 @@ async def dies(
         return dead() or await ended()
 
     async with environment.killed(environment.operator(wrap=wrap)):
-        await environment.until(f"{moment}", dead_or_ended, every=every)
+        await environment.until(f"{moment}", dead_or_ended)
     return dead()

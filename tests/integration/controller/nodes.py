@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -14,11 +13,8 @@ from tests.integration.controller.environment import Environment
 
 
 @asynccontextmanager
-async def kubelet(environment: Environment, most: int = 1000) -> AsyncIterator[None]:
-    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices.
-
-    The nodes take `most` pods of each service.
-    """
+async def kubelet(environment: Environment) -> AsyncIterator[None]:
+    """Stands in for the controller manager and the kubelet: Deployments get Ready pods and EndpointSlices."""
 
     async def run() -> None:
         while True:
@@ -27,10 +23,10 @@ async def kubelet(environment: Environment, most: int = 1000) -> AsyncIterator[N
             deployments = (await cluster.list(DEPLOYMENTS, namespace, SERVICE_LABEL)).items
             found = (await cluster.list(ENDPOINT_SLICES, namespace)).items
             slices = {each["metadata"]["name"]: each for each in found}
-            for deployment, pods in _placed(deployments, most):
+            for deployment in deployments:
                 with suppress(Exception):
                     found_slice = slices.get(deployment["metadata"]["name"])
-                    await _serve_deployment(environment, deployment, pods, found_slice)
+                    await _serve_deployment(environment, deployment, found_slice)
             await asyncio.sleep(0.1)
 
     task = asyncio.create_task(run())
@@ -42,42 +38,14 @@ async def kubelet(environment: Environment, most: int = 1000) -> AsyncIterator[N
             await task
 
 
-def _placed(deployments: tuple[Object, ...], places: int) -> list[tuple[Object, int]]:
-    """Each Deployment with its pods that the nodes take: those that are there have theirs."""
-    free: dict[str, int] = defaultdict(lambda: places)
-    for each in deployments:
-        free[each["metadata"]["labels"][SERVICE_LABEL]] -= _held(each)
-    placed = []
-    for deployment in deployments:
-        service = deployment["metadata"]["labels"][SERVICE_LABEL]
-        wanted, held = deployment["spec"]["replicas"], _held(deployment)
-        more = min(max(wanted - held, 0), max(free[service], 0))
-        free[service] -= more
-        placed.append((deployment, min(held + more, wanted)))
-    return placed
-
-
-def _held(deployment: Object) -> int:
-    """Pods that are there."""
-    return int((deployment.get("status") or {}).get("replicas", 0))
-
-
-async def _serve_deployment(
-    environment: Environment, deployment: Object, pods: int, found: Object | None
-) -> None:
-    cluster, meta = environment.cluster, deployment["metadata"]
+async def _serve_deployment(environment: Environment, deployment: Object, found: Object | None) -> None:
+    cluster, meta, pods = environment.cluster, deployment["metadata"], deployment["spec"]["replicas"]
     if meta.get("deletionTimestamp"):
         await _bury(environment, deployment, found)
         return
     status = deployment.get("status") or {}
-    known = (_held(deployment), status.get("readyReplicas", 0), status.get("observedGeneration"))
+    known = (status.get("replicas", 0), status.get("readyReplicas", 0), status.get("observedGeneration"))
     if known != (pods, pods, meta["generation"]):
-        refused = {
-            "type": "ReplicaFailure",
-            "status": "True",
-            "reason": "FailedCreate",
-            "message": "exceeded quota: devices",
-        }
         await cluster.replace_status(
             DEPLOYMENTS,
             {
@@ -88,7 +56,6 @@ async def _serve_deployment(
                     "updatedReplicas": pods,
                     "readyReplicas": pods,
                     "availableReplicas": pods,
-                    "conditions": [refused] if pods < deployment["spec"]["replicas"] else [],
                 },
             },
         )
