@@ -1,7 +1,8 @@
 """The rendered pods of servers that cannot be run here, against what their documentation names.
 
 Sources: tensorflow.org/tfx/serving (serving_config, api_rest), docs.openvino.ai (parameters, metrics),
-TGI's launcher reference, SGLang's server arguments, and the configuration of NVIDIA NIM for LLMs.
+TGI's launcher reference, SGLang's server arguments and what its /health does, and the variables of NVIDIA NIM
+for LLMs 1 and 2.
 """
 
 import copy
@@ -41,6 +42,8 @@ class Contract:
     metrics: dict[str, Any] | None
     refused: str
     """A format that it does not serve."""
+    health_seconds: int = 0
+    """What its path of health takes to answer at most, while the server is in order."""
 
 
 CONTRACTS = {
@@ -50,7 +53,8 @@ CONTRACTS = {
         ports=(HTTP, GRPC),
         words=(
             *("tensorflow_model_server", "--model_name=churn", "--model_base_path=/tmp/models/churn"),
-            *("--port=8081", "--rest_api_port=8080", 'prometheus_config { enable: true, path: "/metrics" }'),
+            *("--port=8081", "--rest_api_port=8080", "--rest_api_timeout_in_ms=30000"),
+            'prometheus_config { enable: true, path: "/metrics" }',
             "--monitoring_config_file=/etc/tailbound/tfserving/monitoring.txt",
         ),
         batched=(
@@ -90,11 +94,13 @@ CONTRACTS = {
             "--model-id=/mnt/models",
             "--port=8080",
             "--num-shard=2",
+            "--max-concurrent-requests=128",
+            "--usage-stats=off",
             "HF_HUB_OFFLINE=1",
             "HF_HOME=/tmp/huggingface",
         ),
-        batched=("--max-concurrent-requests=16",),
-        alone=("--max-concurrent-requests=128",),
+        batched=("--max-batch-size=16",),
+        alone=("--max-batch-size=128",),
         metrics={
             "requests": "tgi_request_inference_duration_count",
             "requestTime": ["tgi_request_inference_duration_sum"],
@@ -114,6 +120,7 @@ CONTRACTS = {
         alone=("--max-running-requests=256",),
         metrics=None,
         refused="gguf",
+        health_seconds=20,
     ),
     "nim": Contract(
         ready=_get("/v1/health/ready"),
@@ -121,6 +128,7 @@ CONTRACTS = {
         ports=(HTTP,),
         words=(
             *("NIM_HTTP_API_PORT=8080", "NIM_MODEL_NAME=/mnt/models", "NIM_SERVED_MODEL_NAME=churn"),
+            *("NIM_SERVER_PORT=8080", "NIM_MODEL_PATH=/mnt/models"),
             "NIM_CACHE_PATH=/tmp/nim",
         ),
         batched=(),
@@ -163,8 +171,9 @@ def test_the_pod_keeps_the_contract_of_its_server(name: str) -> None:
             assert {word for word in other if word.startswith("--")} & words == set()
             ports = {(each["name"], each["containerPort"]) for each in server["ports"]}
             assert ports == set(contract.ports)
-            probes = [_handler(server.get(f"{kind}Probe")) for kind in ("startup", "readiness", "liveness")]
-            assert probes == [contract.ready, contract.ready, contract.live]
+            probes = [server.get(f"{kind}Probe") for kind in ("startup", "readiness", "liveness")]
+            assert [*map(_handler, probes)] == [contract.ready, contract.ready, contract.live]
+            assert min(each["timeoutSeconds"] for each in probes if each) > contract.health_seconds
             start = server["startupProbe"]
             assert start["periodSeconds"] * start["failureThreshold"] >= 1800, "large weights load for long"
             (hold,) = (each for each in pod["spec"]["initContainers"] if each["name"] == "hold")

@@ -60,7 +60,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
         "--rest_port=8080",
         "--metrics_enable",
     ),
-    "tgi": ("--model-id=/mnt/models", "--num-shard=2", "--max-concurrent-requests=16"),
+    "tgi": ("--model-id=/mnt/models", "--num-shard=2", "--max-batch-size=16"),
     "sglang": ("--model-path=/mnt/models", "--tp=2", "--max-running-requests=16", "--enable-metrics"),
     "nim": ("NIM_HTTP_API_PORT", "NIM_SERVED_MODEL_NAME"),
 }
