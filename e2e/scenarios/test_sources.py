@@ -139,6 +139,29 @@ def test_model_on_a_volume_of_the_namespace_outlives_its_source(scene: Scene) ->
         scene.api.delete("PersistentVolume", volume)
 
 
+def test_source_without_a_digest_is_downloaded_once_to_the_volume_of_the_namespace(scene: Scene) -> None:
+    model = scene.model(slope=3.0)
+    volume = volumes.shared(scene.api, scene.namespace, registry(), TAG)
+    cache = {"storageClassName": scene.namespace, "size": "16Mi"}
+
+    def digest_is_known() -> bool | Unmet:
+        return bool(scene.api.list("ControllerRevision", scene.namespace)) or Unmet("there is no revision")
+
+    try:
+        source = {"uri": scene.world.store.uri(model), "format": "onnx", "cache": cache}
+        scene.apply("unpinned", model, model=source)
+        scene.wait("the digest", digest_is_known, 120)
+        scene.world.store.fault(model, "not-found")
+        service = scene.ready("unpinned")
+        scene.predicts("unpinned", model)
+        scene.gone("Job", serving(service))
+        (claim,) = scene.api.list("PersistentVolumeClaim", scene.namespace)
+        scene.api.delete("InferenceService", "unpinned", scene.namespace)
+        scene.gone("PersistentVolumeClaim", claim["metadata"]["name"])
+    finally:
+        scene.api.delete("PersistentVolume", volume)
+
+
 def test_source_without_a_digest_is_read_once_and_again_at_a_refresh(scene: Scene) -> None:
     first = scene.model(slope=2.0)
     second = Model(first.name, models.affine("changed", slope=9.0).content)

@@ -21,6 +21,8 @@ SERVICE_LABEL: Final = f"{GROUP}/service"
 REVISION_LABEL: Final = f"{GROUP}/revision"
 # On a PersistentVolumeClaim that caches a model for its whole namespace: the claim's own name.
 CACHE_LABEL: Final = f"{GROUP}/model-cache"
+# On such a claim that a Job has filled before the digest was known: the name of a claim of the same model.
+CACHED_MODEL_LABEL: Final = f"{GROUP}/cached-model"
 # On the gateway's pods, in the operator's own namespace, with the name of the application and of the release.
 APPLICATION_LABEL: Final = "app.kubernetes.io/name"
 APPLICATION: Final = "tailbound"

@@ -173,15 +173,15 @@ class Stores:
                 self._enqueue(key)
 
     def _claim_changed(self, old: Object | None, new: Object | None) -> None:
-        """Concerns the services whose revisions own it. One without such an owner is garbage."""
+        """Concerns the services whose revisions or Jobs own it. One without such an owner is garbage."""
         owners = {
             (view.namespace, owner.name)
             for view in (KubernetesObject(obj) for obj in (old, new) if obj is not None)
             for owner in view.owners
         }
         for namespace, name in owners:
-            revision = self.of[CONTROLLER_REVISIONS].get(namespace, name)
-            self._child_changed(revision, None)
+            for resource in (CONTROLLER_REVISIONS, JOBS):
+                self._child_changed(self.of[resource].get(namespace, name), None)
 
     def _runtime_changed(self, old: Object | None, new: Object | None) -> None:
         namespaces = {key_of(obj)[0] for obj in (old, new) if obj is not None}

@@ -8,6 +8,8 @@
 | anything incomplete | held by another pod | waits until it is complete, or the lock is free |
 | a part that another pod took from this one | any | begins again at the top, and with nothing |
 
+A Job that finds the digest of a source downloads to such a volume, too: of any digest, which the marker says.
+
 The lock is that of the file system, which ends with its holder. It saves downloads, and no more: `filling`
 says why a lock that is lost harms no model. The marker is written last, by the process that has verified the
 digest, and says which files there are and how large they are. No other container of a pod can write to the
@@ -39,13 +41,13 @@ _LOCKED: Final = frozenset({errno.EAGAIN, errno.EACCES})
 
 
 class ModelVolume:
-    """A volume for the model of one digest, as `holder` uses it: a name that no other pod has.
+    """A volume for one model, as `holder` uses it: a name that no other pod has.
 
-    emit, sleep: the log and the pauses.
+    sha256: the digest of the model, None where it is yet to be found; emit, sleep: the log and the pauses.
     """
 
     def __init__(
-        self, mount: Path, sha256: str, holder: str, emit: Emit, sleep: Callable[[float], None]
+        self, mount: Path, sha256: str | None, holder: str, emit: Emit, sleep: Callable[[float], None]
     ) -> None:
         self._mount = mount
         self._sha256 = sha256
@@ -68,10 +70,7 @@ class ModelVolume:
         while True:
             present = self._complete()
             if present is not None:
-                said = (
-                    f"found {human_bytes(present)} on the volume of spec.model.cache, with the right digest"
-                )
-                return Fetched(said, self._sha256, present)
+                return present
             with self._lock() as mine:
                 # Another pod may have filled it between the look and the lock.
                 if mine and self._complete() is None:
@@ -100,7 +99,7 @@ class ModelVolume:
                     if self._complete() is not None:
                         filling.remove()
                         return None
-                    if filling.is_mine and self._published(filling, files):
+                    if filling.is_mine and self._published(filling, files, found.sha256):
                         return found
                 # Whoever took it knows of no lock of this pod: from now on each goes on by itself.
                 self._emit("another pod has taken the download over, starting over")
@@ -115,29 +114,32 @@ class ModelVolume:
             marker.unlink(missing_ok=True)
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _published(self, filling: Filling, files: Mapping[str, int]) -> bool:
+    def _published(self, filling: Filling, files: Mapping[str, int], sha256: str | None) -> bool:
         """Whether the folder with these files is the model of the volume now."""
         if not filling.publish():
             return False
         new = filling.folder.with_suffix(".json")
-        new.write_text(json.dumps({"sha256": self._sha256, "files": files}))
+        new.write_text(json.dumps({"sha256": sha256, "files": files}))
         with suppress(FileNotFoundError):  # removed by another pod that has published at the same time
             synced(new)
             new.replace(self._mount / _MARKER)
         remove_leftovers(self._mount)
         return self._complete() is not None
 
-    def _complete(self) -> int | None:
-        """The size of the complete model in bytes; None if it is not complete."""
+    def _complete(self) -> Fetched | None:
+        """The complete model; None if it is not complete."""
         try:
             said: Any = json.loads((self._mount / _MARKER).read_text())
-            files = dict(said["files"])
-            whole = said["sha256"] == self._sha256 and all(
+            files, sha256 = dict(said["files"]), str(said["sha256"])
+            whole = self._sha256 in (None, sha256) and all(
                 (self.folder / path).stat().st_size == size for path, size in files.items()
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return sum(files.values()) if whole else None
+        size = sum(files.values())
+        verdict = "the right digest" if self._sha256 is not None else f"digest {sha256}"
+        found = f"found {human_bytes(size)} on the volume of spec.model.cache, with {verdict}"
+        return Fetched(found, sha256, size) if whole else None
 
     @contextmanager
     def _lock(self) -> Iterator[bool]:

@@ -105,8 +105,9 @@ def fetch(order: FetchRequest, access: Access, world: FetchDependencies) -> Fetc
         raise FetchFailedError(
             TerminationReason.DIGEST_MISMATCH, f"there is no digest to verify {shown(order.uri)} with"
         )
-    if order.pin is not None and order.cache is not None:
-        found = _through_cache(order, order.pin.sha256, order.cache, access, world)
+    # A source that states digests is not read to find one, and leaves no model to keep.
+    if order.cache is not None and (order.pin is not None or scheme != "hf"):
+        found = _through_cache(order, order.cache, access, world)
     else:
         found = _downloaded(order, access, world)
     if not order.output.is_file() and str(order.output.relative_to(order.root)) not in found.stated:
@@ -114,11 +115,9 @@ def fetch(order: FetchRequest, access: Access, world: FetchDependencies) -> Fetc
     return found
 
 
-def _through_cache(
-    order: FetchRequest, sha256: str, cache: Path, access: Access, world: FetchDependencies
-) -> Fetched:
+def _through_cache(order: FetchRequest, cache: Path, access: Access, world: FetchDependencies) -> Fetched:
     """The model on the shared volume, downloaded there if it is missing, with links to it."""
-    volume = ModelVolume(cache, sha256, world.new_name(), world.emit, world.sleep)
+    volume = ModelVolume(cache, order.sha256, world.new_name(), world.emit, world.sleep)
     limits = replace(world.limits, if_too_large=CACHE_VOLUME.if_full, if_full=CACHE_VOLUME.if_full)
     inside, path = replace(world, limits=limits), order.output.relative_to(order.root)
     found = volume.model(lambda folder: _downloaded(replace(order, output=folder / path), access, inside))

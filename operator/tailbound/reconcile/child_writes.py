@@ -58,9 +58,10 @@ def desired_revision(decided: Decided) -> Iterator[WriteRequest]:
 
 
 def resolution(decided: Decided) -> Iterator[WriteRequest]:
-    """The Job that finds the digest of a model without one, and the end of Jobs that nothing needs.
+    """The Job that finds the digest of a model, its claim, and the end of Jobs that nothing needs.
 
-    A Job is never changed. It stays until the revision is stored that holds its result.
+    A Job is never changed. It stays until the revision is stored that holds its result, and owns its claim:
+    one that no revision has taken goes with it.
     """
     owned, intended, unresolved = decided.owned, decided.intended, decided.desired.unresolved
     stopped = owned.service.spec.stopped
@@ -70,6 +71,8 @@ def resolution(decided: Decided) -> Iterator[WriteRequest]:
     yield Remove("batch/v1", "Job", jobs)
     live = owned.find("Job", intended.name)
     kept = live is not None and ownership(live, owned.service) is Ownership.OURS
+    if live is not None and kept and live not in jobs:
+        yield from _claim_of_job(decided, KubernetesObject(live))
     if unresolved is not None and not kept and not stopped:
         settings = owned.observation.settings
         yield Ensure(
@@ -81,6 +84,16 @@ def resolution(decided: Decided) -> Iterator[WriteRequest]:
                 owner_reference(owned.service),
             )
         )
+
+
+def _claim_of_job(decided: Decided, job: KubernetesObject) -> Iterator[WriteRequest]:
+    owned = decided.owned
+    name = model_caches.filled_by(job)
+    if name is None or job.terminating:
+        return
+    claim = model_caches.claim_of_job(job, owned.service.spec.model, owned.find(model_caches.KIND, name))
+    if claim is not None:
+        yield Ensure(claim)
 
 
 def preview_service(decided: Decided) -> Iterator[WriteRequest]:

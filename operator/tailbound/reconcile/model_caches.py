@@ -19,10 +19,11 @@ from typing import Any, Final
 
 from tailbound.api.conditions import Reason
 from tailbound.api.model_cache import CacheAccessMode
-from tailbound.api.names import CACHE_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE
+from tailbound.api.model_source import ModelSource
+from tailbound.api.names import CACHE_LABEL, CACHED_MODEL_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.objects.claim import VolumeClaim
-from tailbound.objects.fields import Object
+from tailbound.objects.fields import Object, child, text
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.pods import PodFinding
@@ -47,22 +48,55 @@ def is_cache(stored: Object) -> bool:
 
 
 def wanted_claim(revision: Revision, name: str, record: Object, live: Object | None) -> dict[str, Any]:
-    """The claim of a stored revision as it should be. record: its ControllerRevision; live: as it is.
+    """The claim of a stored revision as it should be. record: its ControllerRevision; live: as it is."""
+    model, owner = model_cache.cached_model(revision), KubernetesObject(record)
+    reference = _reference("apps/v1", "ControllerRevision", owner)
+    own_name = model_cache.claim_name(model, revision.model)
+    return _wanted(name, owner.namespace, model, reference, live, own_name)
 
-    Owners that are there already stay, as does a size that was raised.
-    """
-    view = KubernetesObject(record)
-    own = {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
-        "name": view.name,
-        "uid": view.uid,
+
+def claim_of_job(job: KubernetesObject, model: ModelSource, live: Object | None) -> dict[str, Any] | None:
+    """The claim that the Job which finds the digest of this model fills; None if it keeps nothing."""
+    name = filled_by(job)
+    if name is None or model.cache is None:
+        return None
+    return _wanted(name, job.namespace, model, _reference("batch/v1", "Job", job), live)
+
+
+def filled_by(job: KubernetesObject) -> str | None:
+    """The name of the claim that a Job fills; None if it keeps nothing."""
+    return model_cache.mounted_claim(child(job.raw, "spec", "template"))
+
+
+def having(claims: Sequence[Object], model: str) -> str | None:
+    """The name of the oldest claim with the model whose own claim has this name; None if there is none."""
+    found = [
+        (text(child(view.raw, "metadata"), "creationTimestamp"), view.name)
+        for view in map(KubernetesObject, filter(is_cache, claims))
+        if model in (view.name, view.label(CACHED_MODEL_LABEL)) and not view.terminating
+    ]
+    return min(found)[1] if found else None
+
+
+def _wanted(
+    name: str, namespace: str, model: ModelSource, own: Object, live: Object | None, same: str | None = None
+) -> dict[str, Any]:
+    """The claim as it should be. Owners that are there already stay, as does a size that was raised."""
+    assert model.cache is not None, "only a model with a cache has a claim"
+    others = [each.raw for each in KubernetesObject(live or {}).owners if each.uid != own["uid"]]
+    requests = dict(VolumeClaim(live).requests) if live is not None else None
+    return model_cache.claim(name, namespace, model.cache, [*others, own], requests, same)
+
+
+def _reference(api_version: str, kind: str, owner: KubernetesObject) -> Object:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": owner.name,
+        "uid": owner.uid,
         "controller": False,
         "blockOwnerDeletion": False,
     }
-    others = [owner.raw for owner in KubernetesObject(live or {}).owners if owner.uid != view.uid]
-    requests = dict(VolumeClaim(live).requests) if live is not None else None
-    return model_cache.claim(name, view.namespace, revision, [*others, own], requests)
 
 
 def finding_of(stored: Object | None, pods: Sequence[Pod]) -> PodFinding | None:

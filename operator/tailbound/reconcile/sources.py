@@ -12,7 +12,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pydantic import ValidationError
@@ -21,10 +21,11 @@ from tailbound.api.conditions import Reason
 from tailbound.api.runtime_contract import Resolution
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
-from tailbound.reconcile import downloads
+from tailbound.reconcile import downloads, model_caches
 from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership
 from tailbound.reconcile.pods import report
 from tailbound.reconcile.selection import Problem
+from tailbound.revisions.model_cache import claim_name
 from tailbound.revisions.resolved import ResolvedModel
 
 
@@ -70,14 +71,34 @@ def _of_job(owned: OwnedState, job: KubernetesObject, waits: Unresolved) -> Mode
     pods = owned.pods_of_job(job.uid)
     found = next((model for pod in pods if (model := _reported(pod)) is not None), None)
     if found is not None:
-        return found
+        return replace(found, claim=_claim_with(owned, job, found))
     if job.condition("Complete").status == "True":
         return Unresolved(waits.message, over=True)
-    return Unresolved(waits.message, _obstacle(pods))
+    return Unresolved(waits.message, _obstacle(owned, job, [pod for pod in pods if not pod.terminating]))
 
 
-def _obstacle(pods: Sequence[Pod]) -> Problem | None:
-    finding = report([pod for pod in pods if not pod.terminating], None).obstacle
+def _claim_with(owned: OwnedState, job: KubernetesObject, found: ResolvedModel) -> str | None:
+    """The claim that has the model, where it is not the one of the model's own name.
+
+    | the Job has filled a claim | a claim of the namespace has the model | outcome |
+    |---|---|---|
+    | no | any | None |
+    | yes | of the model's own name | None |
+    | yes | another one | that one |
+    | yes | none | that of the Job |
+    """
+    filled = model_caches.filled_by(job)
+    if filled is None:
+        return None
+    own = claim_name(owned.service.spec.model, found)
+    name = model_caches.having(owned.observation.claims, own) or filled
+    return name if name != own else None
+
+
+def _obstacle(owned: OwnedState, job: KubernetesObject, pods: Sequence[Pod]) -> Problem | None:
+    filled = model_caches.filled_by(job)
+    claim = owned.find(model_caches.KIND, filled) if filled is not None else None
+    finding = model_caches.finding_of(claim, pods) or report(pods, None).obstacle
     if finding is None:
         return None
     return Problem(

@@ -61,12 +61,7 @@ def fetch_arguments(model: ModelSource, resolved: ResolvedModel | None) -> list[
 
 def resolve_arguments(model: ModelSource) -> list[str]:
     """The arguments of the container that finds the digest of the source."""
-    return _arguments(uncached(model), ["--report", "--resolve"])
-
-
-def uncached(model: ModelSource) -> ModelSource:
-    """The same source without a cache, whose name needs the digest."""
-    return model.model_copy(update={"cache": None})
+    return _arguments(model, ["--report", "--resolve"])
 
 
 def _arguments(model: ModelSource, pin: list[str]) -> list[str]:

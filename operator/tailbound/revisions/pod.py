@@ -46,7 +46,7 @@ from tailbound.revisions.containers import (
     pull_secrets,
 )
 from tailbound.revisions.hold import hold_container, hold_port, pre_stop
-from tailbound.revisions.model_cache import claim_volume
+from tailbound.revisions.model_cache import claim_name, claim_volume
 from tailbound.revisions.model_mounts import (
     Fetcher,
     fetch_arguments,
@@ -181,8 +181,11 @@ def _pod_spec(made_of: Ingredients) -> dict[str, Any]:
 
 
 def _cache_volume(made_of: Ingredients) -> list[dict[str, Any]]:
-    model = made_of.service.spec.model
-    return [] if model.cache is None else [claim_volume(model, made_of.resolved)]
+    model, resolved = made_of.service.spec.model, made_of.resolved
+    if model.cache is None:
+        return []
+    kept = resolved.claim if resolved is not None else None
+    return [claim_volume(kept or claim_name(model, resolved))]
 
 
 def _grace_seconds(made_of: Ingredients) -> int:

@@ -1,16 +1,19 @@
 """The Job that finds the digest of a source that has none in the spec: the fetch container, and no server.
 
 It runs like a serving pod's fetch container: restricted, with the credentials of the service and its disk
-limit. A container that fails is started again by the kubelet, which waits longer each time.
+limit. Where it can, it downloads to a claim, which becomes that of the revision (`model_cache`). A container
+that fails is started again by the kubelet, which waits longer each time.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from tailbound.api.inferenceservice import InferenceService
+from tailbound.api.model_source import ModelSource
 from tailbound.api.names import MANAGED_BY_LABEL, MANAGED_BY_VALUE, SERVICE_LABEL
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.revisions.containers import environment, own_container, pod_security, pull_secrets
+from tailbound.revisions.model_cache import claim_volume, filled_by_job, name_of_job
 from tailbound.revisions.model_mounts import (
     Fetcher,
     fetch_environment,
@@ -18,7 +21,6 @@ from tailbound.revisions.model_mounts import (
     resolve_arguments,
     storage_limit,
     storage_request,
-    uncached,
     volumes,
 )
 
@@ -47,13 +49,14 @@ def resolve_job(
         "spec": {
             "backoffLimit": _ATTEMPTS,
             "activeDeadlineSeconds": fetcher.timeout_seconds + _START_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": _pod(service, fetcher, user_id)},
+            "template": {"metadata": {"labels": labels}, "spec": _pod(name, service, fetcher, user_id)},
         },
     }
 
 
-def _pod(service: InferenceService, fetcher: Fetcher, user_id: int | None) -> dict[str, Any]:
+def _pod(name: str, service: InferenceService, fetcher: Fetcher, user_id: int | None) -> dict[str, Any]:
     spec = service.spec
+    kept = [claim_volume(name_of_job(name))] if filled_by_job(spec.model) else []
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -61,7 +64,7 @@ def _pod(service: InferenceService, fetcher: Fetcher, user_id: int | None) -> di
         "terminationGracePeriodSeconds": 5,
         "securityContext": pod_security(user_id),
         "containers": [_container(service, fetcher)],
-        "volumes": volumes(spec.model, spec.resources),
+        "volumes": [*volumes(spec.model, spec.resources), *kept],
     }
     if spec.service_account_name is not None:
         pod["serviceAccountName"] = spec.service_account_name
@@ -71,11 +74,12 @@ def _pod(service: InferenceService, fetcher: Fetcher, user_id: int | None) -> di
 
 def _container(service: InferenceService, fetcher: Fetcher) -> dict[str, Any]:
     spec = service.spec
+    model = spec.model if filled_by_job(spec.model) else _uncached(spec.model)
     return {
         **own_container(fetcher),
         "name": FETCH_CONTAINER,
-        "args": resolve_arguments(spec.model),
-        "env": environment(fetch_environment(fetcher, spec.resources, uncached(spec.model))),
+        "args": resolve_arguments(model),
+        "env": environment(fetch_environment(fetcher, spec.resources, model)),
         "resources": {
             "requests": {
                 "cpu": _CPU["request"],
@@ -88,5 +92,9 @@ def _container(service: InferenceService, fetcher: Fetcher) -> dict[str, Any]:
                 "ephemeral-storage": str(storage_limit(spec.resources)),
             },
         },
-        "volumeMounts": fetch_mounts(uncached(spec.model)),
+        "volumeMounts": fetch_mounts(model),
     }
+
+
+def _uncached(model: ModelSource) -> ModelSource:
+    return model.model_copy(update={"cache": None})

@@ -82,6 +82,23 @@ def test_an_archive_is_unpacked_once_and_a_restarted_container_finds_its_links(p
     assert not list(pods.volume.rglob(".archive*"))
 
 
+def test_what_the_job_that_finds_the_digest_has_downloaded_is_the_model_of_the_pods(pods: Pods) -> None:
+    """Also a Job that was killed goes on, and one whose result was lost finds its own model again."""
+    pods.store.replies.append(cut_after(HALF))
+
+    def killed(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(pods.order(sha256=None, resolve=True), LOCALHOST, replace(WORLD, sleep=killed))
+    for _ in range(2):
+        order = pods.order(sha256=None, resolve=True)
+        assert fetch(order, LOCALHOST, WORLD).sha256 == SHA256
+        assert order.output.read_bytes() == CONTENT
+    assert pods.start(resolved=True).read_bytes() == CONTENT
+    assert [each["Range"] for each in pods.store.requests] == [None, f"bytes={HALF}-"]
+
+
 def fetch_at_once(orders: list[FetchRequest]) -> None:
     """Fetch all of them, each in a thread of its own, as pods that start together."""
     world = replace(WORLD, sleep=lambda _: time.sleep(0.01))

@@ -12,6 +12,7 @@ from tailbound.reconcile.model_caches import finding_of
 from tests.support.simulated.objects import service, spec
 from tests.support.simulated.serving import verbs
 from tests.support.simulated.simulator import Simulator
+from tests.unit.reconcile.test_reconcile_sources import NOT_FOUND, ends, finds
 
 KIND = "PersistentVolumeClaim"
 CACHE = {"storageClassName": "shared", "size": "10Gi"}
@@ -136,6 +137,102 @@ def test_a_quota_that_has_no_room_for_the_claim_is_told() -> None:
     assert simulator.names("Deployment") == []
     assert simulator.condition("Ready") == ("False", "QuotaExceeded")
     assert said in simulator.message("Ready")
+
+
+UNPINNED = {name: value for name, value in spec()["model"].items() if name != "sha256"}
+
+
+def resolving(**cache: str) -> Simulator:
+    """A service without a digest whose Job and claim are made."""
+    simulator = Simulator(service=service(model={**UNPINNED, "cache": {**CACHE, **cache}}))
+    for _ in range(2):
+        simulator.reconcile()
+    return simulator
+
+
+def mounts(body: Any) -> list[str]:
+    """The claims that the pods of a workload mount."""
+    volumes = body["spec"]["template"]["spec"]["volumes"]
+    return [each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each]
+
+
+def owned_by(simulator: Simulator) -> dict[str, list[str]]:
+    """The kinds of the owners of each claim by its name."""
+    return {
+        each["metadata"]["name"]: [owner["kind"] for owner in each["metadata"]["ownerReferences"]]
+        for each in simulator.of(KIND)
+    }
+
+
+def test_the_claim_to_which_the_job_downloads_becomes_that_of_the_revision() -> None:
+    simulator = resolving()
+    (job,) = simulator.of("Job")
+    ((name, owners),) = owned_by(simulator).items()
+    assert (mounts(job), owners) == ([name], ["Job"])
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["args"][container["args"].index("--cache") + 1] in [
+        each["mountPath"] for each in container["volumeMounts"] if each["name"] == "model-cache"
+    ]
+    assert simulator.reconcile().writes == ()
+    finds(simulator, "a" * 64)
+    simulator.settle()
+    assert owned_by(simulator) == {name: ["Job", "ControllerRevision"]}
+    assert mounts(simulator.of("Deployment")[0]) == [name]
+    assert simulator.names("Job") == []
+    assert simulator.condition("Ready") == ("True", "Serving")
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"), [("a", "first"), ("b", "its own")], ids=["the same model", "another model"]
+)
+def test_a_further_revision_shares_the_claim_of_the_same_model_alone(found: str, kept: str) -> None:
+    simulator = resolving()
+    (first,) = owned_by(simulator)
+    finds(simulator, "a" * 64)
+    simulator.settle()
+    simulator.edit(env=[{"name": "LEVEL", "value": "2"}])
+    for _ in range(2):
+        simulator.reconcile()
+    (own,) = owned_by(simulator).keys() - {first}
+    finds(simulator, found * 64)
+    simulator.settle()
+    expected = {"first": first, "its own": own}[kept]
+    assert {tuple(mounts(each)) for each in simulator.of("Deployment")} == {(expected,)}
+    assert owned_by(simulator)[own] == (["Job"] if kept == "first" else ["Job", "ControllerRevision"])
+
+
+@pytest.mark.parametrize(
+    ("uri", "cache"),
+    [
+        ("hf://risk/churn@0a1b2c", {}),
+        ("https://models.example.com/churn.onnx", {"accessMode": "ReadWriteOnce"}),
+    ],
+    ids=["the source states digests", "a volume of one node"],
+)
+def test_the_job_fills_no_claim_that_pods_may_not_want(uri: str, cache: dict[str, str]) -> None:
+    model = {**UNPINNED, "uri": uri, "cache": {**CACHE, **cache}}
+    simulator = Simulator(service=service(model=model))
+    for _ in range(2):
+        simulator.reconcile()
+    assert (mounts(simulator.of("Job")[0]), simulator.names(KIND)) == ([], [])
+    finds(simulator, "a" * 64)
+    simulator.settle()
+    ((name, owners),) = owned_by(simulator).items()
+    assert (mounts(simulator.of("Deployment")[0]), owners) == ([name], ["ControllerRevision"])
+
+
+def test_a_claim_that_keeps_the_job_from_a_node_is_named() -> None:
+    simulator = resolving()
+    ends(simulator, 1, NOT_FOUND)
+    simulator.job_pods[0]["status"] = {  # type: ignore[index]
+        "phase": "Pending",
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": UNBOUND}
+        ],
+    }
+    simulator.reconcile()
+    assert simulator.condition("ModelVerified") == ("False", "CacheUnusable")
+    assert "StorageClass shared has given it none of 10Gi" in simulator.message("ModelVerified")
 
 
 def pod(name: str, node: str = "", unscheduled: str = "", *, started: bool = False) -> Pod:
