@@ -107,10 +107,24 @@ MUTANTS: Final = (
         "fetch/test_fetch_cached.py",
     ),
     Mutant(
+        "credentials are for a port, and not for its whole host",
+        "fetch/credentials.py",
+        "if int(port) != (url.port or _default_port(url)):",
+        "if False:",
+        "fetch/test_fetch_credentials.py",
+    ),
+    Mutant(
+        "without locks no pod takes a model that was published meanwhile",
+        "fetch/filling.py",
+        "if is_model(taken):",
+        "if False:",
+        "fetch/test_fetch_cached.py",
+    ),
+    Mutant(
         "a claim keeps the owners of other services",
         "reconcile/model_caches.py",
-        "revision, [*others, own], requests)",
-        "revision, [own], requests)",
+        "model.cache, [*others, own], requests, same)",
+        "model.cache, [own], requests, same)",
         "reconcile/test_reconcile_caches.py",
     ),
     Mutant(

@@ -3,7 +3,7 @@
 | on the volume | the lock | next |
 |---|---|---|
 | a complete model of this digest | any | linked, nothing is downloaded |
-| a marker, and files that are missing or have another size | free | removed, filled again, linked |
+| a marker, and files that are missing or have another size | free | taken over, filled again, linked |
 | a part of one, as of a pod that was killed | free | taken over, filled from there if it can be, linked |
 | anything incomplete | held by another pod | waits until it is complete, or the lock is free |
 | a part that another pod took from this one | any | begins again at the top, and with nothing |
@@ -20,7 +20,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +28,7 @@ from typing import Any, Final
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.disk import CACHE_VOLUME, disk_failure
 from tailbound.fetch.failures import FetchFailedError
-from tailbound.fetch.filling import MODEL, Filling, remove_leftovers, synced
+from tailbound.fetch.filling import MODEL, Filling, own_name, remove_leftovers, synced
 from tailbound.fetch.pin import Fetched
 from tailbound.fetch.progress import Emit, human_bytes
 
@@ -86,10 +85,17 @@ class ModelVolume:
     def _filled(self, fill: Callable[[Path], Fetched]) -> Fetched | None:
         """What `fill` has found, once it is the model of the volume; None if another pod was in the way."""
         with self._named_failures():
-            self._remove_damaged()
+            self._remove_damaged_marker()
             with Filling.opened(
-                self._mount, self._holder, self._emit, take_over=not self._was_taken_over
+                self._mount,
+                self._holder,
+                self._emit,
+                take_over=not self._was_taken_over,
+                is_model=lambda folder: self._complete(folder) is not None,
             ) as filling:
+                if self._complete() is not None:
+                    filling.remove()
+                    return None
                 try:
                     found, files = fill(filling.folder), filling.files()
                 except (FetchFailedError, OSError):
@@ -107,12 +113,18 @@ class ModelVolume:
                 filling.remove()
         return None
 
-    def _remove_damaged(self) -> None:
-        marker = self._mount / _MARKER
-        if marker.exists():
-            self._emit("replacing a damaged model in the cache")
-            marker.unlink(missing_ok=True)
-            shutil.rmtree(self.folder, ignore_errors=True)
+    def _remove_damaged_marker(self) -> None:
+        """Set it aside first: by then it can be that of a pod which has published a model meanwhile."""
+        marker, aside = self._mount / _MARKER, own_name(self._mount, f"{self._holder}-marker")
+        if not marker.exists():
+            return
+        self._emit("replacing a damaged model in the cache")
+        with suppress(FileNotFoundError):
+            marker.rename(aside)
+            if self._complete(marker=aside) is not None:
+                aside.rename(marker)
+            else:
+                aside.unlink()
 
     def _published(self, filling: Filling, files: Mapping[str, int], sha256: str | None) -> bool:
         """Whether the folder with these files is the model of the volume now."""
@@ -126,13 +138,14 @@ class ModelVolume:
         remove_leftovers(self._mount)
         return self._complete() is not None
 
-    def _complete(self) -> Fetched | None:
-        """The complete model; None if it is not complete."""
+    def _complete(self, folder: Path | None = None, marker: Path | None = None) -> Fetched | None:
+        """The complete model; None if it is not complete. folder, marker: where they are, if elsewhere."""
+        model = folder or self.folder
         try:
-            said: Any = json.loads((self._mount / _MARKER).read_text())
+            said: Any = json.loads((marker or self._mount / _MARKER).read_text())
             files, sha256 = dict(said["files"]), str(said["sha256"])
             whole = self._sha256 in (None, sha256) and all(
-                (self.folder / path).stat().st_size == size for path, size in files.items()
+                (model / path).stat().st_size == size for path, size in files.items()
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None

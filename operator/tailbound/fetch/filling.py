@@ -10,11 +10,12 @@ locks do: each pod writes to a folder of a name of its own, and what another has
 | a complete file in it | moved to the pod's own folder: nobody writes to it any more |
 | a part of a file | copied there: the other pod may still have it open, and write to it |
 | a part for whose copy the volume is too full | removed |
+| the folder, where it turns out to be a model that was published meanwhile | put back |
 """
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
@@ -37,16 +38,19 @@ class Filling:
 
     @classmethod
     @contextmanager
-    def opened(cls, mount: Path, holder: str, emit: Emit, *, take_over: bool) -> Iterator[Self]:
+    def opened(
+        cls, mount: Path, holder: str, emit: Emit, *, take_over: bool, is_model: Callable[[Path], bool]
+    ) -> Iterator[Self]:
         """The folder of `holder`, a name that no other pod has. Raises OSError.
 
-        take_over: begin with what another pod has left, rather than with nothing.
+        take_over: begin with what another pod has left, rather than with nothing. is_model: whether a folder
+        is the complete model, which is not taken over.
         """
-        folder = mount / f"{_OWN}{holder}"
+        folder = own_name(mount, holder)
         handle = _made(folder)
         try:
             if take_over:
-                _take_over(mount, folder, emit)
+                _take_over(mount, folder, emit, is_model)
             yield cls(folder, handle)
         finally:
             os.close(handle)
@@ -106,6 +110,11 @@ def synced(path: Path) -> int:
         return path.stat().st_size
 
 
+def own_name(mount: Path, holder: str) -> Path:
+    """A name on the volume that only this holder uses, and which is removed as a leftover after its end."""
+    return mount / f"{_OWN}{holder}"
+
+
 def _made(folder: Path) -> int:
     """A handle of the folder, which is made; another pod may take it over at any time."""
     while True:
@@ -115,7 +124,7 @@ def _made(folder: Path) -> int:
             return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def _take_over(mount: Path, own: Path, emit: Emit) -> None:
+def _take_over(mount: Path, own: Path, emit: Emit, is_model: Callable[[Path], bool]) -> None:
     """Move the files of the folder with the most bytes to `own`.
 
     That of the model can be it, as it is not complete here. No folder is kept: the other pod may be about to
@@ -127,6 +136,9 @@ def _take_over(mount: Path, own: Path, emit: Emit) -> None:
         return
     with suppress(OSError):  # another pod was faster, or it is of another user whose folders nobody renames
         left.rename(taken)
+        if is_model(taken):
+            taken.rename(left)
+            return
     remove_leftovers(mount, but=(own, taken))
     for parent, _, names in os.walk(taken):
         for file in (Path(parent, name) for name in names):

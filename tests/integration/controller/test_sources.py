@@ -1,5 +1,7 @@
 """A model without a digest, against a real API server: the Job, its result, and its end."""
 
+from typing import Any
+
 from tailbound.api.runtime_contract import Resolution
 from tailbound.kube.resources import CLAIMS, CONTROLLER_REVISIONS, JOBS, PODS
 from tailbound.objects.fields import Object
@@ -11,8 +13,9 @@ from tests.integration.controller.services import MODEL, condition, is_ready
 DIGEST = "c" * 64
 
 
-async def test_a_job_finds_the_digest_of_a_model_and_goes(environment: Environment) -> None:
-    unpinned = {name: value for name, value in MODEL.items() if name != "sha256"}
+async def test_a_job_finds_the_digest_of_a_model_and_leaves_its_claim(environment: Environment) -> None:
+    unpinned: dict[str, Any] = {name: value for name, value in MODEL.items() if name != "sha256"}
+    unpinned["cache"] = {"storageClassName": "shared", "size": "1Gi"}
     async with environment.running(), kubelet(environment):
         await environment.create("churn", model=unpinned)
 
@@ -35,6 +38,13 @@ async def test_a_job_finds_the_digest_of_a_model_and_goes(environment: Environme
             return not await environment.children(JOBS, "churn")
 
         await environment.until("the end of the Job", none_left)
+        (claim,) = (await environment.cluster.list(CLAIMS, environment.namespace)).items
+        owners = [(owner["kind"], owner["uid"]) for owner in claim["metadata"]["ownerReferences"]]
+        assert owners == [
+            ("Job", made["metadata"]["uid"]),
+            ("ControllerRevision", revision["metadata"]["uid"]),
+        ]
+        assert claim["metadata"]["name"] in revision["data"]["template"]
 
 
 async def test_services_with_the_same_model_share_a_claim_that_no_race_takes_from_either(

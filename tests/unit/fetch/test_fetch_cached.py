@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
+from tailbound.fetch import filling
 from tailbound.fetch.cached import ModelVolume
 from tailbound.fetch.download import DownloadLimits
 from tailbound.fetch.failures import FetchFailedError
@@ -183,6 +184,37 @@ def test_without_any_locks_pods_hinder_each_other_and_end(
     orders = [pods.order() for _ in range(5)]
     fetch_at_once(orders)
     assert [order.output.read_bytes() == CONTENT for order in orders] == [True] * 5
+
+
+@pytest.mark.parametrize("when", ["before the marker is taken", "before the model is taken"])
+def test_without_locks_a_damaged_model_that_another_pod_replaces_meanwhile_is_left_to_it(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    pods.start()
+    (pods.volume / "model" / "model.onnx").write_bytes(b"short")
+    monkeypatch.setattr(fcntl, "flock", _unlocked)
+    others = list[Path]()
+
+    def meanwhile() -> None:
+        if not others:
+            others.append(Path())
+            others[0] = pods.start()
+
+    def emit(event: str, **_: object) -> None:
+        if event.startswith("replacing") and when == "before the marker is taken":
+            meanwhile()
+
+    def bytes_in(folder: Path, real: Callable[[Path], int] = filling._bytes_in) -> int:
+        if when == "before the model is taken":
+            meanwhile()
+        return real(folder)
+
+    monkeypatch.setattr(filling, "_bytes_in", bytes_in)
+    order = pods.order()
+    fetch(order, LOCALHOST, replace(WORLD, emit=emit))
+    assert [path.read_bytes() == CONTENT for path in (order.output, *others)] == [True, True]
+    assert len(pods.store.requests) == 2
+    assert {path.name for path in pods.volume.iterdir()} == {"complete.json", "lock", "model"}
 
 
 def test_files_that_another_pod_has_taken_are_missed(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
