@@ -1,7 +1,9 @@
 """A model server that can be told to misbehave. It answers each prediction with its revision's name.
 
     POST /v2/models/NAME/infer   {"revision": REVISION}, or a fault
-    GET /v2/health/ready         200; 503 while it is to be never ready, or drains
+    POST /models/NAME/answer     the same, by a protocol of its own
+    GET /models/NAME/schema      its inputs and outputs; INPUTS is the number of its inputs, 1 if not given
+    GET /v2/health/ready         200; 503 while it is to be never ready, or drains; /alive says the same
     GET /v2/health/live          200
     POST /_faults                {"ERROR_FRACTION": 0.5, ...}: these hold from now on, the others stay
     GET /_counts                 {"good": 12, "failed": 3, "first_bad": SECONDS or null, ...}
@@ -92,6 +94,7 @@ class Server:
     faults: Faults
     service_time: ServiceTime = field(default_factory=ServiceTime)
     timeout_seconds: float = 30.0
+    inputs: int = 1
     tells_metrics: bool = True
     sheds: bool = True
     forged: bytes = b""
@@ -135,6 +138,12 @@ class Server:
         headers = {"Connection": "close"} if self.draining else {}
         return web.json_response({"revision": self.revision}, headers=headers)
 
+    async def schema(self, request: web.Request) -> web.Response:
+        """The inputs and outputs of the model."""
+        inputs = [_tensor(f"x{number}") for number in range(self.inputs)]
+        name = request.match_info["name"]
+        return web.json_response({"name": name, "inputs": inputs, "outputs": [_tensor("y")]})
+
     async def ready(self, _: web.Request) -> web.Response:
         """Readiness."""
         return web.Response(status=503 if self.draining or self.faults.never_ready else 200)
@@ -170,6 +179,9 @@ class Server:
         app.add_routes(
             [
                 web.post("/v2/models/{name}/infer", self.infer),
+                web.post("/models/{name}/answer", self.infer),
+                web.get("/models/{name}/schema", self.schema),
+                web.get("/alive", self.ready),
                 web.get("/v2/health/ready", self.ready),
                 web.get("/v2/health/live", self.live),
                 web.post("/_faults", self.set_faults),
@@ -179,6 +191,10 @@ class Server:
         )
         app.cleanup_ctx.append(self._run_model)
         return app
+
+
+def _tensor(name: str) -> dict[str, object]:
+    return {"name": name, "datatype": "FP32", "shape": [-1, -1]}
 
 
 def service_time(given: Mapping[str, str]) -> ServiceTime:
@@ -216,6 +232,7 @@ def main() -> int:
         faults,
         service_time(os.environ),
         float(os.environ["TAILBOUND_REQUEST_TIMEOUT_SECONDS"]),
+        inputs=int(os.environ.get("INPUTS", "1")),
         tells_metrics=os.environ.get("NO_METRICS") != "1",
         sheds=os.environ.get("NO_SHEDDING") != "1",
         forged=os.environ.get("FORGED_METRICS", "").encode(),

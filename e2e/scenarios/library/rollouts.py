@@ -96,9 +96,10 @@ class Rollout:
         *,
         drain: Object | None = None,
         sheds: bool = True,
+        runtime: Object | None = None,
         **spec: Any,
     ) -> "Rollout":
-        """The same, not yet ready: several become so side by side."""
+        """The same, not yet ready: several become so side by side. `runtime`: more fields of its runtime."""
         good = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
         image = f"{installation.registry()}/{IMAGE}:{installation.TAG}"
         server = {
@@ -111,13 +112,15 @@ class Rollout:
                 "failureThreshold": 3,
             },
         }
-        runtime = {
+        further = runtime or {}
+        made_of = {
             "formats": [{"name": "onnx"}],
             "drain": drain or {"time": "3s"},
             "sheds": sheds,
-            "server": server,
+            **further,
+            "server": server | further.get("server", {}),
         }
-        scene.api.apply(serving_runtime(scene.namespace, RUNTIME, runtime))
+        scene.api.apply(serving_runtime(scene.namespace, RUNTIME, made_of))
         sla = spec.pop("sla", dict(SLA))
         made = cls(scene, name, rollout, sla, spec, scene.model(slope=2.0))
         made.change("first", faults)

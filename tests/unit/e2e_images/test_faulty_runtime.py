@@ -38,6 +38,16 @@ async def test_faults_may_change_and_everything_is_counted() -> None:
         assert counts["first_bad"] is not None
 
 
+async def test_a_protocol_of_its_own_has_the_same_faults_and_states_its_inputs() -> None:
+    server = Server("r1", Faults(error_fraction=1), inputs=2)
+    async with TestClient(TestServer(server.application())) as client:
+        assert (await client.post("/models/m/answer", json={})).status == 500
+        schema = await (await client.get("/models/m/schema")).json()
+        assert (await client.get("/alive")).status == 200
+    assert [each["name"] for each in schema["inputs"]] == ["x0", "x1"]
+    assert server.counts == {"failed": 1}
+
+
 async def test_readiness_fails_while_it_is_told_so_and_while_it_drains() -> None:
     server = Server("r1", Faults(never_ready=1))
     async with TestClient(TestServer(server.application())) as client:
