@@ -256,23 +256,23 @@ async def test_leader_that_sees_another_holder_stops_at_once(made: Race) -> None
     assert not made.one.elector.holds()
 
 
-@pytest.mark.parametrize("cut_at", [0.0, 0.5, 1.0, 1.5, 2.0, 3.1, 4.7, 8.0])
 @pytest.mark.parametrize("outage", [1.0, 5.0, 9.0, 10.0, 11.0, 15.0, 16.0, 40.0])
 @pytest.mark.parametrize("how", ["cut", "deaf"])
 async def test_never_two_leaders_whenever_and_however_long_the_leader_is_cut_off(
-    cut_at: float, outage: float, how: str
+    outage: float, how: str
 ) -> None:
-    made = Race()
-    try:
-        await made.run(cut_at)
-        setattr(made.one.link, how, True)
-        await made.run(outage)
-        setattr(made.one.link, how, False)
-        await made.run(40)
-    finally:
-        await made.stop()
-    assert not made.both
-    assert made.one.elector.holds() or made.two.elector.holds()
+    for cut_at in (0.0, 0.5, 1.0, 1.5, 2.0, 3.1, 4.7, 8.0):
+        made = Race()
+        try:
+            await made.run(cut_at)
+            setattr(made.one.link, how, True)
+            await made.run(outage)
+            setattr(made.one.link, how, False)
+            await made.run(40)
+        finally:
+            await made.stop()
+        assert not made.both, cut_at
+        assert made.one.elector.holds() or made.two.elector.holds(), cut_at
 
 
 async def test_new_process_of_the_same_pod_takes_its_lease_over_at_once() -> None:

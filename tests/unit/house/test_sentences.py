@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted((ROOT / "operator/tailbound").rglob("*.py"))
 ROOTS = ("operator", "runtime_image", "e2e", "tests")
@@ -32,10 +30,10 @@ def _strings(path: Path) -> Iterator[tuple[int, str, bool]]:
             yield node.lineno, node.value, node in docs
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix()[9:])
-def test_docstrings_and_messages_have_a_subject_and_standard_terms(path: Path) -> None:
+def test_docstrings_and_messages_have_a_subject_and_standard_terms() -> None:
     found = [
         f"{path}:{line}: {text.strip().splitlines()[0]}"
+        for path in SOURCES
         for line, text, is_doc in _strings(path)
         if UNCLEAR.search(text) or (is_doc and NO_SUBJECT.match(text.strip()))
     ]
@@ -48,6 +46,6 @@ def test_every_docstring_of_a_field_names_what_it_is() -> None:
     assert {path.relative_to(ROOT).as_posix() for path, lines in found.items() if lines} == set()
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
-def test_texts_for_users_have_no_unclear_words(path: Path) -> None:
-    assert [line for line in path.read_text().splitlines() if UNCLEAR.search(line)] == []
+def test_texts_for_users_have_no_unclear_words() -> None:
+    found = [(path.name, line) for path in TEXTS for line in path.read_text().splitlines()]
+    assert [(name, line) for name, line in found if UNCLEAR.search(line)] == []

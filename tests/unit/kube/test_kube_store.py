@@ -19,64 +19,31 @@ def versions(store: ObjectStore) -> dict[str, str]:
     return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in store}
 
 
-def test_newer_version_wins_and_older_is_ignored() -> None:
+# Of one object: what comes in, with its uid if it has another one, and with ! if it changes nothing; and the
+# version that is there in the end, if any.
+NEWS: dict[str, tuple[str, str | None]] = {
+    "newer-version-wins-and-older-is-ignored": ("put 9, put 8!, put 10", "10"),
+    "late-news-of-a-deleted-object": ("put 5, remove 8, put 7!", None),
+    "left-the-selector-and-returned": ("put 5, remove 8, put 9", "9"),
+    "left-the-selector-and-is-read-in-the-state-in-which-it-left": ("put 5, remove 8, put 8", "8"),
+    "late-news-of-the-last-state-of-what-is-gone": ("put 5, gone 0 another!, gone 0, put 5!", None),
+    "deletion-of-a-former-object": ("put 9 new, remove 12 old!", "9"),
+    "late-deletion-of-the-same-object": ("put 9, remove 8!", "9"),
+}
+
+
+@pytest.mark.parametrize(("news", "version"), NEWS.values(), ids=NEWS)
+def test_the_newest_state_stays(news: str, version: str | None) -> None:
     store = ObjectStore()
-    assert store.upsert(obj("a", 9))
-    assert not store.upsert(obj("a", 10 - 2))
-    assert store.upsert(obj("a", 10))
-    assert versions(store) == {"a": "10"}
-
-
-def test_versions_are_compared_as_numbers() -> None:
-    store = ObjectStore()
-    store.upsert(obj("a", 9))
-    assert store.upsert(obj("a", 10))
-
-
-def test_late_news_of_a_deleted_object_does_not_bring_it_back() -> None:
-    store = ObjectStore()
-    store.upsert(obj("a", 5))
-    assert store.remove(obj("a", 8))
-    assert not store.upsert(obj("a", 7))
-    assert versions(store) == {}
-
-
-def test_object_that_left_the_selector_and_returned_is_there() -> None:
-    store = ObjectStore()
-    store.upsert(obj("a", 5))
-    store.remove(obj("a", 8))
-    assert store.upsert(obj("a", 9))
-    assert versions(store) == {"a": "9"}
-
-
-def test_object_that_left_the_selector_is_there_when_it_is_read_in_the_state_in_which_it_left() -> None:
-    store = ObjectStore()
-    store.upsert(obj("a", 5))
-    store.remove(obj("a", 8))
-    assert store.upsert(obj("a", 8))
-
-
-def test_object_that_is_known_to_be_gone_does_not_return_with_late_news_of_its_last_state() -> None:
-    store = ObjectStore()
-    store.upsert(obj("a", 5))
-    assert not store.gone("ns", "a", "another")
-    assert store.gone("ns", "a", "uid-a")
-    assert not store.upsert(obj("a", 5))
-    assert versions(store) == {}
-
-
-def test_deletion_of_a_former_object_leaves_its_successor() -> None:
-    store = ObjectStore()
-    store.upsert(obj("a", 9, uid="new"))
-    assert not store.remove(obj("a", 8, uid="old"))
-    assert versions(store) == {"a": "9"}
-
-
-def test_late_deletion_leaves_a_newer_state_of_the_same_object() -> None:
-    store = ObjectStore()
-    store.upsert(obj("a", 9))
-    assert not store.remove(obj("a", 8))
-    assert versions(store) == {"a": "9"}
+    for each in news.split(", "):
+        what, number, *uid = each.rstrip("!").split()
+        about = obj("a", int(number), *uid)
+        if what == "gone":
+            changed = store.gone("ns", "a", about["metadata"]["uid"])
+        else:
+            changed = store.upsert(about) if what == "put" else store.remove(about)
+        assert changed is not each.endswith("!"), each
+    assert versions(store) == ({"a": version} if version else {})
 
 
 def test_full_list_removes_what_it_lacks_but_not_what_is_newer_than_it() -> None:
