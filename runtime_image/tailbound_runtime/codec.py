@@ -1,6 +1,6 @@
 """Reads requests over HTTP to one model, and writes answers: as `protocol.py`, but each JSON only once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,7 +49,7 @@ class _Plan:
     """
 
     request: InferRequest
-    parts: Mapping[str, _Part]
+    parts: Sequence[tuple[str, _Part]]
     length: int
 
 
@@ -102,29 +102,38 @@ class Codec:
             self._learn(head, request, len(body))
             return request
         known = plan.request
-        inputs = {name: part.array(body, reserve) for name, part in plan.parts.items()}
+        inputs = {}
+        for name, part in plan.parts:
+            inputs[name] = part.array(body, reserve)
         return InferRequest(
             known.id, inputs, known.outputs, known.rows, known.binary, known.priority, known.timeout_seconds
         )
 
     def answer(self, request: InferRequest, arrays: Sequence[Array]) -> Answer:
         """The same as `infer_response`."""
-        if request.id is None and not request.binary:
-            return self._answer_json(request, arrays)
-        if request.id is not None or len(request.binary) < len(request.outputs):
-            return infer_response(request, self._signature, arrays)
-        key = (request.outputs, *[array.shape for array in arrays])
-        reply = self._replies.get(key)
-        if reply is not None:
-            tail = map(binary.to_bytes, reply.datatypes, arrays)
-            return Answer((reply.head, *tail), len(reply.head))
+        known = self.known_answer(request, arrays)
+        if known is not None:
+            return known
         answer = infer_response(request, self._signature, arrays)
-        datatypes = [self._signature.outputs[name].datatype for name in request.outputs]
-        if not any(each.is_text for each in datatypes):  # the shape does not tell the size of texts
-            if len(self._replies) >= _MOST_HEADS:
-                self._replies.clear()
-            self._replies[key] = _Reply(bytes(answer.parts[0]), datatypes)
+        if request.id is None and not request.binary:
+            self._answers.learn(request, arrays, bytes(answer.parts[0]))
+        elif request.id is None and len(request.binary) == len(request.outputs):
+            self._learn_reply(request, arrays, bytes(answer.parts[0]))
         return answer
+
+    def known_answer(self, request: InferRequest, arrays: Sequence[Array]) -> Answer | None:
+        """The same, written in no time, as one with outputs of these shapes was before; None if none was."""
+        if request.id is not None:
+            return None
+        if not request.binary:
+            parts = self._answers.write(request, arrays)
+            return None if parts is None else Answer(parts, None)
+        if len(request.binary) < len(request.outputs):
+            return None
+        reply = self._replies.get((request.outputs, *[array.shape for array in arrays]))
+        if reply is None:
+            return None
+        return Answer((reply.head, *map(binary.to_bytes, reply.datatypes, arrays)), len(reply.head))
 
     def _parse_json(self, body: bytes, reserve: Reserve) -> InferRequest:
         request = self._requests.parse(body)
@@ -133,21 +142,21 @@ class Codec:
             self._requests.learn(body, request)
         return request
 
-    def _answer_json(self, request: InferRequest, arrays: Sequence[Array]) -> Answer:
-        parts = self._answers.write(request, arrays)
-        if parts is not None:
-            return Answer(parts, None)
-        answer = infer_response(request, self._signature, arrays)
-        self._answers.learn(request, arrays, bytes(answer.parts[0]))
-        return answer
+    def _learn_reply(self, request: InferRequest, arrays: Sequence[Array], head: bytes) -> None:
+        datatypes = [self._signature.outputs[name].datatype for name in request.outputs]
+        if any(each.is_text for each in datatypes):
+            return  # the shape does not tell the size of texts
+        if len(self._replies) >= _MOST_HEADS:
+            self._replies.clear()
+        self._replies[request.outputs, *[array.shape for array in arrays]] = _Reply(head, datatypes)
 
     def _learn(self, head: bytes, request: InferRequest, length: int) -> None:
         specs = self._signature.inputs
         if any(specs[name].datatype.is_text for name in request.inputs):
             return  # where they end is not known from the head
-        parts, at = {}, len(head)
+        parts, at = [], len(head)
         for name, array in request.inputs.items():
-            parts[name] = _Part(specs[name], array.shape, at, at + array.nbytes)
+            parts.append((name, _Part(specs[name], array.shape, at, at + array.nbytes)))
             at += array.nbytes
         if at == length:  # otherwise some of them are in the head
             if len(self._plans) >= _MOST_HEADS:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from tailbound_runtime.app import App, Phase
+from tailbound_runtime.errors import Header
 from tailbound_runtime.inferences import Pending
 from tailbound_runtime.reception import CLOSE, Intake
 from tailbound_runtime.responses import JSON, Response, head_of
@@ -93,7 +94,7 @@ class Pipeline:
 
     def answer_at_once(self, response: Response) -> None:
         """Write the answer to a request that is not in line, as `is_free`."""
-        seconds = self._send(response.parts, head_of(response.status, response.headers, response.size))
+        seconds = self._send(response, response.parts, response.headers)
         if response.sent is not None:
             response.sent(seconds)
         if self._full:
@@ -228,8 +229,7 @@ class Pipeline:
             kept = False
         elif not kept:
             headers = [*headers, CLOSE]  # the client's next connection goes to a pod that stays
-        head = head_of(response.status, headers, response.size)
-        seconds = self._send(() if exchange.head_only else response.parts, head)
+        seconds = self._send(response, () if exchange.head_only else response.parts, headers)
         if exchange.intake is not None:
             self._app.sent(exchange.intake, seconds)
         if not kept:
@@ -244,10 +244,13 @@ class Pipeline:
         self._transport.write_eof()
         self._loop.call_later(LINGER_SECONDS, self._transport.close)
 
-    def _send(self, parts: Sequence[bytes | memoryview], head: bytes) -> float:
-        """Write an answer; the seconds that this took."""
+    def _send(
+        self, response: Response, parts: Sequence[bytes | memoryview], headers: Sequence[Header]
+    ) -> float:
+        """Write an answer, with these parts of it; the seconds that this took."""
         started = self.used = time.perf_counter()
-        if sum(map(len, parts)) <= JOINED_BYTES:
+        head = head_of(response.status, headers, response.size)
+        if response.size <= JOINED_BYTES:
             self._transport.write(b"".join((head, *parts)))
         else:
             self._transport.write(head)

@@ -26,21 +26,18 @@ _STATUS: Final = {
 class Response:
     """An answer; the connection adds Date, Content-Length and Connection.
 
+    size: bytes of the body
     sent: takes in the seconds that sending it took, where those count and no intake is there for that
     """
 
-    __slots__ = ("headers", "parts", "sent", "status")
+    __slots__ = ("headers", "parts", "sent", "size", "status")
 
     def __init__(self, status: int, headers: Sequence[Header], parts: Sequence[bytes | memoryview]) -> None:
         self.status = status
         self.headers = headers
         self.parts = parts
+        self.size = sum(map(len, parts))
         self.sent: Callable[[float], None] | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the body."""
-        return sum(map(len, self.parts))
 
 
 def refusal(error: ApiError) -> Response:
@@ -52,8 +49,12 @@ def success(answer: Answer) -> Response:
     """The answer to an inference."""
     if answer.json_length is None:
         return Response(200, _IN_JSON, answer.parts)
-    length = (b"inference-header-content-length", b"%d" % answer.json_length)
-    return Response(200, (OCTETS, length), answer.parts)
+    return Response(200, _with_tensors(answer.json_length), answer.parts)
+
+
+@lru_cache(64)
+def _with_tensors(json_length: int) -> Sequence[Header]:
+    return OCTETS, (b"inference-header-content-length", b"%d" % json_length)
 
 
 def packing(intake: Intake, response: Response) -> bytes | None:

@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -65,6 +65,9 @@ class Session(Loaded):
         self._cuda = _cuda(device) if provider == CUDA else None
         self._binds = provider == CUDA and not any(datatype.is_text for datatype in used)
         self._records = self._binds and not self._has_bits
+        plain = graphs is None and not self._has_bits and not self._binds
+        self._run: Callable[[Sequence[str], Mapping[str, Array], Any], list[Array]]
+        self._run = self._compute if plain else self._run_in_turn
 
     @classmethod
     def load(
@@ -118,7 +121,7 @@ class Session(Loaded):
             text = one_line(error)
             raise MemoryShortError(text) if is_out_of_memory(text) else ModelFailedError(text) from error
 
-    def _run(self, outputs: Sequence[str], inputs: Mapping[str, Array], options: Any) -> list[Array]:
+    def _run_in_turn(self, outputs: Sequence[str], inputs: Mapping[str, Array], options: Any) -> list[Array]:
         if self._graphs is None:
             return self._run_alone(outputs, inputs, options)
         shapes = _shapes(inputs)

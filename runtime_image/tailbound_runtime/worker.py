@@ -92,7 +92,7 @@ class InferenceThread:
 
     def check_room(self) -> None:
         """Raises QueueFullError if a request would be refused now."""
-        if not self._full_up():
+        if not self.is_full:
             return
         if self._batching.levels > 1:  # its body will tell its own
             with self._changed:
@@ -100,9 +100,11 @@ class InferenceThread:
                     return
         raise QueueFullError(self._queue_limit)
 
-    def _full_up(self) -> bool:
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for one more request, unless it displaces another."""
         # A request that finds the model idle does not wait, though it passes through the queue.
-        return self._depth() >= self._queue_limit + (0 if self._running else 1)
+        return len(self._queue) >= self._queue_limit + (0 if self._running else 1)
 
     async def run(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
         """`here` if that may be, and else `wait`."""
@@ -184,7 +186,7 @@ class InferenceThread:
 
     def _make_room(self, level: int) -> Job | None:
         """The job that has to go for one of this level, if one has to. Raises QueueFullError if none may."""
-        if not self._full_up():
+        if not self.is_full:
             return None
         last = self._queue.last_behind(level)
         if last is None:
