@@ -112,9 +112,17 @@ class CachingThread(InferenceThread):
         """Any request may be answered `here`."""
         return True
 
-    def here(self, request: InferRequest) -> list[Array] | None:
+    def here(self, request: InferRequest, since: float | None = None) -> list[Array] | None:
         """The remembered answer, or else that of a short run."""
-        return self._found_or(request, super().here)
+        digest = digest_of(request)
+        found = self._found(request, digest)
+        if found is not None:
+            return found
+        arrays = super().here(request, since)
+        if arrays is not None and digest is not None:
+            self._metrics.missed()
+            self._cache.put(self._owner, digest, arrays)
+        return arrays
 
     async def wait(
         self,
@@ -140,19 +148,6 @@ class CachingThread(InferenceThread):
         """End the threads, and forget the answers."""
         super().close()
         self._cache.forget(self._owner)
-
-    def _found_or(
-        self, request: InferRequest, run: Callable[[InferRequest], list[Array] | None]
-    ) -> list[Array] | None:
-        digest = digest_of(request)
-        found = self._found(request, digest)
-        if found is not None:
-            return found
-        arrays = run(request)
-        if arrays is not None and digest is not None:
-            self._metrics.missed()
-            self._cache.put(self._owner, digest, arrays)
-        return arrays
 
     def _found(self, request: InferRequest, digest: bytes | None) -> list[Array] | None:
         found = None if digest is None else self._cache.get(self._owner, digest)

@@ -13,17 +13,15 @@ import httptools
 import structlog
 
 from tailbound_runtime.app import App
+from tailbound_runtime.burst import Burst
 from tailbound_runtime.connections import Admission, Connections
+from tailbound_runtime.head_parts import MOST_HEADERS, HeadParts, HeadTooLongError
 from tailbound_runtime.pipeline import Exchange, Pipeline
 from tailbound_runtime.reception import Head, Heads, Intake, space
 from tailbound_runtime.responses import Response, refusal
 
 HEAD_BYTES: Final = 32 * 2**10
-MOST_HEADERS: Final = 256
 HEAD_SECONDS: Final = 10.0
-MOST_KNOWN: Final = 256
-LONGEST_KNOWN: Final = 2 * 2**10
-"""Heads that are kept, and their bytes. Clients that send the same again are spared its parsing."""
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
@@ -33,11 +31,7 @@ _ANY: Final = memoryview(bytearray(32 * 2**10))
 log = structlog.get_logger(__name__)
 
 
-class _HeadTooLongError(Exception):
-    pass
-
-
-class Connection(asyncio.BufferedProtocol):
+class Connection(HeadParts, asyncio.BufferedProtocol):
     """One connection. A head may have HEAD_BYTES, and must be complete HEAD_SECONDS after its first byte.
 
     A long body with binary tensors passes the parser by, once its first bytes are there: the kernel writes it
@@ -53,8 +47,12 @@ class Connection(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         closed: Any,
         connections: Connections,
+        burst: Burst,
     ) -> None:
+        super().__init__()
         self._app = app
+        self._burst = burst
+        self._in_burst = False  # a request is, and nothing after it is looked at before it is served
         self._connections = connections
         self._turned_away = False
         self._among = among
@@ -64,12 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self._pipeline: Pipeline
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
         self._head: Head | Response | None = None  # the last one that was parsed
-        self._in_head = False
-        self._between = True  # the parser is after the end of a request
-        self._head_bytes = 0
         self._completed = 0  # requests that ended in the bytes that the parser got last
         self._upgrades = False
         self._timer: asyncio.TimerHandle | None = None
@@ -93,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone: what is not answered yet is given up."""
+        self._in_burst = False
         self._among.discard(self)
         self._connections.left(self)
         self._stop_timer()
@@ -109,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def end(self) -> None:
         """Close after the answers that are due."""
+        if self._in_burst:
+            self._burst.serve()
         self._pipeline.end()
 
     give_way = end
@@ -116,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Whether no part of a request is here, and the client has read its answers."""
-        return self._between and self._pipeline.is_idle
+        return self._between and not self._in_burst and self._pipeline.is_idle
 
     @property
     def used(self) -> float:
@@ -137,6 +133,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """They are there."""
+        if self._in_burst:
+            self._burst.serve()
         if self._pipeline.is_over:
             return
         guess, self._guess = self._guess, None
@@ -198,13 +196,31 @@ class Connection(asyncio.BufferedProtocol):
                 break
             self._whole(head, data[ends : ends + head.length])
             data = data[ends + head.length :]
-            if not data or self._pipeline.is_over:
+            if not data:
+                return
+            if self._in_burst:
+                self._burst.serve()
+            if self._pipeline.is_over:
                 return
         self._parse(data)
 
     def _whole(self, head: Head, body: bytes) -> None:
         """All of a request is there."""
-        begun = self._app.whole(head, body) if self._pipeline.is_free else None
+        if self._pipeline.is_free:
+            self._in_burst = True
+            self._burst.add(self, head, body)
+        else:
+            self._go_on(head, body, None)
+
+    def answer(self, head: Head, body: bytes, begun: Response | Intake | None) -> None:
+        """Go on with the request that was in the burst; None: it has yet to begin."""
+        if self._in_burst:
+            self._in_burst = False
+            self._go_on(head, body, begun)
+        elif isinstance(begun, Intake):  # the client has gone since
+            self._app.left(begun, True)
+
+    def _go_on(self, head: Head, body: bytes, begun: Response | Intake | None) -> None:
         if isinstance(begun, Response):
             self._pipeline.answer_at_once(begun)
             return
@@ -223,10 +239,8 @@ class Connection(asyncio.BufferedProtocol):
         self._head, self._completed = None, 0
         if self._feed(head):
             known = self._last_head()
-            if known is not None and len(head) <= LONGEST_KNOWN:
-                if len(self._known) >= MOST_KNOWN:
-                    self._known.clear()
-                self._known[head] = known
+            if known is not None:
+                self._known.learn(head, known)
         elif self._pipeline.is_over:
             return
         self._parse(rest)
@@ -265,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _failed(self, error: httptools.HttpParserCallbackError) -> None:
-        if isinstance(error.__context__, _HeadTooLongError):
+        if isinstance(error.__context__, HeadTooLongError):
             self._refuse_head()
         else:
             log.error("a connection failed unexpectedly", exc_info=error.__context__)
@@ -309,31 +323,12 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- what the parser finds
 
-    def on_message_begin(self) -> None:
-        """The first byte of a head."""
-        self._in_head = True
-        self._between = False
-        self._head_bytes = 0
-        self._url = b""
-        self._headers = []
-
-    def on_url(self, url: bytes) -> None:
-        """A part of what is asked for."""
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or one after the body, which has no meaning here. Raises _HeadTooLongError."""
-        if self._in_head:
-            if len(self._headers) >= MOST_HEADERS:
-                raise _HeadTooLongError
-            self._headers.append((name.lower(), value))
-
     def on_headers_complete(self) -> None:
-        """The end of a head. Raises _HeadTooLongError."""
+        """The end of a head. Raises HeadTooLongError."""
         self._in_head = False
         self._stop_timer()
         if len(self._url) + sum([len(name) + len(value) for name, value in self._headers]) > HEAD_BYTES:
-            raise _HeadTooLongError
+            raise HeadTooLongError
         self._upgrades = self._parser.should_upgrade()
         if self._upgrades:
             return

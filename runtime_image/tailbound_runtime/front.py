@@ -5,6 +5,7 @@ import time
 from typing import Final
 
 from tailbound_runtime.app import App
+from tailbound_runtime.burst import Burst
 from tailbound_runtime.connection import Connection
 from tailbound_runtime.connections import Connections
 from tailbound_runtime.reception import Heads
@@ -25,12 +26,21 @@ class Front:
         self._open: set[Connection] = set()
         self._known = Heads()
         self._loop = asyncio.get_running_loop()
+        self._burst = Burst(app, self._loop)
         self._ended: asyncio.Future[None] | None = None
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def connection(self) -> Connection:
         """A new one, for the loop's server."""
-        return Connection(self._app, self._open, self._known, self._loop, self._closed, self._connections)
+        return Connection(
+            self._app,
+            self._open,
+            self._known,
+            self._loop,
+            self._closed,
+            self._connections,
+            self._burst,
+        )
 
     async def close(self, seconds: float) -> None:
         """End idle connections now, the others after their answers, and all of them after so many seconds."""

@@ -28,6 +28,10 @@ LONGEST_KEPT: Final = 2**10
 
 LEAST_ROOM_BYTES: Final = 32 * 2**10
 
+MOST_KNOWN: Final = 256
+LONGEST_KNOWN: Final = 2 * 2**10
+"""Heads that are kept, and their bytes. Clients that send the same again are spared its parsing."""
+
 _ALIGNED: Final = 64
 _BOUND: Final = LATENCY_BOUND_HEADER.encode()
 _LONGEST_NUMBER: Final = 18  # digits
@@ -94,6 +98,13 @@ class Heads(dict[bytes, Head]):
     """
 
     likely: tuple[bytes, Head] | None = None
+
+    def learn(self, text: bytes, head: Head) -> None:
+        """These bytes always mean this head."""
+        if len(text) <= LONGEST_KNOWN:
+            if len(self) >= MOST_KNOWN:
+                self.clear()
+            self[text] = head
 
 
 class Intake:

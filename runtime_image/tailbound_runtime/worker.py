@@ -49,8 +49,6 @@ from tailbound_runtime.tensors import Array
 SMOOTHING: Final = 0.1
 EARLY_SECONDS: Final = 0.0005
 """A lane begins this long before it has to: it may have to wait for the interpreter."""
-_AT_ONCE: Final = (0.0,)
-"""How long the request of a run on the loop has waited."""
 
 
 class InferenceThread:
@@ -111,8 +109,10 @@ class InferenceThread:
         answers = self.here(request)
         return await self.wait(request, deadline, bound) if answers is None else answers
 
-    def here(self, request: InferRequest) -> list[Array] | None:
+    def here(self, request: InferRequest, since: float | None = None) -> list[Array] | None:
         """The answer here and now, from a short run: another thread would take longer to wake up.
+
+        `since` is when the request's tensors were there, if that is not now, in the time of `perf_counter`.
 
         None if it is not known to be short, if the thread has a run that is not short, or if the run failed
         or took too long: then `wait`.
@@ -128,7 +128,7 @@ class InferenceThread:
         finally:
             ended = time.perf_counter()
             self._inline.ends(ended - started)
-        self._count(_AT_ONCE, request.rows, ended - started)
+        self._count((started - since if since else 0.0,), request.rows, ended - started)
         return arrays
 
     def runs_here(self, now: float) -> bool:

@@ -53,7 +53,7 @@ class Echo:
             else Intake(head, 0.0, LIMITS, Share(Budget(1000)), MODEL, REST)
         )
 
-    def whole(self, head: Head, body: bytes) -> Response | None:
+    def read(self, head: Head, body: bytes, since: float) -> Response | None:
         return Response(200, (), [body]) if head.json_length is None else None
 
     def receive(self, intake: Intake, part: bytes) -> Response | None:
@@ -121,6 +121,7 @@ def answers(front: Front, *parts: bytes) -> tuple[bytes, bool]:
     for part in parts:
         if not wire.closed:
             fed(connection, part)
+    front._burst.serve()
     connection.connection_lost(None)
     return re.sub(rb"date: [^\r]*", b"", wire.written), wire.closed or wire.ended
 

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tailbound_runtime.connection import MOST_HEADERS
 from tailbound_runtime.connections import SPARE
+from tailbound_runtime.head_parts import MOST_HEADERS
 from tailbound_runtime.http2_blocks import literal
 
 from tests.runtime import models
