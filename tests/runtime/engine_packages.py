@@ -24,6 +24,7 @@ Rows = np.ndarray[Any, Any]
 CONSTRAINTS: Final = Path(__file__).parents[2] / "constraints.txt"
 PACKAGES: Final = (
     *("ai-edge-litert", "backports.strenum", "tqdm"),
+    *("mlx", "mlx-cpu"),
     "openvino",
     *("xgboost-cpu", "lightgbm", "narwhals", "scipy"),
     *(

@@ -88,7 +88,6 @@ def test_another_format_is_refused() -> None:
         ("joblib", "joblib", "pickles, which run code of their author .* convert the model"),
         ("torchscript", "pt", "while they are loaded: export the model with torch.export.save"),
         ("tvm", "so", "machine code of its author: serve the file that it was compiled from"),
-        ("mlx", "mlxfn", "no engine of this server runs MLX's functions: export the model to ONNX"),
         ("coreml", "mlpackage", "predicts only on macOS, .* export the model that it was converted from"),
     ],
     ids=lambda value: value if value.isalpha() else "",

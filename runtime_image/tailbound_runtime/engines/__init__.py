@@ -45,6 +45,7 @@ KINDS: Final = (
     Kind("torch", "PyTorch", "torch_export", "torch", ("pt2",)),
     Kind("jax", "JAX", "jax_export", "jax", ("jax",)),
     Kind("executorch", "ExecuTorch", "execu_torch", "executorch", ("executorch",)),
+    Kind("mlx", "MLX", "mlx_function", "mlx", ("mlx",)),
 )
 """All engines; the first one of those that run a format is its default."""
 
@@ -66,13 +67,11 @@ _COREML: Final = (
     "Core ML predicts only on macOS, and nothing runs its files on Linux: export the model that it was "
     "converted from to ONNX or TensorFlow Lite"
 )
-_MLX: Final = "no engine of this server runs MLX's functions: export the model to ONNX where it was trained"
 REFUSED_FORMATS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sklearn", "pickle", "joblib"), _PICKLE),
     "torchscript": _TORCHSCRIPT,
     "tvm": _TVM,
     "coreml": _COREML,
-    "mlx": _MLX,
 }
 """Formats that are known and not served, with the reason and the remedy."""
 REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
@@ -80,7 +79,6 @@ REFUSED_SUFFIXES: Final[Mapping[str, str]] = {
     **dict.fromkeys((".pt", ".pth"), _TORCHSCRIPT),
     ".so": _TVM,
     **dict.fromkeys((".mlmodel", ".mlpackage"), _COREML),
-    ".mlxfn": _MLX,
 }
 """How their files are named."""
 
@@ -96,6 +94,7 @@ SUFFIXES: Final[Mapping[str, str]] = {
     ".pt2": "pt2",
     ".jax": "jax",
     ".pte": "executorch",
+    ".mlxfn": "mlx",
 }
 """How files of the formats are named."""
 
