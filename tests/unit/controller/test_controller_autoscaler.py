@@ -16,7 +16,7 @@ from tailbound.controller.stores import Stores
 from tailbound.kube.objects import Key
 from tailbound.kube.resources import CONTROLLER_REVISIONS, DEPLOYMENTS, INFERENCE_SERVICES, PODS
 from tailbound.objects.unknown import Unknown
-from tailbound.reconcile.model import RevisionLoad, ScalingRequest
+from tailbound.reconcile.model import RevisionLoad, ScalingDecisions, ScalingRequest
 from tailbound.telemetry.prometheus import Series, Value
 
 from tests.support.simulated.objects import model, service
@@ -109,6 +109,12 @@ class Lab:
         self.autoscaler.expect(("risk", name), wanted(revision))
         return revision
 
+    def view(self) -> ScalingDecisions:
+        """What the reconciler sees of the service churn, on which there has been a decision."""
+        found = self.autoscaler.view(("risk", "churn"))
+        assert found is not None
+        return found
+
     def tick(self) -> list[Key]:
         """Services that are reconciled for it."""
         self.changed.clear()
@@ -162,9 +168,7 @@ def test_only_a_changed_decision_is_told(other: ReplicaDecision, told: bool) -> 
     lab.tick()
     lab.core.answer = lambda: other
     assert lab.tick() == ([("risk", "churn")] if told else [])
-    view = lab.autoscaler.view(("risk", "churn"))
-    assert view is not None
-    assert [each.decision for each in view.revisions.values()] == [other]
+    assert [each.decision for each in lab.view().revisions.values()] == [other]
 
 
 def test_missing_signals_are_told_in_the_same_words_until_others_are_missing() -> None:
@@ -175,8 +179,7 @@ def test_missing_signals_are_told_in_the_same_words_until_others_are_missing() -
     for stale in (("arrivals: at 0x1",), ("arrivals: at 0x2",), others, ()):
         lab.core.answer = lambda stale=stale: decision(3, stale=stale)  # type: ignore[misc]
         told.append(bool(lab.tick()))
-        view = lab.autoscaler.view(("risk", "churn"))
-        assert view is not None
+        view = lab.view()
         told.append(next(iter(view.revisions.values())).decision.stale)
     assert told == [
         *(True, ("arrivals: at 0x1",)),
@@ -204,8 +207,7 @@ def test_first_metrics_are_awaited_for_three_scrapes(
         stale = ("arrivals: no series",) if is_missing else ()
         lab.core.answer = lambda stale=stale: decision(3, stale=stale)  # type: ignore[misc]
         lab.tick()
-        view = lab.autoscaler.view(("risk", "churn"))
-        assert view is not None
+        view = lab.view()
         said.append(view.awaited)
     assert tuple(said) == awaited
 
@@ -261,8 +263,7 @@ def test_what_was_learned_is_to_be_written_until_the_record_has_it_and_serves_it
     learned = LearnedCapacity(base=0.2, per_row=0.05)
     lab.core.answer = lambda: replace(decision(3), state=State(learned=learned))
     lab.tick()
-    view = lab.autoscaler.view(("risk", "churn"))
-    assert view is not None
+    view = lab.view()
     note = view.revisions[revision].capacity
     assert note is not None
     record = lab.stores.of[CONTROLLER_REVISIONS].get("risk", revision)
@@ -271,9 +272,7 @@ def test_what_was_learned_is_to_be_written_until_the_record_has_it_and_serves_it
     meta["annotations"] = meta["annotations"] | {"tailbound.dev/capacity": note}
     lab.stores.of[CONTROLLER_REVISIONS].upsert({**record, "metadata": meta})
     lab.tick()
-    view = lab.autoscaler.view(("risk", "churn"))
-    assert view is not None
-    assert view.revisions[revision].capacity is None
+    assert lab.view().revisions[revision].capacity is None
     lab.core.states.clear()
     elsewhere = {**meta, "namespace": "other", "uid": "other"}
     lab.stores.of[CONTROLLER_REVISIONS].upsert({**record, "metadata": elsewhere})
@@ -314,9 +313,7 @@ def test_a_revision_without_a_deployment_is_not_decided_on() -> None:
     revision = lab.add("churn")
     lab.autoscaler.expect(("risk", "churn"), wanted(revision, "churn-r2-x"))
     lab.tick()
-    view = lab.autoscaler.view(("risk", "churn"))
-    assert view is not None
-    assert list(view.revisions) == [revision]
+    assert list(lab.view().revisions) == [revision]
 
 
 def test_a_service_that_is_only_watched_is_not_decided_on_and_says_what_is_missing() -> None:
@@ -327,8 +324,7 @@ def test_a_service_that_is_only_watched_is_not_decided_on_and_says_what_is_missi
     told = []
     for lab.passed in (0.0, 20.0, 60.0, 80.0):
         told.append(bool(lab.tick()))
-    view = lab.autoscaler.view(("risk", "churn"))
-    assert view is not None
+    view = lab.view()
     assert (told, lab.core.states) == ([True, False, True, False], [])
     assert (view.revisions, view.late, view.awaited) == ({}, None, False)
     assert [words.partition(":")[0] for words in view.missing] == ["arrivals"]
@@ -342,9 +338,7 @@ def test_what_was_decided_ends_where_a_service_is_only_watched_from_now_on() -> 
     assert lab.autoscaler.view(("risk", "churn")) is None
     lab.autoscaler.expect(("risk", "churn"), wanted(revision))
     lab.tick()
-    view = lab.autoscaler.view(("risk", "churn"))
-    assert view is not None
-    assert list(view.revisions) == [revision]
+    assert list(lab.view().revisions) == [revision]
 
 
 def test_a_server_with_metrics_of_other_names_is_asked_for_these_while_its_pods_say_so() -> None:
@@ -364,9 +358,7 @@ def test_a_server_with_metrics_of_other_names_is_asked_for_these_while_its_pods_
     lab.tick()
     (asked,) = (each for each in lab.prometheus.asked if "busy_seconds" in each)
     assert 'namespace=~"risk"' in asked
-    sizes = lab.autoscaler.view(("risk", "churn"))
-    assert sizes is not None
-    assert revision in sizes.revisions
+    assert revision in lab.view().revisions
 
 
 @pytest.mark.parametrize(("waits", "longest", "in_time"), [(3, 60.0, True), (10**9, 0.01, False)])

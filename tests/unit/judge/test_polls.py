@@ -23,6 +23,18 @@ def reading(start: str = "t0", **by_revision: Classes) -> Reading:
     return Reading(start, by_revision)
 
 
+def counted(found: Counted | Unknown) -> Counted:
+    """A poll that was possible."""
+    assert isinstance(found, Counted), found
+    return found
+
+
+def started(found: Readings | Unknown) -> Readings:
+    """A baseline that was possible."""
+    assert isinstance(found, Readings), found
+    return found
+
+
 BEFORE = reading(canary=Classes(good=10, slow=3), stable=Classes(good=90))
 
 
@@ -57,28 +69,25 @@ def test_what_fell_is_no_data_until_the_reading_before_is_settled(now: Reading, 
 
 
 def test_a_counter_that_envoy_dropped_is_counted_from_zero_after_two_minutes() -> None:
-    before, counted = Readings({"a": BEFORE}, NOON), reading(canary=Classes(14), stable=Classes(95))
-    early = poll(before, {"a": counted}, {"a"}, at(NOON + SETTLED - timedelta(seconds=1)))
+    before, dropped = Readings({"a": BEFORE}, NOON), reading(canary=Classes(14), stable=Classes(95))
+    early = poll(before, {"a": dropped}, {"a"}, at(NOON + SETTLED - timedelta(seconds=1)))
     assert isinstance(early, Unknown)
     assert early.reason == (
         "a counter of gateway pod a went down though its process did not restart;"
         " if it stays down for 2 minutes, it is counted from zero"
     )
-    found = poll(before, {"a": counted}, {"a"}, at(NOON + SETTLED))
-    assert isinstance(found, Counted)
+    found = counted(poll(before, {"a": dropped}, {"a"}, at(NOON + SETTLED)))
     assert found.arms == Arms(Classes(4), Classes(5))
-    assert found.readings == Readings({"a": counted}, NOON + SETTLED)
+    assert found.readings == Readings({"a": dropped}, NOON + SETTLED)
 
 
 def test_readings_are_as_old_as_the_last_request_that_was_counted() -> None:
     begun = Readings({"a": BEFORE}, NOON)
     other = replace(BEFORE, classes={**BEFORE.classes, "retired": Classes(1)})
-    idle = poll(begun, {"a": other}, {"a"}, at(NOON + SETTLED))
-    assert isinstance(idle, Counted)
+    idle = counted(poll(begun, {"a": other}, {"a"}, at(NOON + SETTLED)))
     assert idle.readings == begun
     later = replace(BEFORE, classes={**BEFORE.classes, "canary": Classes(11, 3)})
-    busy = poll(begun, {"a": later}, {"a"}, at(NOON + SETTLED))
-    assert isinstance(busy, Counted)
+    busy = counted(poll(begun, {"a": later}, {"a"}, at(NOON + SETTLED)))
     assert busy.readings.since == NOON + SETTLED
 
 
@@ -120,67 +129,53 @@ def test_next_complete_poll_makes_up_for_a_frozen_one() -> None:
     before = {"a": BEFORE, "b": BEFORE}
     later = replace(BEFORE, classes={"canary": Classes(20, 3), "stable": Classes(90)})
     assert isinstance(judged({"a": later, "b": UNREAD}, before), Unknown)
-    found = judged({"a": later, "b": later}, before)
-    assert isinstance(found, Counted)
+    found = counted(judged({"a": later, "b": later}, before))
     assert found.arms.canary == Classes(20)
 
 
 def test_new_gateway_pod_counts_from_zero() -> None:
-    found = judged({"a": BEFORE, "new": reading("t9", canary=Classes(slow=2))}, {"a": BEFORE})
-    assert isinstance(found, Counted)
+    found = counted(judged({"a": BEFORE, "new": reading("t9", canary=Classes(slow=2))}, {"a": BEFORE}))
     assert found.arms.canary == Classes(slow=2)
 
 
 def test_vanished_pod_loses_only_what_it_counted_since_the_last_poll() -> None:
-    found = judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE}, "b")
-    assert isinstance(found, Counted)
+    found = counted(judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE}, "b"))
     assert found.arms == Arms(Classes(), Classes())
     assert set(found.readings.by_pod) == {"a"}
 
 
 def test_pod_that_was_not_asked_for_a_while_counts_nothing_twice() -> None:
-    first = judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE})
-    assert isinstance(first, Counted)
-    second = poll(first.readings, {"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON))
-    assert isinstance(second, Counted)
+    first = counted(judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE}))
+    second = counted(poll(first.readings, {"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON)))
     assert second.arms == Arms(Classes(), Classes())
 
 
 def test_baseline_counts_nothing_of_what_was_before() -> None:
-    start = baseline({"a": BEFORE}, {"a"}, at(NOON))
+    start = started(baseline({"a": BEFORE}, {"a"}, at(NOON)))
     assert start == Readings({"a": BEFORE}, NOON)
-    assert isinstance(start, Readings)
-    found = poll(start, {"a": BEFORE}, {"a"}, at(NOON))
-    assert isinstance(found, Counted)
+    found = counted(poll(start, {"a": BEFORE}, {"a"}, at(NOON)))
     assert found.arms == Arms(Classes(), Classes())
 
 
 def test_pod_that_was_not_ready_at_the_baseline_starts_from_its_own_first_answer() -> None:
-    start = baseline({"a": BEFORE}, {"a", "b", "c"}, at(NOON))
-    assert isinstance(start, Readings)
+    start = started(baseline({"a": BEFORE}, {"a", "b", "c"}, at(NOON)))
     # It is still not asked, then it is, with all that it had counted before; c has gone; d is new.
-    unasked = poll(start, {"a": BEFORE}, {"a", "b"}, at(NOON))
-    assert isinstance(unasked, Counted)
+    unasked = counted(poll(start, {"a": BEFORE}, {"a", "b"}, at(NOON)))
     answers: dict[str, Reading | Unknown] = {"a": BEFORE, "b": BEFORE, "d": reading(canary=Classes(4))}
-    back = poll(unasked.readings, answers, set(answers), at(NOON))
-    assert isinstance(back, Counted)
+    back = counted(poll(unasked.readings, answers, set(answers), at(NOON)))
     assert back.arms == Arms(Classes(4), Classes())
     later = replace(BEFORE, classes={"canary": Classes(11, 3), "stable": Classes(95)})
-    found = poll(back.readings, answers | {"b": later}, set(answers), at(NOON))
-    assert isinstance(found, Counted)
+    found = counted(poll(back.readings, answers | {"b": later}, set(answers), at(NOON)))
     assert found.arms == Arms(Classes(1), Classes(5))
 
 
 def test_poll_tells_of_the_time_since_a_pod_that_was_not_asked_was_read() -> None:
-    start = baseline({"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON))
-    assert isinstance(start, Readings)
-    found: Counted | Unknown = Counted(Arms(Classes(), Classes()), start, Span(0, 0))
-    spans = []
+    start = started(baseline({"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON)))
+    found, spans = Counted(Arms(Classes(), Classes()), start, Span(0, 0)), []
     for number, asked in enumerate((["a", "b"], ["a"], ["a"], ["a", "b"], ["a", "b"]), start=1):
-        assert isinstance(found, Counted)
         served = reading(canary=Classes(good=10 + number, slow=3), stable=Classes(good=90))
-        found = poll(found.readings, dict.fromkeys(asked, served), {"a", "b"}, at(NOON + number * STEP))
-        assert isinstance(found, Counted)
+        answers = dict.fromkeys(asked, served)
+        found = counted(poll(found.readings, answers, {"a", "b"}, at(NOON + number * STEP)))
         spans.append((found.span.began - NOON.timestamp(), found.span.at - NOON.timestamp()))
     assert spans == [(0, 2), (2, 4), (4, 6), (2, 8), (8, 10)]
 
@@ -308,8 +303,7 @@ def test_no_interleaving_counts_a_request_twice(actions: list[tuple[str, str, Cl
     fleet.now += DAY
     if fleet.pods:
         answers: dict[str, Reading | Unknown] = {name: fleet.answer(name) for name in fleet.pods}
-        last = poll(readings, answers, set(fleet.pods), at(fleet.now))
-        assert isinstance(last, Counted)
+        last = counted(poll(readings, answers, set(fleet.pods), at(fleet.now)))
         more_missing = fleet.served - judged_so_far - last.arms.canary - fleet.lost
         assert not more_missing.falls_anywhere
         assert not (fleet.dropped - more_missing).falls_anywhere
