@@ -3,6 +3,7 @@
 | a member | what follows |
 |---|---|
 | a file, at a path below the folder | written, if it matches a pattern of spec.model.files or there is none |
+| a file whose name the disk takes for that of another one | the archive is refused |
 | a folder | made with the files in it |
 | a link, a device, a pipe | the archive is refused |
 | at an absolute path, or with .. in it | the archive is refused |
@@ -84,11 +85,19 @@ def unpack(
         with _READERS[kind](archive) as contents:
             beside = replace(limits, total_bytes=limits.total_bytes - archive.stat().st_size)
             kept = _checked((member for member, _ in contents), files, beside, shown)
+        written: set[str] = set()
         with _READERS[kind](archive) as contents:
             for member, opened in contents:
                 path = _path(member)
                 if member.is_plain_file and path in kept:
                     output = root / path
+                    if path not in written and output.exists():
+                        raise FetchFailedError(
+                            TerminationReason.SOURCE_NOT_FOUND,
+                            f"{shown} holds {path!r}, whose name the disk takes for that of another file of "
+                            "it: rename one of them, as they may differ only in upper and lower case",
+                        )
+                    written.add(path)
                     output.parent.mkdir(parents=True, exist_ok=True)
                     with naming(output), opened() as source, output.open("wb") as target:
                         copyfileobj(source, target, CHUNK_BYTES)
@@ -170,9 +179,8 @@ def _zip(archive: Path) -> Iterator[Contents]:
 def _zip_member(info: zipfile.ZipInfo) -> Member:
     """Programs for Unix keep the kind of a member in the upper half of its attributes, others keep none."""
     kind = stat.S_IFMT(info.external_attr >> 16)
-    return Member(
-        info.filename, info.file_size, info.is_dir(), not info.is_dir() and kind in (0, stat.S_IFREG)
-    )
+    is_folder = info.filename.endswith("/")  # is_dir() fails for a name that is empty
+    return Member(info.filename, info.file_size, is_folder, not is_folder and kind in (0, stat.S_IFREG))
 
 
 _READERS: Final = {"tar": _tar, "zip": _zip}

@@ -81,10 +81,14 @@ class FetchDependencies:
 
 @dataclass(frozen=True)
 class Downloaded:
-    """What became of a download. resumed: a part of the file is from an earlier attempt."""
+    """What became of a download. resumed: a part of the file is from an earlier attempt.
+
+    content_type, encoding: as the source says (`Body`).
+    """
 
     resumed: bool
     content_type: str
+    encoding: str
 
 
 class Download:
@@ -160,7 +164,7 @@ class Download:
             self._copy_ranges(remote, rest, partial)
         else:
             self._copy(remote, body, partial)
-        return Downloaded(resumed, body.content_type)
+        return Downloaded(resumed, body.content_type, body.encoding)
 
     def _rest(self, body: Body, partial: Partial) -> Rest | None:
         """What several connections can download; None if one is enough, or the source has no ranges."""

@@ -24,7 +24,7 @@ from tailbound.fetch.cached import ModelVolume
 from tailbound.fetch.credentials import Credentials, authorization_for
 from tailbound.fetch.dial import Dialer, Proxy
 from tailbound.fetch.disk import CACHE_VOLUME
-from tailbound.fetch.download import Download, FetchDependencies
+from tailbound.fetch.download import Download, Downloaded, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.folder import RemoteFolder, clear, fetch_folder, remove_others
 from tailbound.fetch.gate import Gate
@@ -231,7 +231,7 @@ def fetch_file(remote: Remote, order: FetchRequest, download: Download, world: F
     | digest wrong, part of it from an earlier attempt | from the start, but only once |
     | digest wrong, and it is a page of a site | NotAModel |
     | digest wrong | DigestMismatch, or SourceChanged |
-    | no digest to compare with, and it is a page of a site | NotAModel |
+    | no digest to compare with, and it is a page of a site, or was compressed on its way | NotAModel |
     | no digest to compare with | published |
     """
     pin = order.pin
@@ -240,7 +240,7 @@ def fetch_file(remote: Remote, order: FetchRequest, download: Download, world: F
         # The digest is of this file alone, and servers read what lies beside it, as warm-up data.
         remove_others(order.root, {str(order.output.relative_to(order.root))})
     if pin is None:
-        return _fetch_unpinned(remote, Partial(order.output, order.uri), download)
+        return _fetch_unpinned(remote, Partial(order.output, order.uri), download, order.archive)
     if order.output.exists():
         if sha256_of(order.output) == pin.sha256:
             size = order.output.stat().st_size
@@ -258,10 +258,18 @@ def fetch_file(remote: Remote, order: FetchRequest, download: Download, world: F
     return Fetched(said, pin.sha256, size_bytes)
 
 
-def _fetch_unpinned(remote: Remote, partial: Partial, download: Download) -> Fetched:
+def _fetch_unpinned(remote: Remote, partial: Partial, download: Download, archive: str | None) -> Fetched:
     done = download.run(remote, partial)
+    failure = None
     if looks_like_a_page(partial.head(), done.content_type):
         failure = _page(remote, partial, done.content_type)
+    elif done.encoding and archive is None:  # servers say so of archives, too, which are meant as they are
+        failure = FetchFailedError(
+            TerminationReason.NOT_A_MODEL,
+            f"{remote.shown} came compressed ({_encoded(done)}), although it was asked for as it is: have "
+            "the server, or a proxy on the way, leave it as it is",
+        )
+    if failure is not None:
         partial.discard()
         raise failure
     size_bytes, sha256 = partial.size_bytes, partial.hexdigest()
@@ -277,7 +285,7 @@ def _download_pinned(
         done = download.run(remote, partial)
         if partial.hexdigest() == pin.sha256:
             return
-        failure = _mismatch(remote, pin, partial, done.content_type)
+        failure = _mismatch(remote, pin, partial, done)
         partial.discard()
         download.forget()
         if last or not done.resumed:
@@ -285,12 +293,16 @@ def _download_pinned(
         world.emit("wrong sha256 after resuming, starting over")
 
 
-def _mismatch(remote: Remote, pin: Pin, partial: Partial, content_type: str) -> FetchFailedError:
-    if looks_like_a_page(partial.head(), content_type):
-        return _page(remote, partial, content_type)
-    size = human_bytes(partial.size_bytes)
-    what = f"{size}, {content_type}" if content_type else size
+def _mismatch(remote: Remote, pin: Pin, partial: Partial, done: Downloaded) -> FetchFailedError:
+    if looks_like_a_page(partial.head(), done.content_type):
+        return _page(remote, partial, done.content_type)
+    encoded = _encoded(done) if done.encoding else ""
+    what = ", ".join(filter(None, (human_bytes(partial.size_bytes), done.content_type, encoded)))
     return pin.mismatch(f"{remote.shown} ({what}) has sha256 {partial.hexdigest()}")
+
+
+def _encoded(done: Downloaded) -> str:
+    return f"Content-Encoding {done.encoding}"
 
 
 def _page(remote: Remote, partial: Partial, content_type: str) -> FetchFailedError:

@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.failures import FetchFailedError, TransientError
 from tailbound.fetch.folder import RemoteFolder
 from tailbound.fetch.manifest import check_count
-from tailbound.fetch.source import USER_AGENT, HttpFile, Source, describe
+from tailbound.fetch.remote import LARGEST_FILE_BYTES
+from tailbound.fetch.source import USER_AGENT, HttpFile, Source, describe, joined
 from tailbound.objects.fields import child
 
 HUB: Final = "https://huggingface.co"
@@ -120,7 +121,7 @@ class HubModel:
             response = source.open(url, {"User-Agent": USER_AGENT, "Accept": "application/json"})
             yield from self._page(response)
             following = _NEXT.search(response.getheader("Link", ""))
-            url = urljoin(url, following[1]) if following else ""
+            url = joined(url, following[1]) if following else ""
             if url and not url.startswith(HUB + "/"):
                 raise FetchFailedError(
                     TerminationReason.SOURCE_UNREACHABLE, f"the list of {self.shown} goes on at another host"
@@ -128,7 +129,7 @@ class HubModel:
 
     def _file(self, entry: dict[str, Any]) -> tuple[str, _Entry]:
         path, size = entry.get("path"), entry.get("size")
-        if not isinstance(path, str) or type(size) is not int or size < 0:
+        if not isinstance(path, str) or type(size) is not int or not 0 <= size <= LARGEST_FILE_BYTES:
             raise TransientError(f"the list of {self.shown} has a file without a path or a size")
         return path, _Entry(size, _stated(entry))
 

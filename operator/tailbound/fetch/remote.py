@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
+
+LARGEST_FILE_BYTES: Final = (1 << 63) - 1
+"""No file system has a larger file."""
 
 
 @dataclass(frozen=True)
@@ -11,7 +14,8 @@ class Body:
 
     total: size of the whole file, None if the source does not say. validator: names this version of the file,
     None if a later request could not ask for the same one. read: the next bytes, empty at the end; it raises
-    TransientError. content_type: what the source calls it.
+    TransientError. content_type: what the source calls it; encoding: how it was compressed on its way,
+    although it was asked for as it is, empty if it was not.
     """
 
     start: int
@@ -19,6 +23,7 @@ class Body:
     validator: str | None
     read: Callable[[], bytes]
     content_type: str = ""
+    encoding: str = ""
 
 
 class Remote(Protocol):

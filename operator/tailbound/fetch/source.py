@@ -23,7 +23,7 @@ from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.dial import Dialer
 from tailbound.fetch.failures import FetchFailedError, RangeRefusedError, TransientError
 from tailbound.fetch.partial import CHUNK_BYTES
-from tailbound.fetch.remote import Body
+from tailbound.fetch.remote import LARGEST_FILE_BYTES, Body
 
 USER_AGENT: Final = "tailbound-fetch"
 MAX_REDIRECTS: Final = 10
@@ -32,6 +32,7 @@ NOT_FOUND: Final = frozenset({404, 410})
 FORBIDDEN: Final = frozenset({401, 403})
 TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
 MAX_RETRY_AFTER_SECONDS: Final = 30
+_MOST_DIGITS: Final = 100
 
 
 def shown(url: str) -> str:
@@ -155,21 +156,23 @@ class HttpFile:
             headers |= {"Range": f"bytes={start}-", "If-Range": validator}
         response = self._source.open(self._url, headers)
         self._landed = self._source.landed
-        begins, total = 0, response.length
+        begins, total = 0, self._size(response.length)
         if response.status == HTTPStatus.PARTIAL_CONTENT:
-            begins, total = start, _size_of_whole(response)
+            begins, total = start, self._size(_size_of_whole(response))
             if not _continues(response, start):
                 raise RangeRefusedError(f"{self.shown} gives another range than the one from byte {start}")
             if validator is not None and not _same_version(response, validator):
                 raise RangeRefusedError(f"{self.shown} has changed meanwhile")
             if total is None and response.length is not None:
                 total = begins + response.length
+        encoding = response.getheader("Content-Encoding", "").strip().lower()
         return Body(
             start=begins,
             total=total,
             validator=_validator(response),
             read=lambda: self._read(response),
             content_type=response.getheader("Content-Type", "").partition(";")[0].strip().lower(),
+            encoding="" if encoding == "identity" else encoding,
         )
 
     def another(self) -> "HttpFile":
@@ -190,6 +193,13 @@ class HttpFile:
     def close(self) -> None:
         self._source.close()
 
+    def _size(self, stated: int | None) -> int | None:
+        if stated is not None and stated > LARGEST_FILE_BYTES:
+            raise FetchFailedError(
+                TerminationReason.SOURCE_UNREACHABLE, f"{self.shown} states a size that no file has"
+            )
+        return stated
+
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         try:
             return response.read1(CHUNK_BYTES)
@@ -206,7 +216,8 @@ def _continues(response: http.client.HTTPResponse, start: int) -> bool:
 def _size_of_whole(response: http.client.HTTPResponse) -> int | None:
     """The bytes of the whole file as a range states them; None if it does not."""
     _, _, size = response.getheader("Content-Range", "").partition("/")
-    return int(size) if size.isdecimal() else None
+    # More digits are too large in any case, and Python reads no more than some thousand.
+    return int(size[:_MOST_DIGITS]) if size.isdecimal() else None
 
 
 def _validator(response: http.client.HTTPResponse) -> str | None:
@@ -277,13 +288,23 @@ def _redirected(url: str, response: http.client.HTTPResponse) -> str:
             TerminationReason.SOURCE_UNREACHABLE,
             f"{shown(url)} answered {response.status} without a Location",
         )
-    target = urljoin(url, location)
+    target = joined(url, location)
     if urlsplit(url).scheme == "https" and urlsplit(target).scheme == "http":
         raise FetchFailedError(
             TerminationReason.SOURCE_UNREACHABLE,
             f"{shown(url)} redirects from https to http, to {shown(target)}",
         )
     return target
+
+
+def joined(url: str, location: str) -> str:
+    """The URL that a response of `url` leads to. Raises FetchFailedError."""
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise FetchFailedError(
+            TerminationReason.SOURCE_UNREACHABLE, f"{shown(url)} leads to a malformed URI: {error}"
+        ) from error
 
 
 def _checked(response: http.client.HTTPResponse, url: str) -> http.client.HTTPResponse:

@@ -105,6 +105,7 @@ def test_an_archive_becomes_the_folder_at_each_start(
         ("tar", tar({"/etc/x": b""}), TerminationReason.SOURCE_NOT_FOUND, "cannot be the path"),
         ("tar", tar({"a/../../x": b""}), TerminationReason.SOURCE_NOT_FOUND, "cannot be the path"),
         ("zip", zipped({"../x": b""}), TerminationReason.SOURCE_NOT_FOUND, "cannot be the path"),
+        ("zip", zipped({"": b""}), TerminationReason.SOURCE_NOT_FOUND, "cannot be the path"),
         ("tar", tar({}, "w", special(tarfile.SYMTYPE)), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
         ("tar", tar({}, "w", special(tarfile.LNKTYPE)), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
         ("tar", tar({}, "w", special(tarfile.CHRTYPE)), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
@@ -123,6 +124,7 @@ def test_an_archive_becomes_the_folder_at_each_start(
         "absolute",
         "way-up",
         "way-up-in-zip",
+        "no-name-in-zip",
         "symbolic-link",
         "hard-link",
         "device",
@@ -155,6 +157,23 @@ def test_only_files_that_match_are_unpacked(tmp_path: Path) -> None:
     archive.write_bytes(zipped(FILES))
     unpack(archive, "zip", root, ("*.onnx",), DownloadLimits(total_bytes=10**6), "http://models/x")
     assert content(root) == {"model.onnx": b"graph"}
+
+
+def test_files_that_the_disk_takes_for_one_are_refused(tmp_path: Path) -> None:
+    """A share of SMB does: the second one would replace the first. A path may come twice in a tar."""
+    archive, root = tmp_path / "archive", tmp_path / "root"
+    root.mkdir()
+    with tarfile.open(archive, "w") as made:
+        for data in (b"first", b"second"):
+            info = tarfile.TarInfo("x")
+            info.size = len(data)
+            made.addfile(info, io.BytesIO(data))
+    limits = DownloadLimits(total_bytes=10**6)
+    unpack(archive, "tar", root, (), limits, "http://models/x")
+    assert content(root) == {"x": b"second"}
+    archive.write_bytes(tar({"x": b"third"}, "w"))
+    with pytest.raises(FetchFailedError, match="'x', whose name the disk takes for that of another file"):
+        unpack(archive, "tar", root, (), limits, "http://models/x")
 
 
 MUCH = 1 << 31
