@@ -5,7 +5,7 @@ The library h2 takes longer for the frames of one call than this server does for
 | a client | gets |
 |---|---|
 | breaks a rule or a limit (http2_streams.py) | GOAWAY with the reason; the connection ends |
-| sends no settings within PREFACE_SECONDS, or part of a block only | the same |
+| does not end its settings, or a block, within PREFACE_SECONDS, however often it sends more | the same |
 | speaks another protocol | a sentence in HTTP/1.1; the connection ends |
 | comes when there are too many (connections.py) | GOAWAY with the reason; the connection ends |
 | does not read what is written (unread.py) | the connection ends without it |
@@ -79,7 +79,8 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._reading = self._flushes = self._ends = False
         self._last = h2.LAST_STREAM  # as GOAWAY has said it, which must not name a greater one later
         self._unread: Unread
-        self.used = time.perf_counter()
+        self.used = self._begun = time.perf_counter()
+        self._begins: tuple[int, int] | None = None  # as of Streams, since `_begun`
 
     # --- the transport
 
@@ -90,6 +91,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         out = partial(Outflow, self._transport, self._budget)
         self._streams = Streams(self._make, partial(self._call, self), out, self._close_if_done)
         self.out = self._streams.out
+        self._begins = self._streams.begins
         self._among.add(self)
         self._busy(self)
         self._transport.write(SETTINGS)
@@ -145,7 +147,9 @@ class Http2Connection(asyncio.BufferedProtocol):
         finally:
             self._reading = False
         self.out.flush()
-        if self._streams or self._streams.begins:
+        if self._begins != self._streams.begins:
+            self._begins, self._begun = self._streams.begins, self.used
+        if self._streams or self._begins is not None:
             self._busy(self)
 
     def flush(self) -> None:
@@ -211,8 +215,8 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def sweep(self, now: float) -> bool:
         """End what is overdue; whether to look again."""
-        begins = self._streams.begins
-        if begins and now - self.used > PREFACE_SECONDS:
+        begins = self._begins is not None
+        if begins and now - self._begun > PREFACE_SECONDS:
             self._fail(Code.PROTOCOL_ERROR, f"nothing that is complete came within {PREFACE_SECONDS:g} s")
             return False
         self._streams.overdue(now)

@@ -64,7 +64,8 @@ class Call(Protocol):
 class Streams:
     """The streams of one connection.
 
-    begins: whether the client has still to send its settings, or the rest of a block
+    begins: what the client has still to end: the stream and flags of a block, or (0, 0) for its settings;
+        None if there is nothing
     refuses: whether new calls are taken no more
     last: the greatest number of a stream so far
     """
@@ -100,8 +101,10 @@ class Streams:
         return bool(self._streams)
 
     @property
-    def begins(self) -> bool:
-        return not self._settled or self._block is not None
+    def begins(self) -> tuple[int, int] | None:
+        if not self._settled:
+            return 0, 0
+        return None if self._block is None else self._block_of
 
     def lost(self) -> None:
         """The client has gone: what is not answered yet is given up."""

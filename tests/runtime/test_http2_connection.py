@@ -16,7 +16,7 @@ from tailbound_runtime.http2_outflow import Stream
 from tailbound_runtime.http2_streams import MOST_UNSENT
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, SETTINGS, GOAWAY, WINDOW = 0, 1, 4, 7, 8
+DATA, HEADERS, SETTINGS, GOAWAY, WINDOW, CONTINUATION = 0, 1, 4, 7, 8, 9
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -128,16 +128,55 @@ class Client:
         return int.from_bytes(payload[4:8], "big")
 
 
-@pytest.mark.parametrize("sent", [b"", PREFACE[:5], PREFACE, HELLO + frame(HEADERS, 0, 1, BLOCK)])
-async def test_a_beginning_that_does_not_end_is_given_up(sent: bytes) -> None:
+class Clock:
+    """What http2.py knows the time from."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("tailbound_runtime.http2.time", self)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+BEGINS = frame(HEADERS, 0, 1, BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("before", "sent", "more"),
+    [
+        (b"", b"", PREFACE[:1]),
+        (b"", PREFACE[:5], PREFACE[5:6]),
+        (b"", PREFACE, frame(SETTINGS, 0, 0)[:1]),
+        (HELLO, BEGINS, frame(CONTINUATION, 0, 1)),
+    ],
+)
+async def test_a_beginning_that_does_not_end_is_given_up_however_often_more_comes(
+    before: bytes, sent: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
     client = Client()
-    client.connection.used -= 100  # it is not the age of the connection that counts
+    client.feed(before)
+    if before:
+        clock.now += 100  # it is not the age of the connection that counts
     client.feed(sent)
-    now = time.perf_counter()
-    assert client.connection.sweep(now + PREFACE_SECONDS - 1)
+    clock.now += PREFACE_SECONDS - 1
+    client.feed(more)
+    assert client.connection.sweep(clock.now)
     assert not client.notes.closed
-    assert not client.connection.sweep(now + PREFACE_SECONDS + 1)
+    clock.now += 2
+    assert not client.connection.sweep(clock.now)
     assert client.code() == Code.PROTOCOL_ERROR
+
+
+async def test_each_block_has_its_own_time_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, client = Clock(monkeypatch), Client()
+    client.feed(HELLO + BEGINS)
+    for stream in (1, 3, 5):
+        clock.now += PREFACE_SECONDS - 1
+        client.feed(frame(CONTINUATION, 4, stream) + frame(HEADERS, 0, stream + 2, BLOCK))
+        assert client.connection.sweep(clock.now)
+    assert not client.notes.closed
 
 
 async def test_requests_wait_while_answers_are_not_taken() -> None:
