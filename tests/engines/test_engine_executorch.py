@@ -1,5 +1,8 @@
 """ExecuTorch's programs answer behind the server what ExecuTorch does; what it cannot serve is refused."""
 
+import json
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -8,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.runtime.engine_packages import ask, ask_by_grpc, check_refusals, output_of, path, torch_folder
-from tests.runtime.process import NAME, serving
+from tests.runtime.process import NAME, serving, starting
 
 ROWS: Final = 12
 MAKE: Final = """
@@ -34,6 +37,12 @@ class Counting(nn.Module):
     def forward(self, *, x):
         self.count.add_(1)
         return x[:, :3] + self.count
+class Slow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(3)))
+    def forward(self, *, x):
+        return self.layers(x)
 class Same(nn.Module):
     def forward(self, *, x):
         return x, x + 1
@@ -48,6 +57,7 @@ def made(name, model, parts=(), free=True, dtype=torch.float32, x=None, **others
     (folder / f"{name}.pte").write_bytes(lowered.buffer)
 made("portable", Model())
 made("xnnpack", Model(), [XnnpackPartitioner()])
+made("slow", Slow(), free=False, x=torch.randn(16, 1024))
 made("counting", Counting())
 made("same", Same())
 made("bf16", Same(), dtype=torch.bfloat16)
@@ -73,6 +83,18 @@ content = (folder / "xnnpack.pte").read_bytes()
 (folder / "cut.pte").write_bytes(content[: len(content) // 2])
 (folder / "other.pte").write_bytes(b"this is no model")
 (folder / "pickle.pte").write_bytes(b"\\x80\\x04\\x95")
+"""
+REFUSED: Final = """
+import json, pathlib, sys
+from tailbound_runtime.engine import Order
+from tailbound_runtime.engines import execu_torch_program
+from tailbound_runtime.errors import ModelLoadError
+for name in sys.argv[1:]:
+    try:
+        execu_torch_program.load(Order(pathlib.Path(name), "executorch", 1))
+        print(json.dumps("loaded"))
+    except ModelLoadError as error:
+        print(json.dumps(str(error)))
 """
 SAID: Final = {
     "same": "loaded",
@@ -134,4 +156,33 @@ def test_every_output_is_the_librarys_own_alone_and_batched(made: Path, name: st
 
 
 def test_what_cannot_be_served_is_refused_with_the_remedy(made: Path) -> None:
-    check_refusals("executorch", {made / f"{name}.pte": part for name, part in SAID.items()}, torch_folder)
+    names = [str(made / f"{name}.pte") for name in SAID]
+    errors = [json.loads(line) for line in output_of(REFUSED, *names, of=torch_folder).splitlines()]
+    assert [error for part, error in zip(SAID.values(), errors, strict=True) if part not in error] == []
+    check_refusals("executorch", {made / "other.pte": SAID["other"]}, torch_folder)
+
+
+def test_the_server_answers_during_a_run_and_ends_if_the_process_of_the_program_does(made: Path) -> None:
+    with starting(made / "slow.pte", env=path(torch_folder), model_format="executorch") as server:
+        server.wait_for("ready")
+        tensor = {"name": "x", "datatype": "FP32", "shape": [16, 1024], "data": [0.5] * 16 * 1024}
+        with ThreadPoolExecutor(1) as pool:
+            run = pool.submit(server.infer, {"inputs": [tensor]})
+            probes = 0
+            while not run.done():
+                assert server.client.get("/v2/health/live").status_code == 200
+                probes += 1
+            assert run.result().status_code == 200
+        assert probes > 20, "probes waited for the run"
+        os.kill(_child(server.process.pid), signal.SIGKILL)
+        assert server.infer({"inputs": [tensor]}).status_code == 500
+        assert server.process.wait(30) != 0
+
+
+def _child(process: int) -> int:
+    """The process that runs the program of this server."""
+    children = [
+        each for file in Path(f"/proc/{process}/task").glob("*/children") for each in file.read_text().split()
+    ]
+    (found,) = [each for each in children if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
+    return int(found)

@@ -52,6 +52,11 @@ def test_an_engine_that_cannot_be_imported_names_the_extra(monkeypatch: pytest.M
         assert str(error) in str(caught.value)
 
 
+def test_an_engine_that_cannot_be_imported_in_a_process_of_its_own_names_the_extra(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match=r"tailbound-runtime\[executorch\]"):
+        engines.load(kinds_of("executorch")[0], Order(tmp_path / "model.pte", "executorch", 1))
+
+
 def _table(heading: str) -> list[dict[str, str]]:
     """The rows of the documentation's table with this heading, by their headings."""
     parts = (ROOT / "docs/engines.md").read_text().split("\n\n")

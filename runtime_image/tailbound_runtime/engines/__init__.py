@@ -126,10 +126,17 @@ def load(kind: Kind, order: Order) -> Engine:
     try:
         module = import_module(f"{__name__}.{kind.module}")
     except (ImportError, OSError) as error:  # the second one: of a library that a package needs
-        raise ModelLoadError(
-            f"format {order.format} needs {kind.title}, which cannot be imported here ({error}): "
-            f"pip install 'tailbound-runtime[{kind.extra}]', or build the image with "
-            f"--build-arg ENGINES={kind.extra}"
-        ) from error
+        raise _missing(kind, order, error) from error
     loader: Callable[[Order], Engine] = module.load
-    return loader(order)
+    try:
+        return loader(order)
+    except ImportError as error:  # in a process that the engine has begun
+        raise _missing(kind, order, error) from error
+
+
+def _missing(kind: Kind, order: Order, error: Exception) -> ModelLoadError:
+    return ModelLoadError(
+        f"format {order.format} needs {kind.title}, which cannot be imported here ({error}): "
+        f"pip install 'tailbound-runtime[{kind.extra}]', or build the image with "
+        f"--build-arg ENGINES={kind.extra}"
+    )
