@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import exp, sqrt
 from typing import Final
 
-from tailbound.autoscale.model import BatchSums
+from tailbound.autoscale.model import STALE, BatchSums
 
 MEMORY: Final = 600.0
 """Seconds after which the time of a batch counts for 1/e of a new one's."""
@@ -154,6 +154,8 @@ def seeded(batch_times: BatchTimeModel, batch: int) -> Fit:
 
 def learn(fit: Fit, window: BatchSums, at: float, limit: int) -> Fit:
     """The fit after the window of batches that ended `at`; a batch has at most `limit` rows."""
+    if fit.at is not None and at < fit.at - STALE:
+        fit = Fit(fit.sums, fit.shape)  # the clock was set back
     fresh = 1.0 if fit.at is None else min(1.0, (at - fit.at) / window.window)
     if fresh <= 0 or not _SHORTEST * window.batches < window.seconds < _LONGEST * window.batches:
         return fit

@@ -9,6 +9,7 @@ from tailbound.autoscale.decision import Explanation, ReplicaDecision, ReplicaRe
 from tailbound.autoscale.demand import Demand, demanded
 from tailbound.autoscale.feedback import QUIET, corrected
 from tailbound.autoscale.model import (
+    STALE,
     TICK,
     Arrivals,
     Known,
@@ -26,8 +27,6 @@ from tailbound.autoscale.rule import ReplicaChange, needed_within
 from tailbound.autoscale.state import State, taught
 from tailbound.objects.unknown import Unknown
 
-STALE: Final = 45.0
-"""Seconds after which a value is not believed: three scrapes."""
 _WATCHFUL: Final = 0.8
 """Share of the target above which nothing is given up."""
 

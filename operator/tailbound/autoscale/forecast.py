@@ -14,7 +14,7 @@ from math import exp, log, sqrt
 from operator import mul
 from typing import Final
 
-from tailbound.autoscale.model import TICK
+from tailbound.autoscale.model import STALE, TICK
 
 _USUAL_HORIZON: Final = 85.0
 """Seconds: a cold start of a minute, the age of the metrics and a tick."""
@@ -177,6 +177,9 @@ def observed(before: Forecasts, rate: float, at: float, horizon: float, span: fl
     `span` is the time over whose mean a guess is judged: a burst that is shorter than requests may wait is
     waited out. A service without traffic is remembered as nothing at all, so that nothing about it changes.
     """
+    if before.at is not None and at < before.at - STALE:
+        # The clock was set back: when the guesses are due is not known any more.
+        before = replace(before, at=None, pending=())
     if before.at is not None and at - before.at < TICK / 2:
         return before
     missed = 1 if before.at is None else min(_WINDOWS[-1], max(1, round((at - before.at) / TICK)))
@@ -211,11 +214,11 @@ def _judged(forecasts: Forecasts, rate: float, at: float, chance: float) -> Fore
 
     Guesses overlap: at twice the horizon it takes twice as many of them to tell the same.
     """
-    pending, regression = forecasts.pending, forecasts.regression
+    due = [guess for guess in forecasts.pending if guess.due <= at + TICK / 2]
+    regression = forecasts.regression
     mean_square, judged = forecasts.mean_square, forecasts.judged
     largest = forecasts.largest * _LARGEST_LEFT
-    while pending and pending[0].due <= at + TICK / 2:
-        guess, pending = pending[0], pending[1:]
+    for guess in due:
         seen = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.present))
         # A step from almost nothing must not outweigh all others: the spare is bounded as well.
         error = min(_FARTHEST, abs(seen - guess.predicted))
@@ -228,7 +231,7 @@ def _judged(forecasts: Forecasts, rate: float, at: float, chance: float) -> Fore
         regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)), weight)
     return replace(
         forecasts,
-        pending=pending,
+        pending=tuple([guess for guess in forecasts.pending if guess.due > at + TICK / 2]),
         mean_square=mean_square,
         largest=largest,
         judged=judged,

@@ -15,6 +15,9 @@ from tailbound.objects.unknown import Unknown
 TICK: Final = 10.0
 """Seconds between two decisions about one revision."""
 
+STALE: Final = 45.0
+"""Seconds after which a value is not believed: three scrapes. A clock that goes back by more was set back."""
+
 BATCH_WINDOW: Final = 15.0
 """Seconds that the sums of batches are taken over: short, as batches that are slower by the same factor are
 noticed only once they fill it, and as long as three scrapes, one of which may fail."""

@@ -55,7 +55,7 @@ def caution_after(before: float, is_overloaded: bool) -> float:
 
 
 def panic_until(before: float | None, is_overloaded: bool, now: float) -> float | None:
-    """When panic ends, None outside of one."""
+    """When panic ends, None outside of one. It lasts no longer where the clock is set back."""
     if is_overloaded:
         return now + LASTS
-    return before if before is not None and before > now else None
+    return min(before, now + LASTS) if before is not None and before > now else None

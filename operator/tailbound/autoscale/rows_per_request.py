@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import Final
 
-from tailbound.autoscale.model import BatchSums, Known, Service
+from tailbound.autoscale.model import STALE, BatchSums, Known, Service
 
 MEMORY: Final = 120.0
 """Seconds after which a request counts for 1/e of a new one: one with more rows may come at any time."""
@@ -28,10 +28,12 @@ class RowsPerRequest:
         if not isinstance(service, Known) or not isinstance(service.value, BatchSums):
             return self
         sums, at = service.value, service.at
-        fresh = 1.0 if self.at is None else min(1.0, (at - self.at) / sums.window)
+        # Of a clock that was set back no time since the last requests is known.
+        passed = None if self.at is None or at < self.at - STALE else at - self.at
+        fresh = 1.0 if passed is None else min(1.0, passed / sums.window)
         if fresh <= 0 or sums.requests <= 0:
             return self
-        kept = 1.0 if self.at is None else exp(-(at - self.at) / MEMORY)
+        kept = 1.0 if passed is None else exp(-passed / MEMORY)
         return RowsPerRequest(
             self.rows * kept + fresh * sums.rows, self.requests * kept + fresh * sums.requests, at
         )

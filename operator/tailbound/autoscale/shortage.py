@@ -26,7 +26,7 @@ def short(
     speed = sizing.capacity * min(1.0, sizing.correction) * _FULLNESS
     lasting = rate.value - _CHANCE * sqrt(rate.value / TICK)
     waiting = backlog(seen, sizing.objective, sizing.rows_per_request)
-    age = now - seen.in_flight.at
+    age = max(0.0, now - seen.in_flight.at)
     coming = [age + max(TICK, cold_start - waited) for waited in seen.replicas.waited]
     queue = foreseen(waiting, lasting, speed, seen.replicas.ready, coming, age + cold_start + TICK)
     queue -= seen.replicas.ready * speed * _tolerable_wait(sizing)

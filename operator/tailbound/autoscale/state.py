@@ -89,7 +89,7 @@ def taught(state: State, seen: RevisionObservation, objective: LatencyTarget, no
         learned = LearnedCapacity(batch_times.base, batch_times.per_row, correction, cold_start)
     forecasts, rate = state.forecasts, seen.arrivals.over_10s
     if isinstance(rate, Known):
-        horizon = cold_start + TICK + now - rate.at
+        horizon = cold_start + TICK + max(0.0, now - rate.at)
         forecasts = observed(forecasts, rate.value, rate.at, horizon, objective.p99)
     return replace(
         state, learned=learned, fit=fit, full=full, rows=state.rows.after(seen.service), forecasts=forecasts

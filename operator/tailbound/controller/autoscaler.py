@@ -15,9 +15,16 @@ from typing import Protocol
 
 from tailbound.api.names import REVISION_LABEL, SERVER_METRICS_ANNOTATION
 from tailbound.api.server_metrics import ServerMetrics, metrics_of
-from tailbound.autoscale.decide import STALE
 from tailbound.autoscale.decision import ReplicaDecision
-from tailbound.autoscale.model import Known, LatencyTarget, LearnedCapacity, Limits, Rate, RevisionObservation
+from tailbound.autoscale.model import (
+    STALE,
+    Known,
+    LatencyTarget,
+    LearnedCapacity,
+    Limits,
+    Rate,
+    RevisionObservation,
+)
 from tailbound.autoscale.state import USUAL_COLD_START, State, restored
 from tailbound.controller.server_signals import Mappings
 from tailbound.controller.signals import FleetSnapshot, Rates, history, take

@@ -163,6 +163,21 @@ def test_the_spare_far_beyond_the_usual_horizon_is_enough_and_no_multiple_of_the
     assert sum(settled) / len(settled) < most
 
 
+def test_guesses_are_judged_when_they_are_due_though_an_earlier_horizon_was_longer() -> None:
+    forecasts = Forecasts()
+    for tick in range(60):
+        forecasts = observed(forecasts, 100.0, tick * 10.0, 900.0 if tick < 6 else 60.0, 2.0)
+    assert forecasts.judged >= 45
+
+
+def test_forecasts_go_on_after_the_clock_was_set_back() -> None:
+    forecasts = forecast([100.0] * 60)
+    for tick in range(40):
+        forecasts = observed(forecasts, 50.0, tick * 10.0 - 3600.0, 85.0, 2.0)
+    assert forecasts.judged >= 60 - 9 + 40 - 9
+    assert forecasts.expected < 60
+
+
 def test_a_step_is_no_rise() -> None:
     step = forecast([*[20.0] * 60, *[100.0] * 8])
     assert step.expected < 160
