@@ -242,9 +242,16 @@ MUTANTS: Final = (
     Mutant(
         "pods go only after the stabilization window",
         "autoscale/behavior.py",
-        "(*self.needs, needed)[-hold:]",
+        "(*self.needs, needed)[-kept:]",
         "(needed,)",
         "autoscale",
+    ),
+    Mutant(
+        "a pod that loses its readiness for a moment has not started again",
+        "reconcile/signals.py",
+        "seconds = self.took.get(pod.name)",
+        "seconds = None",
+        "reconcile/test_reconcile_signals.py",
     ),
     Mutant(
         "a model with another digest than the pinned one is not published",

@@ -28,14 +28,9 @@ class StabilizationWindow:
     """Ticks for which a replica must not have been needed before it is given up."""
 
     def with_need(self, needed: int, cold_start: float) -> "StabilizationWindow":
-        """The window after one more tick.
-
-        To keep a replica for as long as another takes to start costs what starting one again would. A rule
-        that keeps it that long, and no longer, pays at most twice what foresight would have. Where a start
-        takes minutes, the spare of the forecast is larger for that already.
-        """
-        hold = max(LEAST_HOLD, ceil(min(cold_start, _LONGEST_HOLD) / TICK))
-        return StabilizationWindow((*self.needs, needed)[-hold:], max(0, self.pause - 1), hold)
+        """The window after one more tick."""
+        kept = hold(cold_start)
+        return StabilizationWindow((*self.needs, needed)[-kept:], max(0, self.pause - 1), kept)
 
     def stepped(self) -> "StabilizationWindow":
         """The window after a step down."""
@@ -50,6 +45,16 @@ class StabilizationWindow:
     def full(self) -> bool:
         """Whether enough ticks were seen to give anything up."""
         return len(self.needs) == self.hold and not self.pause
+
+
+def hold(cold_start: float) -> int:
+    """Ticks for which a replica must not have been needed before it is given up.
+
+    To keep a replica for as long as another takes to start costs what starting one again would. A rule that
+    keeps it that long, and no longer, pays at most twice what foresight would have. Where a start takes
+    minutes, the spare of the forecast is larger for that already.
+    """
+    return max(LEAST_HOLD, ceil(min(cold_start, _LONGEST_HOLD) / TICK))
 
 
 def grown(replicas: int, needed: int) -> int:

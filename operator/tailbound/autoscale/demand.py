@@ -50,9 +50,8 @@ def demanded(now: float, state: State, seen: RevisionObservation, sizing: Replic
         return Demand(present, Unknown("nothing is known of the capacity"), 0, 0, 0)
     if isinstance(present, Unknown):
         return _blind(present, seen, sizing)
-    cautious = Product(
-        (Figure(state.forecasts.expected, "forecast"), Sum((Figure(1), Figure(state.caution, "caution"))))
-    )
+    forecast = Figure(state.forecasts.expected, "returning peak" if state.forecasts.returns else "forecast")
+    cautious = Product((forecast, Sum((Figure(1), Figure(state.caution, "caution")))))
     expected: list[Term] = [cautious, Figure(present.value, "arriving")]
     rate = max(part.number for part in expected)
     by_chance = 0.0 if _risen(arrivals) else _CHANCE * sqrt(present.value / _COUNTED)

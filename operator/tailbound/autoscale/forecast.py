@@ -14,26 +14,10 @@ from math import exp, log, sqrt
 from operator import mul
 from typing import Final
 
+from tailbound.autoscale.course import Course
+from tailbound.autoscale.forecast_errors import FARTHEST, REMEMBERED, SUPPOSED, USUAL_HORIZON, ForecastErrors
 from tailbound.autoscale.model import STALE, TICK
 
-_USUAL_HORIZON: Final = 85.0
-"""Seconds: a cold start of a minute, the age of the metrics and a tick."""
-_DEVIATIONS: Final = 0.9
-"""Spare at the usual horizon, in the errors' root mean square: four of five errors fall short by less, and
-most of the rest waits in the queue without being late. Whether errors were too high or too low doesn't
-matter: traffic that has just fallen fast may rise as fast."""
-_LARGEST_LEFT: Final = 0.998
-"""The factor by which the largest error fades in a tick: half of it is left after an hour."""
-_REMEMBERED: Final = 360
-"""Errors that the mean is taken over: those of an hour."""
-_OUTLIER: Final = 3.0
-"""An error counts for at most this many times their root mean square: of a shock, which no spare would cover,
-little is learned for the next hour."""
-_SUPPOSED: Final = 24
-"""Errors' weight of `_SUPPOSED_ERROR`, which is reckoned with before any was seen."""
-_SUPPOSED_ERROR: Final = 0.12
-_SUPPOSED_LARGEST: Final = 0.4
-"""The largest error that is reckoned with before any was seen."""
 _WINDOWS: Final = (3, 6, 12, 30, 60)
 """In ticks. The ratio of each window's mean to the next one's is what the regression knows."""
 _SIZE: Final = len(_WINDOWS) - 1
@@ -41,8 +25,6 @@ _MEMORY: Final = 0.995
 """What an error counts for, relative to the one a tick later."""
 _CONFIDENCE: Final = 1.0
 """Variance of the weights before anything is known, in those of the errors; they start at 0: no change."""
-_FARTHEST: Final = log(2)
-"""A forecast is at most twice the present rate, and at least half of it."""
 _RISES: Final = (5, 12)
 """Ticks that lines are drawn through: a steep rise shows early, a slow one late."""
 _SIGNIFICANT: Final = 5.0
@@ -51,10 +33,10 @@ _MEDIAN: Final = 1.05
 """Standard deviation of values over the median of what two of them differ by."""
 _HIGHEST_RISE: Final = 1.5
 """A line is followed to at most this many times the present rate."""
+_CLEARLY: Final = 0.98
+"""A course is cheaper if it costs less than so much of another: after a single peak they differ by less."""
 _LEAST_RATE: Final = 0.1
 """Requests per second below which no ratio is taken."""
-_LEAST_SPARE: Final = 0.05
-"""A service that has been calm so far has no errors that would tell of a surge."""
 
 Vector = tuple[float, ...]
 _NOTHING: Final[Vector] = (0.0,) * _SIZE
@@ -71,6 +53,8 @@ class Guess:
     horizon: float
     """Seconds."""
     present: float
+    peak: float
+    """The highest rate of the last minutes."""
     features: Vector
     predicted: float
 
@@ -84,7 +68,7 @@ class Regression:
 
     def predict(self, features: Vector) -> float:
         """Logarithm of the rate at the horizon over the present one."""
-        return max(-_FARTHEST, min(_FARTHEST, _dot(self.weights, features)))
+        return max(-FARTHEST, min(FARTHEST, _dot(self.weights, features)))
 
     def taught(self, features: Vector, seen: float, weight: float) -> "Regression":
         """The weights after a forecast from `features` proved to be `seen`, with relative `weight`."""
@@ -117,12 +101,19 @@ class Forecasts:
     rates: Vector = ()
     at: float | None = None
     pending: tuple[Guess, ...] = ()
-    mean_square: float = _SUPPOSED_ERROR**2
-    """Mean square of the errors' logarithms."""
-    largest: float = _SUPPOSED_LARGEST
-    """The largest of the errors' logarithms, older ones counting less."""
+    errors: ForecastErrors = field(default_factory=ForecastErrors)
+    """Those of the regression. Whether they are too high or too low doesn't matter: traffic that has just
+    fallen fast may rise as fast."""
+    beyond_peak: ForecastErrors = field(default_factory=ForecastErrors)
+    """By how much the highest rate of the last minutes was exceeded."""
     judged: int = 0
     """Guesses that became due, up to as many as are remembered."""
+    risen: float = 0.0
+    """The rate that a rise which is no chance leads to; 0 without one."""
+    following: Course = field(default_factory=Course)
+    """The rate followed up and down."""
+    holding: Course = field(default_factory=Course)
+    """The highest rate of the last minutes kept."""
     regression: Regression = field(default_factory=Regression)
 
     @property
@@ -133,42 +124,26 @@ class Forecasts:
     @property
     def proven(self) -> bool:
         """Whether the errors seen outweigh those supposed, or there is nothing to be wrong about."""
-        return self.idle or self.judged >= _SUPPOSED
+        return self.idle or self.judged >= SUPPOSED
+
+    @property
+    def returns(self) -> bool:
+        """Whether traffic returns to its last peak so soon that keeping the replicas for it costs less.
+
+        Traffic that returns within minutes makes who follows it pay for starts and, as no trend tells of it,
+        for a large spare; and requests are late each time.
+        """
+        return self.proven and self.holding.cost < _CLEARLY * self.following.cost
 
     @property
     def expected(self) -> float:
-        """Requests per second at the horizon, spare included; 0 while nothing was seen.
-
-        A line that rises gets a spare as well where the horizon is beyond the usual one.
-        """
-        if not self.pending:
-            return 0.0
-        last = self.pending[-1]
-        reach = max(1.0, last.horizon / _USUAL_HORIZON)
-        spare = self._spare(reach)
-        beyond = spare * (1 - 1 / reach)
-        return max(self.risen * exp(beyond), last.present * exp(last.predicted + spare))
-
-    def _spare(self, reach: float) -> float:
-        """The logarithm of the spare at a horizon of `reach` usual ones.
-
-        Being short lasts until the next replica comes. Beyond the usual horizon the spare therefore rises
-        with the horizon, on top of the errors, which do so too; but not beyond the largest error that was
-        seen of late, which it covers then. Smooth traffic has none that is much larger than the others.
-        """
-        usual = _DEVIATIONS * sqrt(self.mean_square)
-        longer = max(usual, min(self.largest, usual * reach))
-        return min(_FARTHEST, max(_LEAST_SPARE, longer))
+        """Requests per second at the horizon, spare included; 0 while nothing was seen."""
+        return (self.holding if self.returns else self.following).rate
 
     @cached_property
     def dispersion(self) -> float:
         """Variance over mean of the counts of a tick."""
         return dispersion(self.rates)
-
-    @property
-    def risen(self) -> float:
-        """The rate that a rise which is no chance leads to; 0 without one."""
-        return _rise(self.rates, self.pending[-1].horizon) if self.pending else 0.0
 
 
 def observed(before: Forecasts, rate: float, at: float, horizon: float, span: float) -> Forecasts:
@@ -185,12 +160,45 @@ def observed(before: Forecasts, rate: float, at: float, horizon: float, span: fl
     missed = 1 if before.at is None else min(_WINDOWS[-1], max(1, round((at - before.at) / TICK)))
     rates = (*before.rates, *(rate,) * missed)[-_WINDOWS[-1] :]
     if not any(rates):
-        return replace(before, rates=(), at=None, pending=())
+        nothing = Course()
+        return replace(before, rates=(), at=None, pending=(), following=nothing, holding=nothing)
     recent = rates[-max(1, round(span / TICK)) :]
     judged = _judged(before, sum(recent) / len(recent), at, 1 / (TICK * max(_LEAST_RATE, sum(recent))))
     features, present = _features(rates, horizon)
-    guess = Guess(at + horizon, horizon, present, features, judged.regression.predict(features))
-    return replace(judged, rates=rates, at=at, pending=(*judged.pending, guess))
+    guess = Guess(at + horizon, horizon, present, _peak(rates), features, judged.regression.predict(features))
+    risen = _rise(rates, horizon)
+    following, holding = _asked(judged, guess, risen)
+    return replace(
+        judged,
+        rates=rates,
+        at=at,
+        pending=(*judged.pending, guess),
+        risen=risen,
+        following=judged.following.after(following, horizon),
+        holding=judged.holding.after(holding, horizon),
+    )
+
+
+def _asked(forecasts: Forecasts, guess: Guess, risen: float) -> tuple[float, float]:
+    """The rates to plan with, spares included, for who follows the rate and for who keeps its peak.
+
+    A line that rises gets a spare as well where the horizon is beyond the usual one. Below the peak it says
+    nothing new.
+    """
+    reach = max(1.0, guess.horizon / USUAL_HORIZON)
+    spare, over_peak = forecasts.errors.spare(reach), forecasts.beyond_peak.spare(reach)
+    beyond = 1 - 1 / reach
+    following = max(risen * exp(spare * beyond), guess.present * exp(guess.predicted + spare))
+    new = risen * exp(over_peak * beyond) if guess.present >= guess.peak else 0.0
+    return following, max(new, guess.peak * exp(over_peak))
+
+
+def _peak(rates: Vector) -> float:
+    """The highest mean of three ticks in a row, as many as the shortest window has."""
+    if len(rates) < _WINDOWS[0]:
+        return sum(rates) / len(rates)
+    triples = zip(rates, rates[1:], rates[2:], strict=False)
+    return max([one + two + three for one, two, three in triples]) / 3
 
 
 def dispersion(rates: Sequence[float]) -> float:
@@ -215,25 +223,22 @@ def _judged(forecasts: Forecasts, rate: float, at: float, chance: float) -> Fore
     Guesses overlap: at twice the horizon it takes twice as many of them to tell the same.
     """
     due = [guess for guess in forecasts.pending if guess.due <= at + TICK / 2]
-    regression = forecasts.regression
-    mean_square, judged = forecasts.mean_square, forecasts.judged
-    largest = forecasts.largest * _LARGEST_LEFT
+    regression, judged = forecasts.regression, forecasts.judged
+    errors, beyond_peak = forecasts.errors.faded(), forecasts.beyond_peak.faded()
     for guess in due:
         seen = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.present))
         # A step from almost nothing must not outweigh all others: the spare is bounded as well.
-        error = min(_FARTHEST, abs(seen - guess.predicted))
-        beyond_chance = max(0.0, error**2 - chance)
-        largest = max(largest, sqrt(beyond_chance))
-        wrong = min(beyond_chance, _OUTLIER**2 * mean_square)
-        mean_square += (wrong - mean_square) / (_SUPPOSED + judged + 1)
-        judged = min(_REMEMBERED - _SUPPOSED, judged + 1)
-        weight = min(1.0, _USUAL_HORIZON / guess.horizon)
+        errors = errors.after(min(FARTHEST, abs(seen - guess.predicted)), chance, judged)
+        above = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.peak))
+        beyond_peak = beyond_peak.after(min(FARTHEST, max(0.0, above)), chance, judged)
+        judged = min(REMEMBERED - SUPPOSED, judged + 1)
+        weight = min(1.0, USUAL_HORIZON / guess.horizon)
         regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)), weight)
     return replace(
         forecasts,
         pending=tuple([guess for guess in forecasts.pending if guess.due > at + TICK / 2]),
-        mean_square=mean_square,
-        largest=largest,
+        errors=errors,
+        beyond_peak=beyond_peak,
         judged=judged,
         regression=regression,
     )
@@ -245,7 +250,7 @@ def _features(rates: Vector, horizon: float) -> tuple[Vector, float]:
     What moves goes on moving until the horizon. Beyond the usual one they count as many times as much, so
     that weights learned at one horizon, and how far they are supposed to lie from 0, hold at another.
     """
-    reach = max(1.0, horizon / _USUAL_HORIZON)
+    reach = max(1.0, horizon / USUAL_HORIZON)
     means = [sum(rates[-window:]) / min(window, len(rates)) for window in _WINDOWS]
     logs = [log(max(_LEAST_RATE, mean)) for mean in means]
     return tuple(reach * (logs[at] - logs[at + 1]) for at in range(_SIZE)), means[0]

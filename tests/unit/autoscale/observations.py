@@ -1,5 +1,7 @@
 """Observations of one revision, and decisions about it, for tests."""
 
+from random import Random
+
 from tailbound.autoscale.decide import decide
 from tailbound.autoscale.decision import ReplicaDecision
 from tailbound.autoscale.model import (
@@ -17,6 +19,8 @@ from tailbound.objects.unknown import Unknown
 
 OBJECTIVE = LatencyTarget(p99=2.0, max_batch=16, max_queue_delay=0.05)
 LIMITS = Limits(1, 60)
+SQUARE = [Random(tick).gauss(140.0 if tick % 48 >= 24 else 70.0, 3.0) for tick in range(240)]
+"""The rates of traffic that doubles for four minutes every eight minutes, a tick each."""
 LEARNED = LearnedCapacity(0.2, 0.05)
 LOST = Unknown("Prometheus does not answer")
 

@@ -37,6 +37,8 @@ from tailbound.autoscale.model import (
 from tailbound.autoscale.state import State
 from tailbound.objects.unknown import Unknown
 
+from tests.unit.autoscale.observations import LEARNED, LIMITS, OBJECTIVE, SQUARE, ready, seen
+
 NOT_READ: Final = Unknown("not read")
 FUNCTIONS: Final = {"ceil": ceil, "max": max, "min": min}
 _WORD: Final = re.compile(r"\b(?!(?:ceil|max|min)\()[A-Za-z][A-Za-z0-9 ]*(?= -?[0-9])")
@@ -107,6 +109,18 @@ def comes_out(decision: ReplicaDecision) -> None:
     number, _, term = written.partition(" = ")
     assert int(number) == decision.replicas
     assert outcome(term.partition(";")[0]) == decision.replicas, written
+
+
+def test_replicas_for_a_peak_that_returns_are_kept_and_the_line_says_so() -> None:
+    state, count, lines, counts = State(learned=LEARNED), 10, [], []
+    for tick, rate in enumerate(SQUARE):
+        decision = decide(tick * 10.0, seen(tick * 10.0, rate, ready(count)), OBJECTIVE, LIMITS, state)
+        comes_out(decision)
+        state, count = decision.state, decision.replicas
+        lines.append(decision.explanation.account.line)
+        counts.append(count)
+    assert all("ceil(returning peak 1" in each for each in lines[-48:])
+    assert max(counts[-48:]) - min(counts[-48:]) <= 1
 
 
 def test_the_line_names_what_decided_in_panic() -> None:

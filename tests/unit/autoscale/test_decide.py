@@ -361,29 +361,6 @@ def test_slower_batches_raise_the_need_at_once() -> None:
     assert decision.replicas >= 1.25 * before.replicas
 
 
-@pytest.mark.parametrize(
-    ("back", "ahead"),
-    [(3600.0, 0.0), (0.0, 3600.0), (50.0, 70.0)],
-    ids=["set back", "Prometheus ahead", "both"],
-)
-def test_a_clock_that_is_wrong_holds_nothing_up(back: float, ahead: float) -> None:
-    """Half the traffic, a third slower, is learned of within ten minutes, also after late requests."""
-    before = steady(160, 60)
-    state, count = before.state, before.replicas
-    for tick in range(60, 120):
-        now = tick * 10.0 - (back if tick > 60 else 0.0)
-        p99 = 3.0 if tick == 60 else 0.8
-        known = seen(now + ahead, 80, ready(count), p99=p99)
-        slow = replace(known, service=Known(batches(factor=1.35), now + ahead))
-        decision = decide(now, slow, replace(OBJECTIVE, p99=2.5), LIMITS, state)
-        state, count = decision.state, decision.replicas
-    assert isinstance(state.learned, LearnedCapacity)
-    assert state.learned.base + 16 * state.learned.per_row == pytest.approx(1.35, rel=0.02)
-    assert count < 0.8 * before.replicas
-    assert isinstance(decision.explanation.forecast, Known)
-    assert decision.explanation.forecast.value == pytest.approx(84, rel=0.05)
-
-
 rates = st.one_of(st.just(0.0), st.floats(0.01, 2000))
 known_or_not = st.booleans()
 passed = st.sampled_from((10.0, 10.0, 10.0, 0.0, 3600.0, -40.0, -3600.0))
