@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -50,31 +51,35 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def compare(trace: Trace) -> dict[str, float]:
-    """Every policy on one trace, over its seeds. The figures of the JSON line."""
+Report = tuple[str, dict[str, float]]
+"""Lines to print, and the figures of the JSON line."""
+
+
+def compare(trace: Trace) -> Report:
+    """Every policy on one trace, over its seeds."""
     scenarios = [Scenario(trace, _FIRST_SEED + seed) for seed in range(trace.seeds)]
     first = scenarios[0]
-    say(
+    lines = [
         f"\n{trace.name}: {len(first.arrivals)} requests in {first.duration} s, "
         f"target {trace.server.target} s, "
-        f"oracle {first.plan.min()} to {first.plan.max()} replicas, {trace.seeds} seeds"
-    )
-    say(
+        f"oracle {first.plan.min()} to {first.plan.max()} replicas, {trace.seeds} seeds",
         f"  {'':16}{'late %':>8}{'minutes %':>11}{'hours':>8}{'x oracle':>10}"
-        f"{'P99 s':>8}{'peak':>6}{'changes':>9}"
-    )
-    _row("oracle", [first.ideal()], [first.hours])
+        f"{'P99 s':>8}{'peak':>6}{'changes':>9}",
+        _row("oracle", [first.ideal()], [first.hours])[0],
+    ]
     figures: dict[str, float] = {}
     for name, policy in POLICIES.items():
         outcomes = [scenario.run(policy()) for scenario in scenarios]
-        late, times = _row(name, outcomes, [scenario.hours for scenario in scenarios])
+        line, late, times = _row(name, outcomes, [scenario.hours for scenario in scenarios])
+        lines.append(line)
         prefix = {OWN: "", HPA70: "hpa70_", MUTE: "mute_"}.get(name)
         if prefix is not None:
             figures |= {f"{prefix}late_pct": round(late, 4), f"{prefix}x_oracle": round(times, 3)}
-    return figures
+    return "\n".join(lines), figures
 
 
-def _row(name: str, outcomes: list[Outcome], oracle_hours: list[float]) -> tuple[float, float]:
+def _row(name: str, outcomes: list[Outcome], oracle_hours: list[float]) -> tuple[str, float, float]:
+    """The line of one policy, with the late requests and the hours that are in it."""
     late = float(np.mean([outcome.late_pct for outcome in outcomes]))
     times = float(
         np.mean([one.replica_hours / hours for one, hours in zip(outcomes, oracle_hours, strict=True)])
@@ -84,8 +89,8 @@ def _row(name: str, outcomes: list[Outcome], oracle_hours: list[float]) -> tuple
     p99 = float(np.mean([outcome.p99 for outcome in outcomes]))
     peak = max(outcome.peak for outcome in outcomes)
     changes = float(np.mean([outcome.changes for outcome in outcomes]))
-    say(f"  {name:16}{late:8.3f}{minutes:11.1f}{hours:8.2f}{times:10.3f}{p99:8.2f}{peak:6d}{changes:9.0f}")
-    return late, times
+    line = f"  {name:16}{late:8.3f}{minutes:11.1f}{hours:8.2f}{times:10.3f}{p99:8.2f}{peak:6d}{changes:9.0f}"
+    return line, late, times
 
 
 def trouble(calm: Trace, bursty: Trace) -> dict[str, dict[str, float]]:
@@ -128,24 +133,12 @@ def _with_spike(trace: Trace) -> Trace:
     return replace(trace, rates=rates)
 
 
-def unseen() -> dict[str, dict[str, list[float]]]:
+def unseen(pool: ProcessPoolExecutor) -> dict[str, dict[str, list[float]]]:
     """The rows that no rule was tuned on: the product, HPA at 0.7, and the floor."""
     say(f"\nunseen, {trials.SEEDS} seeds: late %, x oracle, starts, in vain, changes")
     say("  " + " " * 20 + "".join(f"{name:>32}" for name in (OWN, HPA70, "known at once")) + "  foresight")
     figures: dict[str, dict[str, list[float]]] = {}
-    for name in trials.TRIALS:
-        runs: dict[str, list[list[float]]] = {"own": [], "hpa70": [], "floor": [], "foresight": []}
-        for seed in range(_UNSEEN, _UNSEEN + trials.SEEDS):
-            trial = trials.drawn(name, seed)
-            scenario = trial.scenario(name, seed)
-            for policy, rule in (
-                ("own", Own(tells_batches=trial.tells_batches)),
-                ("hpa70", POLICIES[HPA70]()),
-                ("floor", trials.Known(trial.rates)),
-            ):
-                runs[policy].append(_summary(scenario, scenario.run(rule)))
-            runs["foresight"].append([scenario.paid_hours / scenario.hours])
-        means = {policy: np.mean(rows, axis=0).round(4).tolist() for policy, rows in runs.items()}
+    for name, means in zip(trials.TRIALS, pool.map(_means, trials.TRIALS), strict=True):
         cells = [
             f"{means[policy][0]:10.3f}{means[policy][1]:7.3f}"
             + "".join(f"{n:5.0f}" for n in means[policy][2:])
@@ -154,6 +147,22 @@ def unseen() -> dict[str, dict[str, list[float]]]:
         say(f"  {name:20}{''.join(cells)}{means['foresight'][0]:11.3f}")
         figures[name] = means
     return figures
+
+
+def _means(name: str) -> dict[str, list[float]]:
+    """One row by policy, as means over its seeds."""
+    runs: dict[str, list[list[float]]] = {"own": [], "hpa70": [], "floor": [], "foresight": []}
+    for seed in range(_UNSEEN, _UNSEEN + trials.SEEDS):
+        trial = trials.drawn(name, seed)
+        scenario = trial.scenario(name, seed)
+        for policy, rule in (
+            ("own", Own(tells_batches=trial.tells_batches)),
+            ("hpa70", POLICIES[HPA70]()),
+            ("floor", trials.Known(trial.rates)),
+        ):
+            runs[policy].append(_summary(scenario, scenario.run(rule)))
+        runs["foresight"].append([scenario.paid_hours / scenario.hours])
+    return {policy: np.mean(rows, axis=0).round(4).tolist() for policy, rows in runs.items()}
 
 
 def _summary(scenario: Scenario, one: Outcome) -> list[float]:
@@ -167,16 +176,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="what its rates are multiplied with")
     options = parser.parse_args(arguments)
     if options.trace:
-        figures = {trace.name: compare(trace) for trace in [traces.read(options.trace, options.scale)]}
-        say(json.dumps({"bench": "autoscale", "traces": figures}))
+        trace = traces.read(options.trace, options.scale)
+        report, figures = compare(trace)
+        say(report)
+        say(json.dumps({"bench": "autoscale", "traces": {trace.name: figures}}))
         return 0
     place = traces.folder()
-    drawn = traces.drawn(1)
-    workloads = (traces.recorded(place) if place else []) + drawn
-    figures = {trace.name: compare(trace) for trace in workloads}
-    calm, bursty = (workloads[1], workloads[0]) if place else (drawn[1], drawn[2])
-    faults = trouble(calm, bursty)
-    say(json.dumps({"bench": "autoscale", "traces": figures, "faults": faults, "trials": unseen()}))
+    workloads = traces.recorded(place) if place else traces.drawn(1)
+    calm, bursty = (workloads[1], workloads[0]) if place else (workloads[1], workloads[2])
+    found: dict[str, dict[str, float]] = {}
+    with ProcessPoolExecutor() as pool:
+        for trace, (report, figures) in zip(workloads, pool.map(compare, workloads), strict=True):
+            say(report)
+            found[trace.name] = figures
+        faults = trouble(calm, bursty)
+        say(json.dumps({"bench": "autoscale", "traces": found, "faults": faults, "trials": unseen(pool)}))
     return 0
 
 

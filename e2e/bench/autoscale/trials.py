@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from e2e.bench.autoscale import traces
 from e2e.bench.autoscale.fleet import Faults, Fleet, Floats, Server
 from e2e.bench.autoscale.scenario import Scenario
 from e2e.bench.autoscale.traces import GPU, Trace
@@ -117,6 +118,16 @@ def _code(random: np.random.Generator) -> Trial:
     return Trial(rates)
 
 
+def _shape(name: str) -> Callable[[np.random.Generator], Trial]:
+    """One of the shapes that `traces` draws."""
+
+    def trial(random: np.random.Generator) -> Trial:
+        shapes = traces.drawn(int(random.integers(2**31)))
+        return Trial(next(shape.rates for shape in shapes if shape.name == name))
+
+    return trial
+
+
 TRIALS: Final[dict[str, Callable[[np.random.Generator], Trial]]] = {
     "steady 12/s": _steady(11, 13, 5400, SMALL),
     "steady 120/s": _steady(100, 140, 3600),
@@ -132,6 +143,7 @@ TRIALS: Final[dict[str, Callable[[np.random.Generator], Trial]]] = {
     "overload mute": _overload_without_batches,
     "week": _week,
     "code": _code,
+    **{name: _shape(name) for name in ("calm", "day", "surges", "noisy", "levels")},
 }
 
 
