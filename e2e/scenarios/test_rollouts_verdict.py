@@ -7,11 +7,14 @@ from typing import Final
 
 import pytest
 
+from e2e.scenarios.library import rpc
+from e2e.scenarios.library.manifests import serving_runtime
 from e2e.scenarios.library.rollouts import (
     ERRORS,
     HANGS,
     HEALTHY,
     PROMOTED_SECONDS,
+    SERVER_PORT,
     SLOW,
     Rollout,
     canary,
@@ -19,6 +22,7 @@ from e2e.scenarios.library.rollouts import (
     quick,
 )
 from e2e.scenarios.library.scene import Scene, restarts
+from e2e.scenarios.library.traffic import VALUES
 from e2e.scenarios.library.waiting import Unmet, stays
 
 
@@ -43,6 +47,50 @@ def test_good_canary_is_promoted_through_every_step_without_a_failed_request(sce
     rollout.promoted(revision)
     findings = rollout.status()
     assert findings["step"] == 2, findings
+
+
+def test_a_canary_of_the_real_server_is_promoted_over_grpc_without_a_lost_call(scene: Scene) -> None:
+    spec = scene.api.need("ClusterServingRuntime", "onnxruntime")["spec"]
+    spec = {**spec, "server": rpc.offering(spec["server"], "TAILBOUND_GRPC_PORT")}
+    scene.api.apply(serving_runtime(scene.namespace, "rpc", spec))
+    rollout = Rollout(scene, "called", canary(50), _model=scene.model(slope=2.0), runtime="rpc")
+    rollout.change("first")
+    scene.ready("called")
+    stable, client = rollout.stable(), scene.world.client
+    watched = client.call(rpc.url(scene.namespace, "called", rpc.WATCH), b"", answers=1)
+    assert rpc.serving(watched.messages[0]), watched
+    tripling = scene.model(slope=3.0)
+    with rollout.calls() as load:
+        rollout.spec["model"] = scene.manifest("called", tripling)["spec"]["model"]
+        revision = rollout.introduce("second")
+        rollout.promoted(revision)
+        scene.gone("Deployment", stable)
+    load.assert_flawless(at_least=50)
+    assert load.result["distinct_answers"] == 2, load.result
+    url, message = rpc.url(scene.namespace, "called", rpc.MODEL_INFER), rpc.infer_message("called", VALUES)
+    assert rpc.prediction(client.call(url, message).messages[0]) == tripling.expected(VALUES)
+    for each in (stable, revision):
+        rollout.assert_untouched(each)
+    unknown = client.call(url, rpc.infer_message("other", VALUES))
+    assert (unknown.code, "other" in unknown.details) == ("NOT_FOUND", True), unknown
+
+
+def test_slow_and_failing_canaries_are_rolled_back_by_their_answers_over_grpc(scene: Scene) -> None:
+    server = rpc.offering({"ports": [{"name": "http", "containerPort": SERVER_PORT}]}, "RPC_PORT")
+    wrong = {"failing": (ERRORS, "Failing"), "slow": (SLOW, "Slow")}
+    rollouts = {name: Rollout.applied(scene, name, canary(50), runtime={"server": server}) for name in wrong}
+    scene.all_ready(rollouts)
+    stable = {name: rollout.stable() for name, rollout in rollouts.items()}
+    with ExitStack() as stack:
+        loads = {name: stack.enter_context(rollout.calls()) for name, rollout in rollouts.items()}
+        bad = {name: rollouts[name].introduce("second", faults) for name, (faults, _) in wrong.items()}
+        for name, (_, reason) in wrong.items():
+            rollouts[name].rolled_back(bad[name], reason, stable=stable[name])
+            scene.gone("Deployment", bad[name])
+    for name, rollout in rollouts.items():
+        only_from(loads[name], bad[name])
+        rollout.assert_untouched(stable[name])
+    assert loads["failing"].result["outcomes"].keys() == {"ok", "grpc_internal"}, loads["failing"].result
 
 
 FAULTS: Final[Mapping[str, tuple[Mapping[str, float], tuple[str, ...]]]] = {

@@ -4,8 +4,12 @@
     client load URL    bounded load, for `kubectl exec`: see load.py
 
 POST /request?method=METHOD&url=URL&timeout=SECONDS&header=NAME:VALUE sends one request with the body that it
-came with, and answers {"status", "headers", "body", "seconds"} or {"error", "seconds"}. The body of a load
-comes from stdin; its result goes to stdout as one JSON object.
+came with, and answers {"status", "headers", "body", "seconds"} or {"error", "seconds"}.
+
+POST /call?url=URL&timeout=SECONDS&answers=N makes a gRPC call with the body as its message (see rpc.py), and
+answers {"code", "details", "messages"} after N messages at most.
+
+The body of a load comes from stdin; its result goes to stdout as one JSON object.
 """
 
 import argparse
@@ -93,6 +97,15 @@ async def send(asked: web.Request) -> web.Response:
     )
 
 
+async def call(asked: web.Request) -> web.Response:
+    """Make the gRPC call that is asked for, once."""
+    from e2e.images.client import rpc  # gRPC takes seconds to import in a small pod
+
+    query = asked.query
+    message, answers = await asked.read(), int(query["answers"])
+    return web.json_response(await rpc.call(query["url"], message, float(query["timeout"]), answers))
+
+
 async def healthy(_: web.Request) -> web.Response:
     """The answer to a readiness probe."""
     return web.Response(text="ok")
@@ -102,6 +115,7 @@ def application() -> web.Application:
     """What `client serve` runs."""
     made = web.Application(client_max_size=MOST_BYTES)
     made.router.add_post("/request", send)
+    made.router.add_post("/call", call)
     made.router.add_get("/_healthz", healthy)
     return made
 

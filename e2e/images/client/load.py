@@ -6,6 +6,7 @@ are sent at once; what that bound keeps back counts as `unsent`, and times count
 due, so that a stalled server can't look fast.
 
 Every request is a POST: aiohttp sends those exactly once (it would repeat a GET on a connection that broke).
+With a URL that begins with grpc:// it is a unary call.
 """
 
 import asyncio
@@ -13,10 +14,12 @@ import errno
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 
@@ -25,6 +28,10 @@ UNSENT: Final = "unsent"
 MAX_IN_FLIGHT: Final = 500
 KEPT_FAILURES: Final = 20
 STOP_POLL_SECONDS: Final = 0.1
+RPC_SCHEME: Final = "grpc://"
+
+Sender: TypeAlias = Callable[[], Awaitable[tuple[str, str, bytes]]]
+"""Sends one request: its outcome, the outcome in words, and the answer's body."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +158,9 @@ def _cause(error: OSError) -> str:
 class Driver:
     """One run of a plan."""
 
-    def __init__(self, plan: Plan, session: aiohttp.ClientSession) -> None:
+    def __init__(self, plan: Plan, sender: Sender) -> None:
         self._plan = plan
-        self._session = session
+        self._send = sender
         self._tally = Tally()
         self._started = time.monotonic()
         self._over = False
@@ -194,7 +201,7 @@ class Driver:
         await asyncio.gather(*flying)
 
     async def _one(self, due: float) -> None:
-        outcome, detail, answer = await send(self._session, self._plan)
+        outcome, detail, answer = await self._send()
         seconds = time.monotonic() - due
         self._tally.record(outcome, detail, due - self._started, seconds * 1000)
         if outcome == OK:
@@ -204,7 +211,19 @@ class Driver:
 
 async def run(plan: Plan) -> dict[str, Any]:
     """Carry out the plan and return the summary."""
+    async with _sender(plan) as sender:
+        return await Driver(plan, sender).run()
+
+
+@asynccontextmanager
+async def _sender(plan: Plan) -> AsyncIterator[Sender]:
+    if plan.url.startswith(RPC_SCHEME):
+        from e2e.images.client import rpc  # gRPC takes seconds to import in a small pod
+
+        async with rpc.sender(plan.url, plan.body, plan.timeout_seconds) as sender:
+            yield sender
+        return
     connector = aiohttp.TCPConnector(limit=0, force_close=not plan.keep_alive)
     timeout = aiohttp.ClientTimeout(total=plan.timeout_seconds)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        return await Driver(plan, session).run()
+        yield partial(send, session, plan)

@@ -26,6 +26,7 @@ and how fast the model is, which stays:
     NO_METRICS                1: /metrics answers 404
     NO_SHEDDING               1: that header is ignored
     FORGED_METRICS            what /metrics says besides, in the Prometheus text format
+    RPC_PORT                  it answers gRPC at this port too: see rpc.py
 
 Like every runtime it reads its model before it is ready, and serves on for TAILBOUND_DRAIN_SECONDS after
 SIGTERM.
@@ -39,6 +40,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -116,19 +118,10 @@ class Server:
 
     async def _infer(self, request: web.Request) -> web.Response:
         await request.read()
-        if self.counts.total() >= self.faults.crash_after:
-            os._exit(1)
-        kind = self.faults.choose(self.dice.random())
-        self.counts[kind] += 1
-        if kind != "good" and self.first_bad is None:
-            self.first_bad = time.time()
-        if kind == "failed":
-            return web.json_response({"revision": self.revision, "error": "told to fail"}, status=500)
-        if kind != "good":
-            await asyncio.sleep(HANG_SECONDS if kind == "hung" else self.faults.delay_ms / 1000)
         bound_seconds = float(request.headers.get(BOUND_HEADER, "inf")) / 1000 if self.sheds else float("inf")
         try:
-            await self.model.infer(self.timeout_seconds, bound_seconds)
+            if not await self.predicted(bound_seconds):
+                return web.json_response({"revision": self.revision, "error": "told to fail"}, status=500)
         except WouldBeLateError:
             self.counts["shed"] += 1
             headers = {"Retry-After": "1", "X-Tailbound-Shed": "true"}
@@ -137,6 +130,24 @@ class Server:
             return web.json_response({"revision": self.revision, "error": "too late"}, status=504)
         headers = {"Connection": "close"} if self.draining else {}
         return web.json_response({"revision": self.revision}, headers=headers)
+
+    async def predicted(self, bound_seconds: float) -> bool:
+        """Whether one prediction succeeds, after the time it takes.
+
+        Raises WouldBeLateError for one that is refused, and TimeoutError.
+        """
+        if self.counts.total() >= self.faults.crash_after:
+            os._exit(1)
+        kind = self.faults.choose(self.dice.random())
+        self.counts[kind] += 1
+        if kind != "good" and self.first_bad is None:
+            self.first_bad = time.time()
+        if kind == "failed":
+            return False
+        if kind != "good":
+            await asyncio.sleep(HANG_SECONDS if kind == "hung" else self.faults.delay_ms / 1000)
+        await self.model.infer(self.timeout_seconds, bound_seconds)
+        return True
 
     async def schema(self, request: web.Request) -> web.Response:
         """The inputs and outputs of the model."""
@@ -206,7 +217,7 @@ def service_time(given: Mapping[str, str]) -> ServiceTime:
     )
 
 
-async def serve(server: Server, drain_seconds: float) -> None:
+async def serve(server: Server, drain_seconds: float, rpc_port: int | None) -> None:
     """Serve until SIGTERM, and for so long after it."""
     told_to_stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told_to_stop.set)
@@ -214,10 +225,15 @@ async def serve(server: Server, drain_seconds: float) -> None:
     longest = server.timeout_seconds if server.service_time.takes_time else 1
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=longest)
     await runner.setup()
-    await web.TCPSite(runner, port=PORT).start()
-    await told_to_stop.wait()
-    server.draining = True
-    await asyncio.sleep(drain_seconds)
+    async with AsyncExitStack() as stack:
+        if rpc_port is not None:
+            from .rpc import answering  # gRPC takes seconds to import in a small pod
+
+            await stack.enter_async_context(answering(server, rpc_port, longest))
+        await web.TCPSite(runner, port=PORT).start()
+        await told_to_stop.wait()
+        server.draining = True
+        await asyncio.sleep(drain_seconds)
     await runner.cleanup()
 
 
@@ -237,7 +253,9 @@ def main() -> int:
         sheds=os.environ.get("NO_SHEDDING") != "1",
         forged=os.environ.get("FORGED_METRICS", "").encode(),
     )
-    asyncio.run(serve(server, float(os.environ["TAILBOUND_DRAIN_SECONDS"])))
+    rpc_port = os.environ.get("RPC_PORT")
+    drain_seconds = float(os.environ["TAILBOUND_DRAIN_SECONDS"])
+    asyncio.run(serve(server, drain_seconds, int(rpc_port) if rpc_port else None))
     return 0
 
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from e2e.scenarios.library import installation
+from e2e.scenarios.library import installation, rpc
 from e2e.scenarios.library.api import Object
 from e2e.scenarios.library.manifests import serving_runtime
 from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import GATEWAY, REVISION_LABEL, Scene, workload
-from e2e.scenarios.library.traffic import Load
+from e2e.scenarios.library.traffic import VALUES, Load
 from e2e.scenarios.library.waiting import SYSTEM, Unmet, condition_lines
 
 RUNTIME: Final = "faulty"
@@ -249,6 +249,14 @@ class Rollout:
     def load(self, rate: float = RATE, **how: Any) -> Iterator[Load]:
         """Predictions during the block, as `Client.load` sends them; none is ever repeated."""
         with self.scene.world.client.load(self.scene.namespace, self.name, rate=rate, **how) as load:
+            yield load
+
+    @contextmanager
+    def calls(self, rate: float = RATE) -> Iterator[Load]:
+        """The same over gRPC."""
+        url = rpc.url(self.scene.namespace, self.name, rpc.MODEL_INFER)
+        message = rpc.infer_message(self.name, VALUES)
+        with self.scene.world.client.calls(url, message, rate=rate) as load:
             yield load
 
     def pods(self, revision: str) -> list[Object]:

@@ -1,5 +1,6 @@
 """Requests from a pod in the cluster: single ones, and load that never retries."""
 
+import base64
 import json
 import subprocess
 import uuid
@@ -34,6 +35,15 @@ class Answer:
     def json(self) -> Any:
         """The body as JSON."""
         return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class RpcAnswer:
+    """What came back for one gRPC call: its code and, in words, its details; CANCELLED if we ended it."""
+
+    code: str
+    details: str
+    messages: tuple[bytes, ...]
 
 
 @dataclass
@@ -79,6 +89,16 @@ class Client:
             body=answer.get("body", answer.get("error", "")),
             headers={name.lower(): value for name, value in answer.get("headers", {}).items()},
         )
+
+    def call(self, url: str, message: bytes, *, answers: int = 2, timeout_seconds: float = 10) -> RpcAnswer:
+        """One gRPC call, never repeated: cancelled after so many answers, of which a unary call has one."""
+        asked = urlencode({"url": url, "timeout": f"{timeout_seconds:g}", "answers": answers})
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{POD}:{PORT}/proxy/call?{asked}"
+        answer = json.loads(
+            self._api.raw("POST", path, message, timeout_seconds=timeout_seconds + REQUEST_SECONDS)[1]
+        )
+        messages = tuple(base64.b64decode(each) for each in answer["messages"])
+        return RpcAnswer(answer["code"], answer["details"], messages)
 
     def infer(
         self,
@@ -136,6 +156,13 @@ class Client:
         ]
         body = json.dumps(infer_body(VALUES)).encode().ljust(body_bytes)
         with self._load_driver(arguments, body, timeout_seconds) as load:
+            yield load
+
+    @contextmanager
+    def calls(self, url: str, message: bytes, *, rate: float, timeout_seconds: float = 10) -> Iterator[Load]:
+        """The same over gRPC: so many calls a second with this message."""
+        arguments = (url, "--rate", f"{rate:g}", "--timeout", f"{timeout_seconds:g}")
+        with self._load_driver(arguments, message, timeout_seconds) as load:
             yield load
 
     @contextmanager

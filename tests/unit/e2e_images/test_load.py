@@ -9,6 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from e2e.images.client import load
+from e2e.images.faulty_runtime import rpc
+from e2e.images.faulty_runtime.server import Faults, Server
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -69,6 +71,24 @@ async def test_each_outcome_has_its_name(handler: Handler, outcome: str, keep_al
     assert result["requests"] == result["outcomes"][outcome] == result["ok"] + result["failed"]
     assert result["distinct_answers"] == (1 if outcome == "ok" else 0)
     assert bool(result["failures"]) == (outcome != "ok")
+
+
+@pytest.mark.parametrize(
+    ("faults", "outcome"),
+    [
+        ({}, "ok"),
+        ({"ERROR_FRACTION": 1}, "grpc_internal"),
+        ({"HANG_FRACTION": 1}, "grpc_deadline_exceeded"),
+    ],
+)
+async def test_each_outcome_over_grpc_has_its_name(faults: dict[str, float], outcome: str) -> None:
+    server = Server("r1", Faults().with_values(faults))
+    async with rpc.answering(server, 0, 0) as port:
+        url = f"grpc://127.0.0.1:{port}/{rpc.SERVICE}/{rpc.METHOD}"
+        timeout = 0.2 if outcome == "grpc_deadline_exceeded" else 30
+        result = await load.run(plan(url, timeout_seconds=timeout))
+    assert result["outcomes"] == {outcome: server.counts.total()}
+    assert all("r1" in each["detail"] for each in result["failures"] if outcome == "grpc_internal")
 
 
 async def test_a_refused_connection_is_counted() -> None:
