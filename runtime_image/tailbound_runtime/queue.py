@@ -63,14 +63,17 @@ Group = dict[Job, None]
 
 
 class Queue:
-    """Waiting jobs, by level within each group, and oldest first within each level."""
+    """Waiting jobs, by level within each group, and oldest first within each level.
+
+    bounded: how many of them may be too late
+    """
 
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
         learns = batching.mode is Mode.DYNAMIC and batching.delay_seconds > 0
         self._delay = QueueDelay() if learns else None
         self._groups: dict[Hashable, Group] = {}
-        self._length = 0
+        self._length = self.bounded = 0
 
     def __len__(self) -> int:
         return self._length
@@ -83,6 +86,7 @@ class Queue:
         if overtakes:
             self._groups[job.key] = dict.fromkeys(sorted(group, key=_level))
         self._length += 1
+        self.bounded += job.late_at != inf
         if self._delay is not None:
             self._delay.came(job.arrived)
 
@@ -167,7 +171,7 @@ class Queue:
     def _begins(self, group: Group, line: Line | None, now: float) -> float:
         """When these jobs are to run, if no other comes: in time for each of them, with a run to spare."""
         latest = self._since(group) + self._batching.delay_seconds
-        if line is not None and self._delay is not None:
+        if line is not None and self._delay is not None and self.bounded:
             run = line.seconds(len(group), _rows(group), self._batching)
             latest = min(latest, min(job.late_at for job in group) - 2 * run)
         return min(latest, now + self._waits(len(group), line, now))
@@ -195,6 +199,7 @@ class Queue:
         group = self._groups[key]
         for job in jobs:
             del group[job]
+            self.bounded -= job.late_at != inf
         self._length -= len(jobs)
         if not group:
             del self._groups[key]

@@ -112,14 +112,17 @@ def test_nobody_is_lost_or_served_twice(
 ) -> None:
     """Rows, width and whether the caller leaves, of each request."""
     jobs = [job(loop, at, rows, width) for at, (rows, width, _) in enumerate(kinds)]
+    for each in jobs[::2]:
+        each.late_at = 10**6
     queue = queue_of(*jobs)
     left = [each for each, (_, _, leaves) in zip(jobs, kinds, strict=True) if leaves]
     assert all(queue.remove(each) for each in left)
+    assert queue.bounded == len({*jobs[::2]} - {*left})
     served: list[Job] = []
     while batch := queue.take(1000):
         assert sum(each.request.rows for each in batch) <= 4
         assert len({each.key for each in batch}) == 1
         served += batch
-    assert len(queue) == 0
+    assert (len(queue), queue.bounded) == (0, 0)
     assert {id(each) for each in served} == {id(each) for each in jobs} - {id(each) for each in left}
     assert len(served) == len(jobs) - len(left)
