@@ -125,29 +125,10 @@ def test_poll_is_frozen(answers: dict[str, Reading | Unknown], reason: str) -> N
     assert reason in found.reason
 
 
-def test_next_complete_poll_makes_up_for_a_frozen_one() -> None:
-    before = {"a": BEFORE, "b": BEFORE}
-    later = replace(BEFORE, classes={"canary": Classes(20, 3), "stable": Classes(90)})
-    assert isinstance(judged({"a": later, "b": UNREAD}, before), Unknown)
-    found = counted(judged({"a": later, "b": later}, before))
-    assert found.arms.canary == Classes(20)
-
-
-def test_new_gateway_pod_counts_from_zero() -> None:
-    found = counted(judged({"a": BEFORE, "new": reading("t9", canary=Classes(slow=2))}, {"a": BEFORE}))
-    assert found.arms.canary == Classes(slow=2)
-
-
 def test_vanished_pod_loses_only_what_it_counted_since_the_last_poll() -> None:
     found = counted(judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE}, "b"))
     assert found.arms == Arms(Classes(), Classes())
     assert set(found.readings.by_pod) == {"a"}
-
-
-def test_pod_that_was_not_asked_for_a_while_counts_nothing_twice() -> None:
-    first = counted(judged({"a": BEFORE}, {"a": BEFORE, "b": BEFORE}))
-    second = counted(poll(first.readings, {"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON)))
-    assert second.arms == Arms(Classes(), Classes())
 
 
 def test_baseline_counts_nothing_of_what_was_before() -> None:

@@ -54,14 +54,6 @@ def test_full_list_removes_what_it_lacks_but_not_what_is_newer_than_it() -> None
     assert versions(store) == {"kept": "1", "younger": "30", "found": "7"}
 
 
-def test_list_taken_before_a_deletion_does_not_bring_the_object_back() -> None:
-    store = ObjectStore()
-    store.upsert(obj("a", 5))
-    store.remove(obj("a", 25))
-    assert store.replace([obj("a", 5)], "20") == 0
-    assert versions(store) == {}
-
-
 def test_listeners_hear_differences_only() -> None:
     heard: list[tuple[Object | None, Object | None]] = []
     store = ObjectStore(lambda old, new: heard.append((old, new)))

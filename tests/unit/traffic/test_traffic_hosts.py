@@ -89,13 +89,6 @@ def test_cluster_names_win(host: str, granted: bool) -> None:
     assert (host in settled[CHURN].hosts, host in settled[CHURN].denied) == (granted, not granted)
 
 
-def test_a_service_that_comes_later_takes_its_cluster_name_back() -> None:
-    older, newer = claim(CHURN, 1, "example.com"), claim(EXAMPLE, 2)
-    settled = settle_hosts([older, newer], "cluster.local")
-    assert settled[CHURN].denied == ("example.com",)
-    assert "example.com" in settled[EXAMPLE].hosts
-
-
 PREVIEW = ("churn-preview.risk", "churn-preview.risk.svc", "churn-preview.risk.svc.cluster.local")
 NAMESAKE = ServiceKey("risk", "churn-preview")
 
@@ -195,27 +188,7 @@ def test_only_namespaces_with_a_grant_get_a_host_however_old_the_others_are() ->
     assert hosts.owned[EXAMPLE].entries == ACCEPTED
 
 
-KEYS = st.builds(ServiceKey, st.sampled_from(["risk", "com"]), st.sampled_from(["churn", "fraud", "example"]))
 HOSTS = st.sampled_from(["example.com", "a.example.com", "churn.risk", "fraud.com.svc", "b.example.com"])
-CLAIMS = st.lists(
-    st.builds(claim, KEYS, st.integers(1, 3), HOSTS, HOSTS), unique_by=lambda item: item.service, max_size=6
-)
-
-
-@given(CLAIMS, st.randoms())
-def test_one_owner_per_host_whatever_the_order(claims: list[Claim], chance: object) -> None:
-    settled = settle_hosts(claims, "cluster.local")
-    owned = [host for ownership in settled.values() for host in ownership.hosts]
-    assert len(owned) == len(set(owned))
-    for item in claims:
-        mine = settled[item.service]
-        assert set(cluster_names(item.service, "cluster.local")) <= set(mine.hosts)
-        assert set(item.hosts) <= set(mine.hosts) | set(mine.denied)
-    shuffled = list(claims)
-    chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert settle_hosts(shuffled, "cluster.local") == settled
-
-
 Outcome = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
