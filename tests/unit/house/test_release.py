@@ -1,5 +1,8 @@
 """What a release lists of its packages."""
 
+import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,3 +35,19 @@ def test_every_image_lists_the_packages_that_its_containerfile_installs(image: s
     assert listed.relative_to(release.ROOT).as_posix() in text
     assert ("optional-dependencies" in text) == bool(extras or "\nARG ENGINES=\n" in text)
     assert len(release._wanted(listed, extras)) > 5
+
+
+@pytest.mark.parametrize(("wanted", "left"), [("torch==2.13.0", 0), ("torchless==1", 1)])
+def test_an_image_with_pytorch_has_the_cuda_libraries_of_its_wheel(
+    tmp_path: Path, wanted: str, left: int
+) -> None:
+    """Lines with hashes are all that there is to install, and stay."""
+    text = (release.ROOT / "runtime_image/Containerfile").read_text()
+    (step,) = re.findall(r'if grep -q "\^torch==" wanted\.txt; then .*?; fi', text)
+    hashed = "nvidia-cublas==13.1 --hash=sha256:00\n"
+    constraints = (release.ROOT / "constraints.txt").read_text()
+    (tmp_path / "constraints.txt").write_text(constraints + hashed)
+    (tmp_path / "wanted.txt").write_text(f"numpy>=2.4\n{wanted}\n")
+    subprocess.run(["sh", "-c", step], cwd=tmp_path, check=True)
+    expected = [line for line in constraints.splitlines() if left or not line.startswith("nvidia-")]
+    assert (tmp_path / "constraints.txt").read_text().splitlines() == [*expected, hashed.strip()]
