@@ -13,6 +13,7 @@ ratio         served / raw
 batch_ms      time of one batch of `batch` alone
 p50_ms, p99_ms  of an answer when LOAD of `raw` is asked for, at random moments
 p99_ratio     p99_ms / batch_ms
+stolen        CPUs that the host of this virtual machine withheld meanwhile, on average
 cpu_us        CPU time of the server for one answer, under full load
 stages_us     mean time of a request in each stage, under full load
 """
@@ -140,9 +141,8 @@ def bench(name: str, folder: Path, pool: ProcessPoolExecutor) -> dict[str, Any]:
         full = gpu_load.load(pool, CLIENTS, gpu_load.Task(port, asked, connections, None, SECONDS))
         after, cpu = stages(port), batching.cpu_seconds(pid) - cpu
         took = time.perf_counter() - began
-        part = gpu_load.load(
-            pool, CLIENTS, gpu_load.Task(port, asked, 2 * connections, LOAD * able / CLIENTS, SECONDS)
-        )
+        task = gpu_load.Task(port, asked, 2 * connections, LOAD * able / CLIENTS, SECONDS)
+        part = gpu_load.load(pool, CLIENTS, task)
     served = len(full.latencies) / SECONDS
     count = after["encode"][0] - before["encode"][0]
     p50, p99 = (part.latencies[int(share * len(part.latencies))] * 1000 for share in (0.5, 0.99))
@@ -156,6 +156,7 @@ def bench(name: str, folder: Path, pool: ProcessPoolExecutor) -> dict[str, Any]:
         "p99_ms": round(p99, 2),
         "p99_ratio": round(p99 / 1000 / seconds[size], 2),
         "at_70_percent": round(len(part.latencies) / SECONDS / able, 3),
+        "stolen": part.stolen,
         "failed": full.failed + part.failed,
         "cpu_us": round(cpu / count * 1e6, 1),
         "cpus": round(cpu / took, 2),

@@ -5,6 +5,7 @@ FAILED:
 
 - a server that cannot use its device, or whose model does not fit into its memory, ends and says why;
 - the limit of the device's memory holds, and a request that needs more gets a 413, after which others go on;
+- a model that is unloaded gives its memory back and destroys its streams, CUDA graphs included;
 - the graphs of the bench answer on CUDA what they answer on the CPU within TOLERANCE of the largest value,
   whatever number of rows comes after whichever other, with CUDA graphs and without.
 """
@@ -17,13 +18,18 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import onnxruntime as ort
+from tailbound_runtime.cuda_graphs import Runtime
+from tailbound_runtime.devices import CPU, CUDA, Cuda
+from tailbound_runtime.session import Session
 
 from e2e.bench import batching, gpu, gpu_graphs
 
@@ -35,6 +41,8 @@ CUDA_BYTES: Final = 2**30  # that CUDA and its libraries take beside the model
 TOLERANCE: Final = 0.02  # FP16 has 11 bits, and both graphs some fifty layers
 SIZES: Final = (1, 2, 3, 5, 8, 16, 13)  # rows of a request
 ROUNDS: Final = 3
+LOADS: Final = 6
+LEFT_BYTES: Final = 16 * 2**20  # of the device, after a model is unloaded
 NO_GRAPHS: Final = {"TAILBOUND_DEVICE_OPTIONS": '{"enable_cuda_graph": "0"}'}
 
 
@@ -167,6 +175,33 @@ def holds(path: Path) -> Mapping[str, bool]:
     return {"the limit holds with CUDA graphs": fine and held < LIMIT + CUDA_BYTES}
 
 
+def unloads(path: Path) -> Mapping[str, bool]:
+    """A model whose runs are CUDA graphs, loaded and unloaded in turn, in this process."""
+    calls: Counter[str] = Counter()
+    real = Runtime.call
+
+    def counted(runtime: Runtime, function: str, *arguments: object) -> None:
+        real(runtime, function, *arguments)
+        calls[function] += 1
+
+    held = []
+    with mock.patch.object(Runtime, "call", counted):
+        for _ in range(LOADS):
+            session = Session.load(path, 1, [CUDA, CPU], few_sizes=True)
+            for rows in (1, 8):
+                session.warm_up(rows)
+            del session
+            memory = Cuda(ort.cuda_version, 0).memory()
+            held.append(memory.used if memory is not None else 0)
+    print(f"    bytes in use after each unload: {held}; {dict(calls)}", flush=True)
+    streams, events = calls["cudaStreamCreateWithFlags"], calls["cudaEventCreateWithFlags"]
+    return {
+        "an unloaded model gives its memory back": 0 < held[-1] <= held[0] + LEFT_BYTES,
+        "an unloaded model destroys its streams and events": streams == calls["cudaStreamDestroy"] >= LOADS
+        and events == calls["cudaEventDestroy"] >= LOADS,
+    }
+
+
 def main() -> int:
     """Check everything; 1 if anything failed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -193,6 +228,7 @@ def main() -> int:
             found[f"a server that cannot use its device ends, and says {words!r}"] = words in said
         found |= survives(path)
         found |= holds(path)
+        found |= unloads(path)
         found |= agrees(paths)
     for promise, kept in found.items():
         print("ok    " if kept else "FAILED", promise)

@@ -5,11 +5,13 @@ length are looked at.
 """
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, cast
 
 import uvloop
@@ -38,11 +40,13 @@ class Answers:
     """The answers of the seconds that count.
 
     latencies: seconds of each answer, from when it was due to be asked
+    stolen: CPUs that the host of this virtual machine withheld meanwhile, on average; known of all together
     """
 
     latencies: Sequence[float]
     failed: int
     cpu_seconds: float
+    stolen: float | None = None
 
 
 class _Caller(asyncio.Protocol):
@@ -130,9 +134,18 @@ def client(task: Task) -> Answers:
 
 def load(pool: ProcessPoolExecutor, processes: int, task: Task) -> Answers:
     """The same task in so many processes at once; what they got together."""
+    stolen, started = _stolen_seconds(), time.perf_counter()
     parts = list(pool.map(client, [task] * processes))
+    stolen = (_stolen_seconds() - stolen) / (time.perf_counter() - started)
     return Answers(
         sorted(latency for part in parts for latency in part.latencies),
         sum(part.failed for part in parts),
         sum(part.cpu_seconds for part in parts),
+        round(stolen, 2),
     )
+
+
+def _stolen_seconds() -> float:
+    """Time of all CPUs so far in which the host ran something else."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")

@@ -12,6 +12,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -106,9 +107,18 @@ class _Place:
         self.computed = runtime.made("cudaEventCreateWithFlags", _EVENT_FLAGS)
         self.recordings: dict[Hashable, _Recording] = {}
 
+    def destroy(self, runtime: Runtime) -> None:
+        """Give back what CUDA holds for it, once there are no more runs."""
+        runtime.call("cudaStreamDestroy", self.copies)
+        for event in (self.copied, self.computed):
+            runtime.call("cudaEventDestroy", event)
+
 
 class Graphs:
     """The recordings of one model; any thread may run them.
+
+    The recordings have to go before the session that they are of, and the streams after it: it may still use
+    them as it ends.
 
     stream: that computes; its address
     lock: of the stream: whoever puts a run on it that is no recording holds it
@@ -151,6 +161,19 @@ class Graphs:
         """Runs of these shapes are not recorded any more."""
         for place in self._places:
             place.recordings.pop(shapes, None)
+
+    def forget_all(self) -> None:
+        """No runs are recorded any more."""
+        for place in self._places:
+            place.recordings.clear()
+
+    def end(self) -> None:
+        """Destroy the streams, once there are no recordings, and nothing else that computes on them."""
+        with suppress(ModelFailedError):  # of a device that answers nothing any more
+            self._runtime.use()
+            for place in self._places:
+                place.destroy(self._runtime)
+            self._runtime.call("cudaStreamDestroy", self._stream)
 
     def _recorded(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
         self._runtime.call("cudaStreamBeginCapture", self._stream, ctypes.c_int(_RELAXED))

@@ -2,7 +2,8 @@
 
 import ctypes
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import weakref
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -50,6 +51,10 @@ class Session(Loaded):
         self._compute = session._sess.run
         self._device = device
         self._graphs = graphs
+        if graphs is not None:
+            # In this order: the tensors of the recordings are the session's, which computes on their stream.
+            weakref.finalize(self, graphs.forget_all).atexit = False
+            weakref.finalize(session._sess, graphs.end).atexit = False
         provider: str = session.get_providers()[0]
         super().__init__(
             _specs("input", session.get_inputs()),
@@ -65,9 +70,8 @@ class Session(Loaded):
         self._cuda = _cuda(device) if provider == CUDA else None
         self._binds = provider == CUDA and not any(datatype.is_text for datatype in used)
         self._records = self._binds and not self._has_bits
-        plain = graphs is None and not self._has_bits and not self._binds
-        self._run: Callable[[Sequence[str], Mapping[str, Array], Any], list[Array]]
-        self._run = self._compute if plain else self._run_in_turn
+        # No bound method of its own is kept: in such a cycle the model would outlive its unloading.
+        self._is_plain = graphs is None and not self._has_bits and not self._binds
 
     @classmethod
     def load(
@@ -114,7 +118,10 @@ class Session(Loaded):
             options = run.kept = ort.RunOptions()
             run.begins(partial(setattr, options, "terminate", True))
         try:
-            return self._run(outputs, inputs, options)
+            if self._is_plain:
+                computed: list[Array] = self._compute(outputs, inputs, options)
+                return computed
+            return self._run_in_turn(outputs, inputs, options)
         except InvalidArgument as error:
             raise ModelInputError(one_line(error)) from error
         except Exception as error:  # ONNX Runtime's errors share no narrower base

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tailbound_runtime.cuda_graphs import Bound, Graphs, Output, Runtime
 from tailbound_runtime.errors import ModelFailedError
 from tailbound_runtime.onnx_shapes import only_rows_are_free
+from tailbound_runtime.session import Session
 
 
 class Device:
@@ -27,7 +30,8 @@ class Device:
         self.cuda = SimpleNamespace(pinned=np.empty)
         self.capturing: list[Callable[[], None]] | None = None
         self.captured: list[list[Callable[[], None]]] = []
-        self.destroyed = 0
+        self.ended: list[tuple[str, bool]] = []  # what was destroyed, and whether the session was there then
+        self.session_is_there: Callable[[], bool] = lambda: False
         self.lock = threading.Lock()
 
     def enqueue(self, work: Callable[[], None]) -> None:
@@ -51,8 +55,8 @@ class Device:
             with self.lock:
                 for work in self.captured[arguments[0].value - 1]:
                     work()
-        elif function == "cudaGraphExecDestroy":
-            self.destroyed += 1
+        elif function in ("cudaGraphExecDestroy", "cudaStreamDestroy", "cudaEventDestroy"):
+            self.ended.append((function, self.session_is_there()))
 
     def wait(self, function: str, *arguments: Any) -> None:
         if function == "cudaMemcpyAsync":
@@ -98,9 +102,9 @@ def test_recordings_answer_each_run_with_its_own_whichever_threads_run_them() ->
         assert all(pool.map(right, range(200)))
     graphs.forget(3)
     assert not graphs.has(3)
-    assert device.destroyed == 2
+    assert len(device.ended) == 2
     graphs.forget(1)
-    assert device.destroyed == 4
+    assert len(device.ended) == 4
 
 
 def test_a_run_that_cannot_be_recorded_leaves_the_stream_usable() -> None:
@@ -118,6 +122,28 @@ def test_a_run_that_cannot_be_recorded_leaves_the_stream_usable() -> None:
     assert not graphs.lock.locked()
     graphs.record(2, {"x": np.ones((2, 2))}, lambda: doubling(device, 2))
     assert (graphs.run(2, ["y"], {"x": np.full((2, 2), 7.0)})[0] == 14).all()
+
+
+def test_a_session_that_is_dropped_ends_its_recordings_before_itself_and_its_streams_after(
+    tmp_path: Path,
+) -> None:
+    node = helper.make_node("Identity", ["x"], ["y"])
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 2]) for name in "xy")
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [x], [y]), ir_version=8), tmp_path / "m.onnx")
+    device = Device()
+    graphs = recorded(device, 1, 3)
+    computes = ort.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    there = weakref.ref(computes._sess)
+    session = Session(computes, graphs=graphs)
+    device.session_is_there = lambda: there() is not None
+    del computes, graphs
+    assert not device.ended
+    del session
+    assert device.ended == [
+        *[("cudaGraphExecDestroy", True)] * 4,
+        *[("cudaStreamDestroy", False), *[("cudaEventDestroy", False)] * 2] * 2,
+        ("cudaStreamDestroy", False),
+    ]
 
 
 @pytest.mark.parametrize(
