@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 from pydantic import (
@@ -167,12 +168,10 @@ class _ListType:
     key: str | None = None
 
     def _check(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
-        seen: set[Any] = set()
-        for item in items:
-            identity = getattr(item, self.key) if self.key is not None else item
-            if identity in seen:
-                raise refusal(f"{identity!r} is listed twice: remove one of the two")
-            seen.add(identity)
+        identities = items if self.key is None else tuple(map(attrgetter(self.key), items))
+        if len(set(identities)) < len(items):
+            twice = next(each for place, each in enumerate(identities) if each in identities[:place])
+            raise refusal(f"{twice!r} is listed twice: remove one of the two")
         return items
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -220,6 +219,20 @@ def unreadable_as(empty: Callable[[], Any]) -> WrapValidator:
     return WrapValidator(read)
 
 
+def _require_fields(cls: "type[Model]", raw: Any) -> Any:
+    if isinstance(raw, Mapping):
+        for name, message in cls.why_required.items():
+            if raw.get(name) is None:
+                raise refusal(message)
+    return raw
+
+
+def _hold_rules(model: "Model") -> "Model":
+    for rule in model.rules:
+        rule.check(model, model)
+    return model
+
+
 class Model(BaseModel):
     """Base of everything stored in the API server: frozen, camelCase there and snake_case here.
 
@@ -240,20 +253,16 @@ class Model(BaseModel):
     why_required: ClassVar[Mapping[str, str]] = {}
     """Required fields, by their name in the API, whose absence is refused with a reason of our own."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _required_fields_are_there(cls, raw: Any) -> Any:
-        if isinstance(raw, Mapping):
-            for name, message in cls.why_required.items():
-                if raw.get(name) is None:
-                    raise refusal(message)
-        return raw
+    _presence: ClassVar[Any] = None
+    _rules: ClassVar[Any] = None
 
-    @model_validator(mode="after")
-    def _rules_hold(self) -> "Model":
-        for rule in self.rules:
-            rule.check(self, self)
-        return self
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Checks for a class that declares some: without any, parsing it makes no call into Python."""
+        super().__init_subclass__(**options)
+        if cls.why_required:
+            cls._presence = model_validator(mode="before")(_require_fields)
+        if cls.rules:
+            cls._rules = model_validator(mode="after")(_hold_rules)
 
     @classmethod
     def __get_pydantic_json_schema__(

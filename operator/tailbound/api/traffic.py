@@ -116,4 +116,4 @@ class Observed(_Document):
 
 def utc_seconds(moment: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, as Kubernetes writes times."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"

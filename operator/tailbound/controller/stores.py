@@ -5,6 +5,7 @@ Three sources feed them: watches, the periodic full lists, and the responses of 
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -88,6 +89,9 @@ class Stores:
             {resource: self._store(resource) for resource in (*SHARED, *OF_EACH_SERVICE, DEVICE_CLASSES)}
         )
         self._absent: set[Resource] = set(OPTIONAL)
+        self._by_name: dict[Resource, Mapping[str, Object]] = {}
+        for resource in (*SHARED, DEVICE_CLASSES):
+            self.of[resource].subscribe(partial(self._forget_by_name, resource))
         self.hosts = HostLedger(
             self.of[INFERENCE_SERVICES], self.of[HOST_GRANTS], cluster_domain, host_policy, enqueue
         )
@@ -127,8 +131,12 @@ class Stores:
         return {key_of(runtime)[1]: runtime for runtime in found}
 
     def cluster_wide(self, resource: Resource) -> Mapping[str, Object]:
-        """Objects of a cluster-wide kind by name."""
-        return {key_of(obj)[1]: obj for obj in self.of[resource]}
+        """Objects of a cluster-wide kind by name; the same mapping until one of them changes."""
+        known = self._by_name.get(resource)
+        if known is None:
+            made = {key_of(obj)[1]: obj for obj in self.of[resource]}
+            known = self._by_name[resource] = MappingProxyType(made)
+        return known
 
     def serves(self, resource: Resource) -> bool:
         """Whether the API server has this kind, as far as that is known."""
@@ -154,6 +162,9 @@ class Stores:
         if resource in made:
             return ObjectStore(*made[resource])
         return ObjectStore() if resource == HOST_GRANTS else ObjectStore(self._class_changed)
+
+    def _forget_by_name(self, resource: Resource, _old: Object | None, _new: Object | None) -> None:
+        self._by_name.pop(resource, None)
 
     def _class_changed(self, old: Object | None, new: Object | None) -> None:
         """A change of the status alone concerns no service."""

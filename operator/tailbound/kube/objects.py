@@ -2,7 +2,7 @@
 
 from typing import Final, TypeAlias
 
-from tailbound.objects.fields import Object, child
+from tailbound.objects.fields import Object, child, text
 from tailbound.objects.metadata import KubernetesObject
 
 Key: TypeAlias = tuple[str, str]
@@ -16,8 +16,9 @@ _MOST_ENDS: Final = 32
 
 def key_of(obj: Object) -> Key:
     """Namespace and name."""
-    view = KubernetesObject(obj)
-    return view.namespace, view.name
+    # Without a view: a start reads the key of each object several times.
+    meta = child(obj, "metadata")
+    return text(meta, "namespace"), text(meta, "name")
 
 
 def uid_of(obj: Object) -> str:

@@ -68,8 +68,10 @@ def signature_in(metadata: object) -> ModelSignature | Unknown:
 
 def stored_signature(stored: str | None) -> ModelSignature | None:
     """The signature of this text; None where there is none, or not one that was written here."""
+    if stored is None:
+        return None
     try:
-        found = signature_in(json.loads(stored or ""))
+        found = signature_in(json.loads(stored))
     except ValueError:
         return None
     return found if isinstance(found, ModelSignature) else None

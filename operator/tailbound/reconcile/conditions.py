@@ -73,18 +73,33 @@ def merge(
         if verdict is None:
             merged.extend([previous] if previous is not None else [])
             continue
-        unchanged = previous is not None and previous.status == verdict.status
-        merged.append(
-            Condition(
-                type=kind,
-                status=verdict.status,
-                reason=verdict.reason,
-                message=printable(verdict.message),
-                last_transition_time=previous.last_transition_time if previous and unchanged else now,
-                observed_generation=generation,
-            )
-        )
+        merged.append(_decided(kind, verdict, previous, generation, now))
     return tuple(merged)
+
+
+def _decided(
+    kind: ConditionType,
+    verdict: ConditionVerdict,
+    previous: Condition | None,
+    generation: int,
+    now: datetime,
+) -> Condition:
+    """The condition of this verdict: the previous one itself where it says the same."""
+    message = printable(verdict.message)
+    said = (verdict.status, verdict.reason, message, generation)
+    if previous is not None:
+        known = (previous.status, previous.reason, previous.message, previous.observed_generation)
+        if known == said:
+            return previous
+    unchanged = previous is not None and previous.status == verdict.status
+    return Condition(
+        type=kind,
+        status=verdict.status,
+        reason=verdict.reason,
+        message=message,
+        last_transition_time=previous.last_transition_time if previous and unchanged else now,
+        observed_generation=generation,
+    )
 
 
 def _stalled(facts: Facts) -> ConditionVerdict:

@@ -14,6 +14,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from tailbound.api.conditions import Reason
@@ -27,11 +28,11 @@ from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.selection import Choice, Problem, choose
 from tailbound.reconcile.sources import ModelPin, Unresolved, model_pin
 from tailbound.revisions.claims import ClaimTemplate, claim_template
-from tailbound.revisions.identity import canonical_json, revision_name
+from tailbound.revisions.identity import canonical_json, revision_name, text_hash
 from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import Ingredients, context, pod_template, without_device_memory
 from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision
-from tailbound.revisions.relevant import digest, relevant
+from tailbound.revisions.relevant import relevant
 from tailbound.revisions.resolved import ResolvedModel
 from tailbound.revisions.restricted import violations
 
@@ -56,15 +57,19 @@ class DraftVersion:
 class Intended:
     """What the spec asks for, before anything is rendered."""
 
-    spec_hash: str
+    spec_json: str
+    """What makes a revision, as one stores it: fields of the spec, and what asks for one of its own."""
     name: str
     """The name of the stored revision for this spec, or of the one to make."""
     number: int
     stored: bool
     choice: Choice | Problem
     pin: ModelPin = None
-    refresh: str = ""
-    """What asks for a revision of its own, beside the spec; empty if nothing does."""
+
+    @cached_property
+    def spec_hash(self) -> str:
+        """The hash of these fields."""
+        return text_hash(self.spec_json)
 
     def version(self, owned: OwnedState) -> DraftVersion | None:
         """What a draft would be made from, or None if there is nothing to render from."""
@@ -123,29 +128,33 @@ class Desired:
 
 def intend(owned: OwnedState) -> Intended:
     """What the spec asks for."""
-    plain = digest(owned.service.spec, "")
-    spec_hash = digest(owned.service.spec, owned.refresh) if owned.refresh else plain
-    stored, chosen = owned.made_from(plain, owned.refresh), choose(owned)
+    plain = _spec_json(owned, "")
+    asked = _spec_json(owned, owned.refresh) if owned.refresh else plain
+    stored, chosen = owned.made_from(text_hash(plain), owned.refresh), choose(owned)
     attempt = begun(owned, stored) if isinstance(chosen, Choice) else None
     if attempt is not None:
         return _returning(owned, attempt, chosen)
     if stored is not None:
         known = owned.revision(stored)
         pin = known.model if known is not None else None
-        return Intended(spec_hash, stored, owned.numbers[stored], stored=True, choice=chosen, pin=pin)
+        return Intended(plain, stored, owned.numbers[stored], stored=True, choice=chosen, pin=pin)
     number = owned.next_number
-    name = revision_name(owned.service.metadata.name, number, spec_hash)
-    pinned = model_pin(owned, name)
-    return Intended(spec_hash, name, number, False, chosen, pinned, owned.refresh)
+    name = revision_name(owned.service.metadata.name, number, text_hash(asked))
+    return Intended(asked, name, number, False, chosen, model_pin(owned, name))
+
+
+def _spec_json(owned: OwnedState, refresh: str) -> str:
+    """The fields of the spec as a revision stores them; `refresh`: what asks for one of its own."""
+    return canonical_json(relevant(owned.service.spec, refresh))
 
 
 def _returning(owned: OwnedState, attempt: Attempt, choice: Choice | Problem) -> Intended:
     """The revision that returns to a preferred class: the same spec and the same model."""
     stable = owned.revision(owned.stable)
-    spec_hash = digest(owned.service.spec, str(attempt))
-    name = revision_name(owned.service.metadata.name, attempt.number, spec_hash)
+    asked = _spec_json(owned, str(attempt))
+    name = revision_name(owned.service.metadata.name, attempt.number, text_hash(asked))
     pin = stable.model if stable is not None else None
-    return Intended(spec_hash, name, attempt.number, False, choice, pin, str(attempt))
+    return Intended(asked, name, attempt.number, False, choice, pin)
 
 
 def find_or_make(owned: OwnedState, intent: Intended, draft: Draft) -> Desired:
@@ -210,18 +219,25 @@ def _rendered(
     owned: OwnedState, intent: Intended, choice: Choice, rendering: Rendered, model: ResolvedModel | None
 ) -> Revision | Problem:
     """A revision from a rendering that did not fail."""
-    templates = []
+    templates, checked = [], _stored_templates(owned, intent)
     for hardware_class, text in zip(choice.hardware_classes, rendering.all, strict=True):
         made = _template(owned, intent, choice, hardware_class, text, model)
         if isinstance(made, Problem):
             return made
-        templates.append((hardware_class.metadata.name, canonical_json(made)))
+        template = canonical_json(made)
+        refused = () if template in checked else _refused(owned, intent, hardware_class, made)
+        if refused:
+            return Problem(
+                Reason.RUNTIME_INVALID,
+                f"{choice.runtime_title} renders a pod that is refused: {'; '.join(refused)}",
+            )
+        templates.append((hardware_class.metadata.name, template))
     name, template = templates[0]
     revision = Revision(
         name=intent.name,
         number=intent.number,
         spec_hash=intent.spec_hash,
-        spec_json=canonical_json(relevant(owned.service.spec, intent.refresh)),
+        spec_json=intent.spec_json,
         runtime=choice.runtime_title,
         hardware_class=name,
         template_json=template,
@@ -254,7 +270,7 @@ def _template(
     parts = _parts(rendered)
     if isinstance(parts, InvalidObject):
         return Problem(Reason.RUNTIME_INVALID, f"{choice.runtime_title}, rendered: spec.{parts.message}")
-    template = pod_template(
+    return pod_template(
         Ingredients(
             revision=intent.name,
             service=owned.service,
@@ -274,15 +290,26 @@ def _template(
             resolved=model,
         )
     )
+
+
+def _refused(
+    owned: OwnedState, intent: Intended, hardware_class: HardwareClass, template: dict[str, Any]
+) -> tuple[str, ...]:
+    """What the template asks for and may not have."""
     claim = claim_template(intent.name, hardware_class)
     claims = frozenset({claim.name} if claim is not None else ())
-    refused = violations(template, owned.service.spec.service_account_name, claims)
-    if not refused:
-        return template
-    return Problem(
-        Reason.RUNTIME_INVALID,
-        f"{choice.runtime_title} renders a pod that is refused: {'; '.join(refused)}",
-    )
+    return violations(template, owned.service.spec.service_account_name, claims)
+
+
+def _stored_templates(owned: OwnedState, intent: Intended) -> frozenset[str]:
+    """The templates of the stored revision, which were checked when it was read."""
+    stored = owned.revision(intent.name) if intent.stored else None
+    return frozenset(text for _, text in _of_all_classes(stored)) if stored is not None else frozenset()
+
+
+def _of_all_classes(revision: Revision) -> tuple[tuple[str, str], ...]:
+    """Each class and its template."""
+    return revision.choices or ((revision.hardware_class, revision.template_json),)
 
 
 def _same_pods(fresh: Revision, stored: Revision) -> bool:
@@ -302,8 +329,7 @@ def _templates(revision: Revision) -> tuple[tuple[str, str], ...] | str:
 
 def _unbounded_templates(revision: Revision) -> list[tuple[str, dict[str, Any]]]:
     """The templates of all classes, without the memory of their devices."""
-    named = revision.choices or ((revision.hardware_class, revision.template_json),)
-    return [(name, without_device_memory(json.loads(text))) for name, text in named]
+    return [(name, without_device_memory(json.loads(text))) for name, text in _of_all_classes(revision)]
 
 
 def _oversized(revision: Revision) -> Problem:

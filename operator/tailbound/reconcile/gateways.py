@@ -12,6 +12,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.hosts import HostState, HostStatus
@@ -21,6 +22,8 @@ from tailbound.api.traffic import Observed, ServiceObservation, TrafficStatus
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.identity import canonical_json, text_hash
+
+_NOTHING: Final = ServiceObservation()
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,7 @@ def _why_denied(entry: HostStatus, namespace: str) -> str:
 
 
 def _of(observed: Observed | Unknown, wanted: Wanted) -> ServiceObservation:
-    nothing = ServiceObservation()
-    return nothing if isinstance(observed, Unknown) else observed.services.get(wanted.service, nothing)
+    return _NOTHING if isinstance(observed, Unknown) else observed.services.get(wanted.service, _NOTHING)
 
 
 def _routed(observed: Observed | Unknown, wanted: Wanted) -> bool:

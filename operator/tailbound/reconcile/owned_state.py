@@ -136,11 +136,24 @@ class OwnedState:
         """Whose an object is that has the kind and the name of one of ours."""
         if kind == model_caches.KIND:
             return Ownership.OURS if model_caches.is_cache(live) else Ownership.FOREIGN
-        return ownership(live, self.service)
+        return self._ownership(live)
 
     def ours(self, members: Iterable[Object]) -> Iterator[Object]:
         """The objects that this InferenceService controls, terminating ones included."""
-        return (member for member in members if ownership(member, self.service) is Ownership.OURS)
+        return (member for member in members if self._ownership(member) is Ownership.OURS)
+
+    def _ownership(self, live: Object) -> Ownership:
+        """Whose an object is; many passes ask about each."""
+        known = self._ownerships.get(id(live))
+        if known is None:
+            # With the object itself: while it is here, no other one gets its identity.
+            known = self._ownerships[id(live)] = (ownership(live, self.service), live)
+        return known[0]
+
+    @cached_property
+    def _ownerships(self) -> dict[int, tuple[Ownership, Object]]:
+        """What `_ownership` has found so far, by the identity of the object."""
+        return {}
 
     @cached_property
     def revisions(self) -> dict[str, Revision | CorruptRevisionError]:

@@ -44,6 +44,7 @@ _APPLE: Final = (
     "Core ML computes on Apple's systems only, and pods run Linux: export the model that it was converted "
     "from to ONNX, and write the format onnx"
 )
+_MOST_KNOWN: Final = 1024
 _ONLY_ELSEWHERE: Final = dict.fromkeys(("coreml", "mlmodel", "mlpackage"), _APPLE)
 """Formats that no server in a cluster computes, and what to do instead."""
 
@@ -121,12 +122,32 @@ def _that_name(model_format: str, stored: Mapping[str, Object]) -> Sequence[Obje
     Every decision on every service chooses, and a cluster may have dozens of runtimes: what does not serve
     the format is not parsed.
     """
-    fitting = [raw for raw in stored.values() if model_format in _formats(raw)]
+    fitting = [raw for raw in stored.values() if model_format in _FORMATS.of(raw)]
     return sorted(fitting, key=lambda raw: (-(number(child(raw, "spec"), "priority") or 0), _name(raw)))
 
 
-def _formats(raw: Object) -> Iterator[str]:
-    return (text(each, "name") for each in children(child(raw, "spec"), "formats"))
+class _Formats:
+    """The formats that stored runtimes name, read once from each state of one.
+
+    An object is known by its identity: stores share it, and never change it. A few are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[frozenset[str], Object]] = {}
+
+    def of(self, raw: Object) -> frozenset[str]:
+        """The names of its formats."""
+        known = self._known.get(id(raw))
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            names = frozenset(text(each, "name") for each in children(child(raw, "spec"), "formats"))
+            # With the object itself: while it is here, no other one gets its identity.
+            known = self._known[id(raw)] = (names, raw)
+        return known[0]
+
+
+_FORMATS: Final = _Formats()
 
 
 def _name(raw: Object) -> str:

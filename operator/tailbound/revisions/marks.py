@@ -134,8 +134,10 @@ def _rejections_text(rejections: tuple[Rejection, ...]) -> str:
 
 def _rejections_of(revision: str, text: str | None) -> tuple[Rejection, ...]:
     """The rejections in an annotation of this revision's record; none where it cannot be read."""
+    if text is None:
+        return ()
     try:
-        return tuple(Rejection(revision, **each) for each in json.loads(text or "[]"))
+        return tuple(Rejection(revision, **each) for each in json.loads(text))
     except (TypeError, ValueError):
         return ()
 
@@ -147,8 +149,11 @@ def _fallback_text(fallback: Fallback) -> str:
 
 def fallback_of(stored: Mapping[str, Any]) -> Fallback | None:
     """The fallback in a record's annotations; None where there is none, or it cannot be read."""
+    text = KubernetesObject(stored).annotations.get(FALLBACK_ANNOTATION)
+    if text is None:
+        return None
     try:
-        document = json.loads(KubernetesObject(stored).annotations.get(FALLBACK_ANNOTATION, ""))
+        document = json.loads(text)
         return Fallback(str(document["class"]), str(document["since"]), str(document["why"]))
     except (ValueError, KeyError, TypeError):
         return None

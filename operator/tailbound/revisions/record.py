@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+import orjson
+
 from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS, usable_metadata_path
 from tailbound.api.inference_paths import read as read_paths
 from tailbound.api.names import (
@@ -76,7 +78,7 @@ class Revision:
     @property
     def template(self) -> dict[str, Any]:
         """The pod template; a new object each time."""
-        template: dict[str, Any] = json.loads(self.template_json)
+        template: dict[str, Any] = orjson.loads(self.template_json)
         return template
 
     @property
@@ -270,7 +272,7 @@ def _claims(name: str, data: Mapping[str, Any]) -> tuple[ClaimTemplate, ...]:
 @lru_cache(maxsize=4096)
 def _check_template(name: str, template_json: str, spec_json: str, claims: frozenset[str]) -> None:
     try:
-        template, spec = json.loads(template_json), json.loads(spec_json)
+        template, spec = orjson.loads(template_json), orjson.loads(spec_json)
         label = template["metadata"]["labels"][REVISION_LABEL]
         containers = template["spec"]["containers"]
     except (ValueError, KeyError, TypeError) as problem:

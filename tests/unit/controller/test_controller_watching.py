@@ -18,7 +18,14 @@ from tailbound.controller.stores import OF_EACH_SERVICE, OPTIONAL, SELECTORS, SH
 from tailbound.kube.errors import NotServed, Transient
 from tailbound.kube.informer import Informer
 from tailbound.kube.protocol import KubeClient, Listing, WatchEvent
-from tailbound.kube.resources import DEVICE_CLASSES, INFERENCE_SERVICES, PODS, SERVING_RUNTIMES, Resource
+from tailbound.kube.resources import (
+    DEVICE_CLASSES,
+    HARDWARE_CLASSES,
+    INFERENCE_SERVICES,
+    PODS,
+    SERVING_RUNTIMES,
+    Resource,
+)
 from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 
@@ -145,6 +152,23 @@ async def test_what_a_watch_has_lost_is_found_and_counted() -> None:
     await resync.once()
     assert heard == {each: int(each is SERVING_RUNTIMES) for each in SHARED}
     assert stores.runtimes("risk") == {}
+
+
+def test_a_cluster_wide_kind_is_arranged_by_name_once_for_each_of_its_changes() -> None:
+    stores = Stores(lambda _: None)
+    classes = stores.of[HARDWARE_CLASSES]
+    assert stores.cluster_wide(HARDWARE_CLASSES) == {}
+    first = child(HARDWARE_CLASSES, "")
+    classes.upsert(first)
+    before = stores.cluster_wide(HARDWARE_CLASSES)
+    assert before == {"a": first}
+    assert stores.cluster_wide(HARDWARE_CLASSES) is before
+    newer = {**first, "metadata": {**first["metadata"], "resourceVersion": "6"}}
+    classes.upsert(newer)
+    assert stores.cluster_wide(HARDWARE_CLASSES) == {"a": newer}
+    assert before == {"a": first}
+    classes.remove(newer)
+    assert stores.cluster_wide(HARDWARE_CLASSES) == {}
 
 
 def test_no_private_module_of_kopf_is_imported() -> None:
