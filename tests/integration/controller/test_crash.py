@@ -1,4 +1,4 @@
-"""The operator is killed before a write of each class, remembers nothing, and reaches the same end."""
+"""The operator is killed before a creation, a status or a deletion, remembers nothing, and ends the same."""
 
 import asyncio
 from dataclasses import dataclass, field

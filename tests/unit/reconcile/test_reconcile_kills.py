@@ -1,7 +1,8 @@
 """The operator dies after every number of writes of a whole change, and the end is always the same.
 
 The simulated API server stands for the real one: tests/integration/controller/test_crash.py holds the writes
-of one whole change against those that the real one gets, and kills before one write of each class there.
+of a creation and a rollover against those that the real one gets, and kills before a creation, a status and a
+deletion there.
 """
 
 import copy
