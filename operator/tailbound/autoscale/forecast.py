@@ -35,6 +35,8 @@ _HIGHEST_RISE: Final = 1.5
 """A line is followed to at most this many times the present rate."""
 _CLEARLY: Final = 0.98
 """A course is cheaper if it costs less than so much of another: after a single peak they differ by less."""
+_NEAR: Final = 1.25 * USUAL_HORIZON
+"""The horizon up to which peaks are kept: where a start takes longer, what exceeds one is late for longer."""
 _LEAST_RATE: Final = 0.1
 """Requests per second below which no ratio is taken."""
 
@@ -133,7 +135,8 @@ class Forecasts:
         Traffic that returns within minutes makes who follows it pay for starts and, as no trend tells of it,
         for a large spare; and requests are late each time.
         """
-        return self.proven and self.holding.cost < _CLEARLY * self.following.cost
+        near = bool(self.pending) and self.pending[-1].horizon <= _NEAR
+        return near and self.proven and self.holding.cost < _CLEARLY * self.following.cost
 
     @property
     def expected(self) -> float:
