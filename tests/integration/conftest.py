@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -33,9 +34,9 @@ def _has_server(file: Path) -> bool:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> LoadScopeScheduling:
-    """How pytest-xdist spreads the tests of a run."""
-    return OneProcessForEachServer(config)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """How pytest-xdist spreads the tests of a run. Without its log it would print each step."""
+    return OneProcessForEachServer(config, log)
 
 
 @pytest.fixture(scope="session")

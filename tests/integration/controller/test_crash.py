@@ -1,4 +1,4 @@
-"""The operator is killed before a creation, a status or a deletion, remembers nothing, and ends the same."""
+"""The operator is killed before a write of each class, remembers nothing, and ends the same."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from tests.support.simulated.objects import service
 from tests.support.simulated.simulator import Simulator
 
 EDIT = {"env": [{"name": "LEVEL", "value": "2"}]}
+EDITS: dict[str, dict[str, Any]] = {"rollover": EDIT, "growth": {"scaling": {"min": 3}}}
 CONDITIONS = {
     "Promoted": ("True", "Promoted"),
     "Ready": ("True", "Serving"),
@@ -31,9 +32,10 @@ CONDITIONS = {
 MARKS = [PROMOTED_AT_ANNOTATION, STABLE_ANNOTATION]
 
 
-def end_with(revision: str, marks: list[list[str]]) -> dict[str, Any]:
+def end_with(revision: str, marks: list[list[str]], pods: int = 2) -> dict[str, Any]:
     """What `end_state` has to be once a revision serves; `marks` are those of every revision."""
     return {
+        "pods": [pods],
         "children": {
             "ControllerRevision": [f"revision {number}" for number, _ in enumerate(marks, start=1)],
             "Deployment": [revision],
@@ -52,6 +54,7 @@ def end_with(revision: str, marks: list[list[str]]) -> dict[str, Any]:
 ENDS = {
     "creation": end_with("revision 1", [MARKS]),
     "rollover": end_with("revision 2", [[PROMOTED_AT_ANNOTATION], MARKS]),
+    "growth": end_with("revision 1", [MARKS], pods=3),
 }
 
 
@@ -67,6 +70,7 @@ async def end_state(environment: Environment, name: str) -> dict[str, Any]:
     called = {each["metadata"]["name"]: f"revision {each['revision']}" for each in revisions} | {name: "it"}
     status = (await environment.service(name))["status"]
     return {
+        "pods": [each["spec"]["replicas"] for each in await environment.children(DEPLOYMENTS, name)],
         "children": {
             resource.kind: sorted(
                 called[child["metadata"]["name"]] for child in await environment.children(resource, name)
@@ -116,6 +120,7 @@ async def finish(environment: Environment, name: str, wanted: dict[str, Any]) ->
 KILLS = {
     "creation-pods": ("creation", Moment("create", "Deployment")),
     "rollover-weight": ("rollover", Moment("replace_status", "InferenceService", gives_weight("r2"))),
+    "growth-pods": ("growth", Moment("apply", "Deployment")),
     "rollover-end-of-the-old": ("rollover", Moment("delete", "Deployment")),
 }
 
@@ -126,9 +131,9 @@ async def test_a_kill_before_a_write_ends_where_no_kill_ends(
 ) -> None:
     async with kubelet(environment):
         await environment.create("churn", scaling={"min": 2}, rollout={"scaleDownDelay": "1s"})
-        if phase == "rollover":
+        if phase in EDITS:
             await finish(environment, "churn", ENDS["creation"])
-            await environment.edit("churn", **EDIT)
+            await environment.edit("churn", **EDITS[phase])
         assert await dies(environment, moment, partial(is_finished, environment, "churn"))
         await finish(environment, "churn", ENDS[phase])
 
