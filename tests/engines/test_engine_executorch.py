@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.runtime.engine_packages import ask, ask_by_grpc, check_refusals, output_of, path, torch_folder
+from tests.runtime.engine_packages import ask, check_answers, check_refusals, output_of, path, torch_folder
 from tests.runtime.process import NAME, serving, starting
 
 ROWS: Final = 12
 MAKE: Final = """
 import sys, warnings, numpy, torch
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from torch import nn
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
@@ -135,16 +136,7 @@ def test_every_output_is_the_librarys_own_alone_and_batched(made: Path, name: st
         described = server.client.get(f"/v2/models/{NAME}").json()
         assert described["platform"] == "executorch_executorch"
         assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
-        with ThreadPoolExecutor(ROWS) as pool:
-            alone = list(pool.map(lambda row: ask(server, row[None]), rows))
-        together, by_grpc = ask(server, rows[:8]), ask_by_grpc(server, rows[:8], "FP32", "x")
-        assert set(together) == set(by_grpc) == set(expected)
-        for output, array in expected.items():
-            # Sums of FP32 are ordered by the number of rows.
-            joined = np.concatenate([each[output] for each in alone])
-            assert np.allclose(joined, array, rtol=0, atol=1e-6), output
-            assert np.allclose(together[output], array[:8], rtol=0, atol=1e-6), output
-            assert np.array_equal(by_grpc[output], together[output].astype(by_grpc[output].dtype)), output
+        check_answers(server, rows, expected)
         assert ask(server, rows[:0])["label"].shape == (0,)
         many = {"name": "x", "datatype": "FP32", "shape": [9, 4], "data": [0.0] * 36}
         refused = server.infer({"inputs": [many]})

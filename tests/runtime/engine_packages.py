@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,6 +109,20 @@ def ask_by_grpc(server: Server, rows: Rows, datatype: str, name: str) -> dict[st
     with triton.InferenceServerClient(rpc_address(server)) as client:
         answer = client.infer(NAME, [tensor])
     return {each.name: answer.as_numpy(each.name) for each in answer.get_response().outputs}
+
+
+def check_answers(server: Server, rows: Rows, expected: Mapping[str, Rows]) -> None:
+    """Every output is the library's own: of each row alone and at once, of eight together, and by gRPC."""
+    with ThreadPoolExecutor(len(rows)) as pool:
+        alone = list(pool.map(lambda row: ask(server, row[None]), rows))
+    together, by_grpc = ask(server, rows[:8]), ask_by_grpc(server, rows[:8], "FP32", "x")
+    assert set(together) == set(by_grpc) == set(expected)
+    for output, array in expected.items():
+        # Sums of FP32 are ordered by the number of rows.
+        joined = np.concatenate([each[output] for each in alone])
+        assert np.allclose(joined, array, rtol=0, atol=1e-6), output
+        assert np.allclose(together[output], array[:8], rtol=0, atol=1e-6), output
+        assert np.array_equal(by_grpc[output], together[output].astype(by_grpc[output].dtype)), output
 
 
 _REFUSED: Final = """

@@ -1,14 +1,13 @@
 """MLX's functions answer behind the server what MLX itself does; what it cannot serve is refused."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pytest
 
-from tests.runtime.engine_packages import ask, ask_by_grpc, check_refusals, output_of, path
+from tests.runtime.engine_packages import ask, check_answers, check_refusals, output_of, path
 from tests.runtime.process import NAME, serving
 
 ROWS: Final = 12
@@ -96,16 +95,7 @@ def test_every_output_is_the_librarys_own_alone_and_batched(made: Path) -> None:
         described = server.client.get(f"/v2/models/{NAME}").json()
         assert described["platform"] == "mlx_mlx"
         assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
-        with ThreadPoolExecutor(ROWS) as pool:
-            alone = list(pool.map(lambda row: ask(server, row[None]), rows))
-        together, by_grpc = ask(server, rows[:8]), ask_by_grpc(server, rows[:8], "FP32", "x")
-        assert set(together) == set(by_grpc) == set(expected)
-        for output, array in expected.items():
-            # Sums of FP32 are ordered by the number of rows.
-            joined = np.concatenate([each[output] for each in alone])
-            assert np.allclose(joined, array, rtol=0, atol=1e-6), output
-            assert np.allclose(together[output], array[:8], rtol=0, atol=1e-6), output
-            assert np.array_equal(by_grpc[output], together[output].astype(by_grpc[output].dtype)), output
+        check_answers(server, rows, expected)
         assert ask(server, rows[:0])["output_0"].shape == (0, 3)
         narrow = {"name": "x", "datatype": "FP32", "shape": [2, 3], "data": [1.0] * 6}
         refused = server.infer({"inputs": [narrow]})

@@ -1,4 +1,4 @@
-"""gRPC calls without TLS, whose messages are bytes that nobody here reads.
+"""gRPC calls without TLS, whose messages are not decoded.
 
 A URL is grpc://HOST:PORT/PACKAGE.SERVICE/METHOD. No call is sent twice.
 """

@@ -1,6 +1,6 @@
 """The faulty model server over gRPC: ModelInfer of the Open Inference Protocol.
 
-An answer names the revision as its model; a prediction that is told to fail ends with INTERNAL.
+An answer names the revision as its model; a prediction that is to fail ends with INTERNAL.
 """
 
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SERVICE: Final = "inference.GRPCInferenceService"
 METHOD: Final = "ModelInfer"
 _MODEL_NAME: Final = b"\x0a"
-"""What begins the field model_name of a ModelInferResponse; its length and its text follow."""
+"""The tag of the field model_name of a ModelInferResponse; its length and its text follow."""
 
 
 @asynccontextmanager

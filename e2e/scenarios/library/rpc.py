@@ -15,7 +15,7 @@ WATCH: Final = "grpc.health.v1.Health/Watch"
 
 
 def url(namespace: str, service: str, method: str) -> str:
-    """Where the client calls a method."""
+    """The URL at which the client calls a method."""
     return f"grpc://{service}.{namespace}.svc.cluster.local:80/{method}"
 
 

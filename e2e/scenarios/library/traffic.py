@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class RpcAnswer:
-    """What came back for one gRPC call: its code and, in words, its details; CANCELLED if we ended it."""
+    """The outcome of one gRPC call: its code and, in words, its details; CANCELLED if we ended it."""
 
     code: str
     details: str

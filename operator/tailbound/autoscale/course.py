@@ -1,4 +1,4 @@
-"""What planning in one way has cost of late, starts included. Pure."""
+"""The cost that planning in one way has had of late, starts included. Pure."""
 
 from dataclasses import dataclass
 

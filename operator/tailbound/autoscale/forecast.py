@@ -107,7 +107,7 @@ class Forecasts:
     """Those of the regression. Whether they are too high or too low doesn't matter: traffic that has just
     fallen fast may rise as fast."""
     beyond_peak: ForecastErrors = field(default_factory=ForecastErrors)
-    """By how much the highest rate of the last minutes was exceeded."""
+    """Those of the highest rate of the last minutes: by how much it was exceeded."""
     judged: int = 0
     """Guesses that became due, up to as many as are remembered."""
     risen: float = 0.0

@@ -115,7 +115,7 @@ def _covers(entry: str, url: SplitResult) -> bool:
 
 
 def _entry_for(url: SplitResult) -> str:
-    """What `hosts` has to list for a URL."""
+    """The entry that `hosts` needs for a URL."""
     host, port = canonical_host(url.hostname or ""), url.port or _default_port(url)
     if port == _default_port(url):
         return host

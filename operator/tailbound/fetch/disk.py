@@ -1,4 +1,4 @@
-"""What the system says about the disk of a model, as a failure of the fetch: which file, and what to do.
+"""Errors of the disk of a model, as failures of the fetch: which file, and what to do.
 
 | the system says | reason | what to do |
 |---|---|---|

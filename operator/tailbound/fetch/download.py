@@ -81,7 +81,7 @@ class FetchDependencies:
 
 @dataclass(frozen=True)
 class Downloaded:
-    """What became of a download. resumed: a part of the file is from an earlier attempt.
+    """The outcome of a download. resumed: a part of the file is from an earlier attempt.
 
     content_type, encoding: as the source says (`Body`).
     """

@@ -12,7 +12,7 @@ from tests.unit.autoscale.observations import LIMITS, OBJECTIVE, batches, ready,
 @pytest.mark.parametrize(
     ("back", "ahead"),
     [(3600.0, 0.0), (0.0, 3600.0), (50.0, 70.0)],
-    ids=["set back", "Prometheus ahead", "both"],
+    ids=["set-back", "prometheus-ahead", "both"],
 )
 def test_a_clock_that_is_wrong_holds_nothing_up(back: float, ahead: float) -> None:
     """Half the traffic, a third slower, is learned of within ten minutes, also after late requests."""

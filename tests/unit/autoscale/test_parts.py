@@ -172,7 +172,7 @@ ONCE = [*[100.0] * 200, *[50.0] * 40]
 @pytest.mark.parametrize(
     ("rates", "returns"),
     [(SQUARE, True), (DAY, False), ([100.0] * 240, False), (ONCE, False)],
-    ids=["square wave", "day", "calm", "step down"],
+    ids=["square-wave", "day", "calm", "step-down"],
 )
 def test_traffic_that_returns_within_minutes_keeps_what_its_peak_needs(
     rates: list[float], returns: bool

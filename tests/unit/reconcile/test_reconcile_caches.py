@@ -183,7 +183,7 @@ def test_the_claim_to_which_the_job_downloads_becomes_that_of_the_revision() -> 
 
 
 @pytest.mark.parametrize(
-    ("found", "kept"), [("a", "first"), ("b", "its own")], ids=["the same model", "another model"]
+    ("found", "kept"), [("a", "first"), ("b", "its own")], ids=["same-model", "another-model"]
 )
 def test_a_further_revision_shares_the_claim_of_the_same_model_alone(found: str, kept: str) -> None:
     simulator = resolving()
@@ -207,7 +207,7 @@ def test_a_further_revision_shares_the_claim_of_the_same_model_alone(found: str,
         ("hf://risk/churn@0a1b2c", {}),
         ("https://models.example.com/churn.onnx", {"accessMode": "ReadWriteOnce"}),
     ],
-    ids=["the source states digests", "a volume of one node"],
+    ids=["source-states-digests", "volume-of-one-node"],
 )
 def test_the_job_fills_no_claim_that_pods_may_not_want(uri: str, cache: dict[str, str]) -> None:
     model = {**UNPINNED, "uri": uri, "cache": {**CACHE, **cache}}
@@ -224,12 +224,9 @@ def test_the_job_fills_no_claim_that_pods_may_not_want(uri: str, cache: dict[str
 def test_a_claim_that_keeps_the_job_from_a_node_is_named() -> None:
     simulator = resolving()
     ends(simulator, 1, NOT_FOUND)
-    simulator.job_pods[0]["status"] = {  # type: ignore[index]
-        "phase": "Pending",
-        "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": UNBOUND}
-        ],
-    }
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": UNBOUND}
+    (pod,) = simulator.job_pods
+    simulator.job_pods = ({**pod, "status": {"phase": "Pending", "conditions": [unscheduled]}},)
     simulator.reconcile()
     assert simulator.condition("ModelVerified") == ("False", "CacheUnusable")
     assert "StorageClass shared has given it none of 10Gi" in simulator.message("ModelVerified")
