@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 Check: TypeAlias = Callable[[str], str | None]
-"""None for a value that can be used, else what a value has to be: "a number of bytes from 1 to 10"."""
+"""A check of a value: None if it is usable, else what it has to be: "a number of bytes from 1 to 10"."""
 
 
 class SettingError(ValueError):

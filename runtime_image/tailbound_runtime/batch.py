@@ -70,7 +70,7 @@ class Batching:
                 return self.fills or tuple(sorted({1, *self.preferred, self.max_size}))
 
     def on_device(self) -> "Batching":
-        """The same, for a device: it prepares for each number of rows that it has not met, which takes long.
+        """The batching for a device, which prepares for each new number of rows, and takes long for it.
 
         So runs have few sizes, all met while the model warms up, and at most a third of a run is filling.
         """
@@ -81,7 +81,7 @@ class Batching:
         return replace(self, fills=tuple(sorted(size for size in sizes if size <= self.max_size)))
 
     def of_one_size(self) -> "Batching":
-        """The same, for a device that prepares a run each time that the number of rows changes.
+        """The batching for a device that prepares a run each time that the number of rows changes.
 
         On a GPU this took ResNet-50 a third of a second on average.
         """
@@ -206,7 +206,7 @@ class Staging:
 def join(
     requests: Sequence[Mapping[str, Array]], padding: int, staging: Staging | None = None
 ) -> Mapping[str, Array]:
-    """The inputs of one run: those of the requests in turn, then so many copies of the last row."""
+    """The inputs of one run: those of the requests in turn, then copies of the last row to fill it."""
     if len(requests) == 1 and not padding:
         return requests[0]
     return {name: _joined(name, [one[name] for one in requests], padding, staging) for name in requests[0]}

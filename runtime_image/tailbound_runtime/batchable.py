@@ -162,7 +162,7 @@ def _check_round(
 def random_rows(
     dice: np.random.Generator, specs: Mapping[str, TensorSpec], count: int, random: Random
 ) -> dict[str, Array]:
-    """So many distinct rows of every input, drawn at random."""
+    """Draw `count` distinct rows of every input at random."""
     return {
         spec.name: draw(
             dice,

@@ -46,7 +46,7 @@ def from_bytes(where: str, datatype: Datatype, shape: tuple[int, ...], raw: memo
 
 
 def texts_from(where: str, wanted: int, raw: memoryview) -> Array:
-    """So many texts, each after its length. Raises ApiError 400."""
+    """Read `wanted` texts, each after its length. Raises ApiError 400."""
     if wanted * LENGTH_BYTES > len(raw):
         raise ApiError(
             400, f"{where}: the binary tensor of {len(raw)} bytes ends before its {wanted} elements do"

@@ -53,7 +53,7 @@ class Budget:
             self._used += more
 
     def take_short(self, more: int) -> bool:
-        """The same of what only short requests may use, if there is room."""
+        """Take bytes of what only short requests may use; False if there are not enough."""
         with self.lock:
             if more > self._room:
                 return False
@@ -83,11 +83,11 @@ class Share:
         self._short = self._taken = 0  # one of them is 0
 
     def need(self, more: int) -> None:
-        """So many bytes more. Raises ApiError 503, 413, and 499 after the end."""
+        """Hold `more` bytes beside those held. Raises ApiError 503, 413, and 499 after the end."""
         self.hold(self._short + self._taken + more)
 
     def hold(self, size: int) -> None:
-        """So many bytes, instead of what it used. Raises as `need` does if that is more."""
+        """Hold `size` bytes in place of those held. Raises as `need` does if that is more."""
         budget = self._budget
         with budget.lock:
             if self._ended:

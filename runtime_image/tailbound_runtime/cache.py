@@ -136,7 +136,7 @@ class CachingThread(InferenceThread):
         return await super().wait(request, deadline, bound, ran) if found is None else found
 
     def ask(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> Job:
-        """The same as `wait`, of what is not remembered."""
+        """Run a request whose answer is not in the cache, with the answer in the future of its job."""
         job = super().ask(request, deadline, bound)
         digest = digest_of(request)
         if digest is not None:

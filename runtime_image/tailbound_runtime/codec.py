@@ -80,17 +80,17 @@ class Codec:
         self._texts = any(spec.datatype.is_text for spec in signature.inputs.values())
 
     def takes_long(self, size: int, json_length: int | None) -> bool:
-        """Whether it takes noticeable time to parse a body of so many bytes: views of tensors take none."""
+        """Whether it takes noticeable time to parse a body of `size` bytes: views of tensors take none."""
         if size <= json_body.SHORT:
             return False
         return json_length is None or json_length > json_body.SHORT or size > _VIEWED_BYTES or self._texts
 
     def is_short(self, size: int) -> bool:
-        """Whether a body of so many bytes is parsed in no time, and takes no memory that counts."""
+        """Whether a body of `size` bytes is parsed in no time, and takes no memory that counts."""
         return size <= SHORT_BYTES and not self._texts
 
     def parse(self, body: Body, json_length: int | None, reserve: Reserve) -> InferRequest:
-        """The same as `parse_infer`; raises what it raises."""
+        """Parse as `parse_infer` does, with the same errors, by what was learnt from earlier requests."""
         if json_length is None and len(body) <= json_frames.LONGEST and isinstance(body, bytes):
             return self._parse_json(body, reserve)
         if json_length is None or not 0 < json_length <= _LONGEST_HEAD or json_length > len(body):
@@ -110,7 +110,7 @@ class Codec:
         )
 
     def answer(self, request: InferRequest, arrays: Sequence[Array]) -> Answer:
-        """The same as `infer_response`."""
+        """Write an answer as `infer_response` does, by what was learnt from earlier answers."""
         known = self.known_answer(request, arrays)
         if known is not None:
             return known
@@ -122,7 +122,7 @@ class Codec:
         return answer
 
     def known_answer(self, request: InferRequest, arrays: Sequence[Array]) -> Answer | None:
-        """The same, written in no time, as one with outputs of these shapes was before; None if none was."""
+        """The answer, written as an earlier one with outputs of these shapes; None if there was none."""
         if request.id is not None:
             return None
         if not request.binary:

@@ -117,7 +117,7 @@ class Settings:
     cache_bytes: of answers that are kept to be given again; 0 keeps none
     queue_limit: inferences that may wait; 503 above
     tracing: whether spans are made of requests over HTTP
-    request_log_every: one inference request in so many is logged; 0 logs none
+    request_log_every: one of this many inference requests is logged; 0 logs none
     providers: what to run on, by the engine's names, in order; empty: the engine's choice, never the CPU in a
         container with a device
     device_options: the engine's options of the device, such as ONNX Runtime's device_id

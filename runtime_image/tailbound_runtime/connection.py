@@ -98,7 +98,7 @@ class Connection(HeadParts, asyncio.BufferedProtocol):
         self._pipeline.pause()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Go on: the client has read what was pending."""
         self._pipeline.resume()
 
     def end(self) -> None:
@@ -168,7 +168,7 @@ class Connection(HeadParts, asyncio.BufferedProtocol):
         return True
 
     def _passed_by(self, size: int) -> None:
-        """So many bytes of a body are there. Those of one that is refused by then are not kept."""
+        """Count `size` bytes of a body that have come. Those of a refused one are not kept."""
         exchange = self._pipeline.last
         self._misses -= size
         if exchange is None or exchange.intake is None or exchange.response is not None:

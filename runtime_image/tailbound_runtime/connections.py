@@ -71,7 +71,7 @@ class Connections:
         return Admission.TAKEN
 
     def left(self, connection: Held) -> None:
-        """It has ended."""
+        """Forget a connection that has ended."""
         self._open.discard(connection)
         self._turned_away.discard(connection)
 

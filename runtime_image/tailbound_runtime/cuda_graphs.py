@@ -72,7 +72,7 @@ class Runtime:
         self._check(function, getattr(self._quick, function)(*arguments))
 
     def wait(self, function: str, *arguments: object) -> None:
-        """The same for one that may take long: other threads have the interpreter meanwhile."""
+        """Call a function that may take long: other threads have the interpreter meanwhile."""
         self._check(function, getattr(self._slow, function)(*arguments))
 
     def made(self, function: str, *arguments: object) -> ctypes.c_void_p:

@@ -40,7 +40,7 @@ class Deadlines:
         self._look(min(deadline, late_at))
 
     def done(self, job: Job) -> None:
-        """This job is answered, or its caller has left."""
+        """Forget a job that is answered, or whose caller has left."""
         self._due.pop(job, None)
 
     def close(self) -> None:

@@ -147,7 +147,7 @@ class Cuda:
         self._device = device
 
     def memory(self) -> Memory | None:
-        """None if the device does not answer."""
+        """The memory of the device; None if the device does not answer."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         if self._library.cudaSetDevice(self._device):
             return None

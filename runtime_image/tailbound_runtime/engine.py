@@ -213,7 +213,7 @@ class Loaded(ABC):
         return answer
 
     def warm_up(self, rows: int) -> list[Array]:
-        """Run on zeros: so many rows, and 1 for every other free size; what the model answered.
+        """Run on zeros, with a number of rows and 1 for every other free size; what the model answered.
 
         Raises ModelInputError or ModelFailedError.
         """
@@ -243,7 +243,7 @@ class Loaded(ABC):
         except (ModelInputError, ModelFailedError) as error:
             raise ModelBrokenError(
                 f"the model ran on {self.provider}, and fails even on zeros now, so that this container ends "
-                f"to be started anew; if that comes again, look at the device and its driver: {error}"
+                f"to be restarted; if that comes again, look at the device and its driver: {error}"
             ) from error
         return True
 

@@ -43,7 +43,7 @@ class Front:
         )
 
     async def close(self, seconds: float) -> None:
-        """End idle connections now, the others after their answers, and all of them after so many seconds."""
+        """End idle connections now, the others after their answers, and all of them after `seconds`."""
         self._sweeper.cancel()
         for connection in tuple(self._open):
             connection.end()

@@ -88,7 +88,7 @@ class RpcCodec:
         )
 
     def parse_uncached(self, asked: Asked, reserve: Reserve) -> InferRequest:
-        """The same, whatever was seen before."""
+        """Parse a request without what was learnt from earlier ones."""
         reserve(len(asked.rest))
         message = grpc_tensors.message_of(asked)
         return grpc_tensors.parse(message, asked.raw, self._signature, reserve)
@@ -112,7 +112,7 @@ class RpcCodec:
         return parts
 
     def answer_uncached(self, request: InferRequest, arrays: Sequence[Array]) -> Sequence[Part]:
-        """The same, whatever was seen before."""
+        """Write an answer without what was learnt from earlier ones."""
         answer, raw = grpc_tensors.response(request, self._signature, arrays)
         parts: list[Part] = [answer.SerializeToString()]
         for content in raw:

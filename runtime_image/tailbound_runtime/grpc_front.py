@@ -68,7 +68,7 @@ class RpcFront:
             connection.end()
 
     async def close(self, seconds: float) -> None:
-        """End idle connections now, the others after their answers, and all of them after so many seconds."""
+        """End idle connections now, the others after their answers, and all of them after `seconds`."""
         self._idle_sweeper.cancel()
         self._health.close()
         for connection in tuple(self._open):

@@ -63,11 +63,11 @@ class Service:
         return pb.ServerLiveResponse(live=True)
 
     def ready(self, asked: pb.ServerReadyRequest) -> pb.ServerReadyResponse:
-        """The same as /v2/health/ready."""
+        """Answer as /v2/health/ready does."""
         return pb.ServerReadyResponse(ready=self._app.phase is Phase.READY)
 
     def model_ready(self, asked: pb.ModelReadyRequest) -> pb.ModelReadyResponse:
-        """The same as /v2/models/NAME/ready; False for a model that there is not."""
+        """Answer as /v2/models/NAME/ready does; False for a model that does not exist."""
         try:
             model = self._app.models.find(asked.name, asked.version)
         except ApiError:
@@ -75,28 +75,28 @@ class Service:
         return pb.ModelReadyResponse(ready=model.is_open and self._app.phase is Phase.READY)
 
     def server(self, asked: pb.ServerMetadataRequest) -> pb.ServerMetadataResponse:
-        """The same as /v2."""
+        """Answer as /v2 does."""
         extensions = [each for each in describe.EXTENSIONS if each != _OF_HTTP]
         return pb.ServerMetadataResponse(**{**describe.server(), "extensions": extensions})
 
     def model(self, asked: pb.ModelMetadataRequest) -> pb.ModelMetadataResponse:
-        """The same as /v2/models/NAME. Raises ApiError."""
+        """Answer as /v2/models/NAME does. Raises ApiError."""
         model = self._app.models.find(asked.name, asked.version)
         return pb.ModelMetadataResponse(**describe.metadata(model.loaded()[0]))
 
     def config(self, asked: pb.ModelConfigRequest) -> pb.ModelConfigResponse:
-        """The same as /v2/models/NAME/config. Raises ApiError."""
+        """Answer as /v2/models/NAME/config does. Raises ApiError."""
         model = self._app.models.find(asked.name, asked.version)
         return pb.ModelConfigResponse(config=pb.ModelConfig(**describe.config(model.loaded()[0])))
 
     def statistics(self, asked: pb.ModelStatisticsRequest) -> pb.ModelStatisticsResponse:
-        """The same as /v2/models/NAME/stats; without a name /v2/models/stats. Raises ApiError."""
+        """Answer as /v2/models/NAME/stats does; without a name as /v2/models/stats. Raises ApiError."""
         models = self._app.models
         wanted = [models.find(asked.name, asked.version)] if asked.name else models
         return pb.ModelStatisticsResponse(**describe.statistics(wanted))
 
     def index(self, asked: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
-        """The same as /v2/repository/index; of the ready ones only, if the request says so."""
+        """Answer as /v2/repository/index does; with the ready ones only, if the request says so."""
         models = describe.index(self._app.models, self._app.phase is Phase.READY)
         wanted = [each for each in models if each["state"] == "READY" or not asked.ready]
         return pb.RepositoryIndexResponse(
@@ -104,12 +104,12 @@ class Service:
         )
 
     async def load(self, asked: pb.RepositoryModelLoadRequest) -> pb.RepositoryModelLoadResponse:
-        """The same as /v2/repository/models/NAME/load. Raises ApiError."""
+        """Do what /v2/repository/models/NAME/load does. Raises ApiError."""
         await self._app.controlled(asked.parameters).load(asked.model_name)
         return pb.RepositoryModelLoadResponse()
 
     async def unload(self, asked: pb.RepositoryModelUnloadRequest) -> pb.RepositoryModelUnloadResponse:
-        """The same as /v2/repository/models/NAME/unload. Raises ApiError."""
+        """Do what /v2/repository/models/NAME/unload does. Raises ApiError."""
         await self._app.controlled(asked.parameters).unload(asked.model_name)
         return pb.RepositoryModelUnloadResponse()
 

@@ -118,7 +118,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._unread.count()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Go on: the client has read what was pending."""
         self.out.full = False
         if self._transport.is_closing():
             return

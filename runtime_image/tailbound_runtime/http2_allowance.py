@@ -44,5 +44,5 @@ class Allowance:
                 raise Http2Error(Code.ENHANCE_YOUR_CALM, "too many frames that bring nothing")
 
     def earn(self, credit: float) -> None:
-        """What the connection has done is worth so much."""
+        """Add credit for what the connection has done."""
         self._credit = min(MOST, self._credit + credit)

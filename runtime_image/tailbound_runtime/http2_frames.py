@@ -81,7 +81,7 @@ def settings(values: dict[int, int]) -> bytes:
 
 
 def window_update(stream: int, more: int) -> bytes:
-    """So many more bytes may be sent."""
+    """A WINDOW_UPDATE frame: the peer may send `more` bytes."""
     return frame(WINDOW_UPDATE, 0, stream, _NUMBER.pack(more))
 
 

@@ -130,7 +130,7 @@ class Outflow:
         self._share.end()
 
     def widen(self, stream: Stream | None, more: int) -> None:
-        """The client takes so many bytes more, of a stream or of all together. Raises Http2Error."""
+        """Raise the window of a stream, or of all together, by `more` bytes. Raises Http2Error."""
         if stream is not None:
             stream.window += more
             if stream.pending is not None:
@@ -142,7 +142,7 @@ class Outflow:
         self.pump()
 
     def limit(self, size: int) -> None:
-        """The client takes frames of so many bytes."""
+        """Set the largest frame that the client takes, in bytes."""
         self._most = min(size, _LONGEST_FRAME)
 
     def pump(self) -> None:
@@ -201,7 +201,7 @@ class Outflow:
 
 
 def _taken(pending: deque[memoryview], room: int) -> tuple[list[memoryview], int]:
-    """What comes next, up to so many bytes, and its length; it is pending no longer."""
+    """Take what is to be sent next, up to a number of bytes, and its length."""
     parts, left = [], room
     while pending and left:
         part = pending.popleft()

@@ -131,7 +131,7 @@ class Streams:
         self._remove(stream)
 
     def _remove(self, stream: Stream) -> None:
-        """It is over."""
+        """Forget a stream that is over."""
         self._streams.pop(stream.number, None)
         if not self._streams:
             self._emptied()

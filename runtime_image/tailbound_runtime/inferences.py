@@ -176,7 +176,7 @@ class Inferences:
         return None
 
     def received(self, intake: Intake, size: int) -> Response | None:
-        """So many bytes came into the room that the intake has made; an answer if that refuses it."""
+        """Count `size` bytes that came into the room of the intake; the answer if they are refused."""
         try:
             intake.share.need(size)
         except ApiError as error:

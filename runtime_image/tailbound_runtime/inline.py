@@ -89,7 +89,7 @@ class Inline:
         return self._run
 
     def ends(self, seconds: float) -> None:
-        """It has ended, or was stopped, after so many seconds of the clock.
+        """Count a run that ended, or was stopped, after `seconds` of the clock.
 
         Where that is short, so is the time of the thread, which is dear to ask for. Otherwise it is asked for
         with the next run.
@@ -109,7 +109,7 @@ class Inline:
         self._used.set()
 
     def ran(self, seconds: float) -> None:
-        """A run took so many seconds of `time`, wherever it happened."""
+        """Count a run that took `seconds` of `time`, wherever it happened."""
         self._typical *= STEP if seconds > self._typical else 1 / STEP
 
     def _watch(self) -> None:

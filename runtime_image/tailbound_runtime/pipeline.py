@@ -118,7 +118,7 @@ class Pipeline:
         self._unread.begin()
 
     def resume(self) -> None:
-        """It has read."""
+        """Go on: the client has read what was pending."""
         self._full = False
         self._unread.stop()
         self.advance()

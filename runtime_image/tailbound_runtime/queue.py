@@ -177,7 +177,7 @@ class Queue:
         return min(latest, now + self._waits(len(group), line, now))
 
     def _waits(self, jobs: int, line: Line | None, now: float) -> float:
-        """How long so many jobs gain by waiting on; infinite if that is not known."""
+        """How long a number of jobs gains by waiting on; infinite if that is not known."""
         seconds = None if self._delay is None else self._delay.seconds(jobs, line, now)
         return inf if seconds is None else seconds
 

@@ -1,4 +1,4 @@
-"""A line of the log for one inference request in so many: when it came, how it ended, and how long it took.
+"""A line of the log for one of N inference requests: when it came, how it ended, and how long it took.
 
 It holds metadata only. What is in tensors, ids and parameters may be private, and is never logged.
 """

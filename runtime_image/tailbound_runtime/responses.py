@@ -67,7 +67,7 @@ def packing(intake: Intake, response: Response) -> bytes | None:
 
 
 def head_of(status: int, headers: Sequence[Header], length: int) -> bytes:
-    """The status line and the headers of an answer whose body has so many bytes."""
+    """The status line and the headers of an answer, with the length of its body."""
     return _head_at(int(time.time()), status, tuple(headers), length)
 
 
@@ -84,5 +84,5 @@ def _head_at(seconds: int, status: int, headers: tuple[Header, ...], length: int
 
 @lru_cache(1)
 def _date(seconds: int) -> bytes:
-    """This time, as headers say it."""
+    """The Unix time as the value of a Date header."""
     return formatdate(seconds, usegmt=True).encode()

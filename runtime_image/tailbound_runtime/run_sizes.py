@@ -32,7 +32,7 @@ class RunSizes:
             self._seconds[rows] = seconds
 
     def seconds(self, rows: int) -> float:
-        """The time of a run with so many rows of requests; infinite if that is not known."""
+        """The time of a run by its rows of requests; infinite if that is not known."""
         return self._seconds.get(rows + self._batching.padding(rows), inf)
 
     def count(self, waiting: Sequence[int]) -> int:

@@ -43,7 +43,7 @@ class Samples:
         return self._of(~held), self._of(held)
 
     def batches(self, rows: int | None) -> Iterator[Mapping[str, Array]]:
-        """Inputs of runs with so many rows each, or with at most 32; what does not fill a run is left out."""
+        """Inputs of runs with `rows` rows each, or with at most 32; what does not fill a run is left out."""
         size = rows or _AT_ONCE
         ends = range(0, self.count if rows is None else self.count - rows + 1, size)
         for first in ends:

@@ -69,7 +69,7 @@ class Shedding:
         return self._speed.line()
 
     def begins(self, rows: int, now: float, lane: int = 0) -> None:
-        """A run of so many rows begins in this lane."""
+        """Count a run that begins in this lane, by its rows."""
         self._running[lane] = _Running(now, rows)
 
     def ends(self, lane: int = 0) -> None:

@@ -24,7 +24,7 @@ class Line:
     per_row: float
 
     def seconds(self, requests: int, rows: int, batching: Batching) -> float:
-        """The time of the runs that these requests take, with so many rows in all."""
+        """The time of the runs that these requests take, by their rows in all."""
         if not batching.shares:
             return requests * self.base + rows * self.per_row
         runs = max(1, ceil(rows / batching.max_size))
@@ -45,7 +45,7 @@ class Speed:
         self._line = None
 
     def line(self) -> Line | None:
-        """None until enough runs were measured."""
+        """The line through the runs that were measured; None until there are enough."""
         if self._line is None and len(self._runs) >= LEAST_RUNS:
             self._line = _through(self._runs)
         return self._line

@@ -53,7 +53,7 @@ class Unread:
             self._transport.abort()
 
     def stop(self) -> None:
-        """It has read enough, or has gone."""
+        """Stop waiting: the client has read enough, or has gone."""
         if self._share is not None:
             self._share.end()
             self._share = None

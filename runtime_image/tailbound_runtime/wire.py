@@ -27,7 +27,7 @@ class Wire(Protocol):
         """The request. Raises ApiError."""
 
     def parse_aside(self, intake: Intake) -> InferRequest:
-        """The same."""
+        """Parse a body outside the event loop's thread."""
 
     def write(self, intake: Intake, request: InferRequest, arrays: Sequence[Array], aside: bool) -> Response:
         """The answer."""

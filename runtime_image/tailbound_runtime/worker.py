@@ -164,7 +164,7 @@ class InferenceThread:
         return answers
 
     def ask(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> Job:
-        """The same as `wait`, with the answer in the job's future; its caller must `leave` what it gives up.
+        """Queue a request, with the answer in the future of its job; a caller must `leave` what it gives up.
 
         Raises QueueFullError, WouldBeLateError and ModelInputError at once.
         """
@@ -358,7 +358,7 @@ class InferenceThread:
         return answers
 
     def _count(self, waited: Sequence[float], rows: int, seconds: float, batching: float = 0.0) -> None:
-        """A run has succeeded, for requests that waited so many seconds each."""
+        """Count a run that succeeded, and the seconds that each of its requests waited."""
         with self._lock:
             self._shedding.ran(rows, seconds)
         self._metrics.batches.ran(len(waited), rows, seconds)

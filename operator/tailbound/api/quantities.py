@@ -110,12 +110,12 @@ class Duration(Text):
 
     @property
     def timedelta(self) -> timedelta:
-        """The same length for the standard library."""
+        """The duration as a timedelta of the standard library."""
         return timedelta(milliseconds=self.milliseconds)
 
     @property
     def seconds(self) -> Decimal:
-        """The same length in exact decimal seconds."""
+        """The duration in seconds, exact."""
         return Decimal(self.milliseconds) / 1000
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Percentage(Text):
 
     @property
     def fraction(self) -> Decimal:
-        """The same share from 0 to 1."""
+        """The percentage as a fraction from 0 to 1."""
         return self.percent / 100
 
     def __str__(self) -> str:

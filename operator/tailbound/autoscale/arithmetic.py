@@ -11,7 +11,7 @@ _DIGITS: Final = (3, 4, 6, 9)
 _MOST_WRITTEN: Final = 10
 """More than any of `_DIGITS`, and too few to show what a binary fraction lacks."""
 ALL_DIGITS: Final = 17
-"""With so many a float is written as it is."""
+"""Significant digits with which a float is written as it is."""
 
 
 class Term(Protocol):

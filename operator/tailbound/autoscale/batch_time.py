@@ -137,7 +137,7 @@ class Fit:
 
     @property
     def batch_times(self) -> BatchTimeModel | None:
-        """None while nothing is known."""
+        """The time of a batch by its rows, at the level of what was counted; None before that."""
         if self.sums.batches <= 0:
             return None
         line = self.shape.line

@@ -13,7 +13,7 @@ _LONGEST_HOLD: Final = 60.0
 PAUSE: Final = 3
 """Ticks between two steps down."""
 _SHARE: Final = 5
-"""One replica of so many is given up in a step, at least one."""
+"""Replicas of which one is given up in a step; at least one is given up in all."""
 FACTOR, STEP = 2, 4
 """Growth in one tick: to this many times the replicas, or by this many, whichever is more."""
 

@@ -34,7 +34,7 @@ _MEDIAN: Final = 1.05
 _HIGHEST_RISE: Final = 1.5
 """A line is followed to at most this many times the present rate."""
 _CLEARLY: Final = 0.98
-"""A course is cheaper if it costs less than so much of another: after a single peak they differ by less."""
+"""A course is cheaper if it costs less than this part of another: after one peak they differ by less."""
 _NEAR: Final = 1.25 * USUAL_HORIZON
 """The horizon up to which peaks are kept: where a start takes longer, what exceeds one is late for longer."""
 _LEAST_RATE: Final = 0.1
@@ -132,7 +132,7 @@ class Forecasts:
     def returns(self) -> bool:
         """Whether traffic returns to its last peak so soon that keeping the replicas for it costs less.
 
-        Traffic that returns within minutes makes who follows it pay for starts and, as no trend tells of it,
+        Traffic that returns within minutes makes who follows it pay for starts and, as no trend shows it,
         for a large spare; and requests are late each time.
         """
         near = bool(self.pending) and self.pending[-1].horizon <= _NEAR

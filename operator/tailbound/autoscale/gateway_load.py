@@ -19,7 +19,7 @@ def as_batches(seen: GatewayLoad, limit: int, known: bool) -> BatchSums:
     """The batch sums by Little's law, for replicas that run batches of waiting requests up to `limit`.
 
     Of the x requests of a run each waits for half of the run before it, or for half of a run with chance x
-    where x is less than one. So many are inside one replica:
+    where x is less than one. Requests inside one replica:
 
     | requests inside        | x                   | rows of a run | its time            |
     |------------------------|---------------------|---------------|---------------------|

@@ -40,7 +40,7 @@ class ReplicaEstimate:
         return least if least > self.objective.p99 else None
 
     def term(self, rate: Term) -> Term:
-        """`needed` as arithmetic: by the usage, and so many more for the latency."""
+        """`needed` as arithmetic: pods by the usage, and those added for the latency."""
         usage = (
             Figure(self.capacity, "capacity"),
             Figure(USAGE, "usage"),

@@ -22,7 +22,7 @@ class ServerCounters:
     pods: float
     """Pods whose counters these are."""
     batches: float | None
-    """None: the server runs requests beside each other, and does not tell how many."""
+    """Batches that were run; None for a server that runs requests beside each other, uncounted."""
 
 
 def batch_sums(seen: ServerCounters) -> BatchSums | Unknown:

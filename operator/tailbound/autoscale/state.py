@@ -48,7 +48,7 @@ class State:
 
     @property
     def batch_times(self) -> BatchTimeModel | None:
-        """None while nothing is known."""
+        """The time of a batch by its rows, as learned; None until it is known."""
         if isinstance(self.learned, Unknown):
             return None
         return BatchTimeModel(self.learned.base, self.learned.per_row)

@@ -47,7 +47,7 @@ class Requests:
     """What the expected times rest on."""
 
     traffic: Traffic | None
-    """None: it is not known."""
+    """The traffic of the service; None if it is not known."""
     source: str
     """Where it is from; or why it is not known, and what to do."""
 

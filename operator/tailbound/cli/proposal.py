@@ -32,7 +32,7 @@ class Proposal:
     """A service as it would be, beside what it is."""
 
     live: InferenceService | None
-    """None: it would be created."""
+    """The service as it is; None if it would be created."""
     wanted: InferenceService
     desired: Desired
     """The revision that it would ask for."""

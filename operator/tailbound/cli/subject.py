@@ -31,7 +31,7 @@ class Entry:
     number: int
     marks: Marks
     content: Revision | None
-    """None if it does not hold what Tailbound wrote."""
+    """What Tailbound wrote into it; None if it holds something else."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ _UNMATCHED: Final = (
 
 
 def why(subject: Subject) -> str:
-    """What serves, where the last rollout stands, what speaks for and against it, and why so many pods."""
+    """What serves, where the last rollout stands, what speaks for and against it, and the number of pods."""
     hardware = hardware_lines(subject.service)
     return "\n".join([*_now(subject), *hardware, *_rollout(subject), *scaling_lines(subject.service)])
 

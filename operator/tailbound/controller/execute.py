@@ -28,7 +28,7 @@ _VERBS: Final = {Create: "create", Apply: "apply", DryRun: "dry-run", Delete: "d
 
 
 class NotLeaderError(Exception):
-    """This process does not lead any more: nothing may be written."""
+    """Raised when this process no longer holds the Lease: it may not write."""
 
 
 class Executor:

@@ -21,7 +21,10 @@ class PodReport:
     """When its Envoy started."""
     synced: bool = False
     services: dict[Key, ServiceObservation] | None = None
-    """None until all services were read once. Those of the Envoy before this one while it is unread."""
+    """What was read of each service; None until all were read once.
+
+    While this Envoy is unread, it is what the Envoy before it had.
+    """
     failed: dict[Key, str] = field(default_factory=dict)
     """Why the newest reading of these services failed."""
     since: float = field(init=False)

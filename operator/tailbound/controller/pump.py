@@ -115,7 +115,7 @@ class Pump:
         self._started()
 
     async def _login(self, **_kwargs: Any) -> kopf.ConnectionInfo:
-        """The same connection as the transport's; asked again whenever the API server answers 401."""
+        """Give kopf the connection of the transport; kopf asks again whenever the API server answers 401."""
         configuration = await self._connect()
         token = await configuration.get_api_key_with_prefix("BearerToken")
         scheme, _, credentials = (token or "").partition(" ")

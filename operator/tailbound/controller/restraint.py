@@ -140,7 +140,7 @@ class Restraint:
         return _Attempt(None, last.undone + 1, last.at, 0).left(now)
 
     def status_written(self, key: Key, before: Object, wanted: Object, stored: Object, now: float) -> None:
-        """This status took the place of `before`, and the API server answered with `stored`."""
+        """Record that `wanted` took the place of `before`, and that the API server answered with `stored`."""
         last = self._statuses.get(key)
         undone = last is not None and _undone(last, before, wanted) and 0 <= now - last.at < LASTED_SECONDS
         self._statuses[key] = _Status(wanted, stored, last.undone + 1 if last and undone else 0, now)

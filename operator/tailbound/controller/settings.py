@@ -34,7 +34,7 @@ class OperatorSettings:
     host_policy: HostPolicy = HostPolicy.OPEN
     defaults_dir: Path | None = None
     observed: ObservedAccess | None = None
-    """None: gateways are asked without a token, over plain HTTP."""
+    """How gateways are asked; None for plain HTTP without a token."""
     prometheus_url: str | None = None
     health_port: int = OPERATOR_HEALTH_PORT
     metrics_port: int = OPERATOR_METRICS_PORT

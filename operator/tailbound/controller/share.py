@@ -24,7 +24,7 @@ class Shares:
         return max(0.0, -self.left(namespace, now) / self.part)
 
     def use(self, namespace: str, seconds: float, now: float) -> None:
-        """It has used so many."""
+        """Count CPU seconds that the namespace has used."""
         kept = {each: self.left(each, now) for each in self._left}
         kept[namespace] = self.left(namespace, now) - seconds
         self._left = {each: (left, now) for each, left in kept.items() if left < self.most}

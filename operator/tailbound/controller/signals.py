@@ -170,7 +170,7 @@ def history_of(services: Iterable[Key]) -> str:
 
 
 def limit_seconds(services: int) -> float:
-    """How long an answer about a fleet of so many services may take."""
+    """How long an answer about a fleet of this number of services may take."""
     return TIMEOUT_SECONDS + services / _SERVICES_PER_SECOND
 
 
@@ -288,7 +288,7 @@ class FleetSnapshot:
 async def take(
     queries: Queries | None, gateways: int, services: int, mappings: Mappings | None = None
 ) -> FleetSnapshot:
-    """Ask everything about a fleet of so many services at once. Without a Prometheus nothing is known.
+    """Ask everything about a fleet of `services` services at once. Without a Prometheus nothing is known.
 
     `mappings` are those of the revisions whose servers tell of themselves in their own words.
     """
@@ -338,7 +338,7 @@ class Past:
 
 
 async def history(queries: Queries | None, services: Sequence[Key], fleet: int) -> Past:
-    """The past of these services of a fleet of so many, asked for in batches."""
+    """The past of these services of the fleet, asked for in batches."""
     if queries is None or not services:
         return Past({}, {})
     limit, asked = limit_seconds(fleet), tuple(batches(services, HISTORY_BATCH))

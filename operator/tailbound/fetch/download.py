@@ -6,7 +6,7 @@ What an attempt's end means:
 |---|---|
 | complete | the caller compares the digest |
 | cut off, stalled, refused for now | again after a pause, from where it stopped if the source can |
-| so many such ends in a row without a byte gained | SourceUnreachable |
+| several such ends in a row without a byte gained | SourceUnreachable |
 | does not fit on the disk, or is larger than the pod may store | InsufficientStorage |
 """
 

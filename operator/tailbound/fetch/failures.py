@@ -12,7 +12,7 @@ class FetchFailedError(Exception):
 
 
 class TransientError(Exception):
-    """This attempt failed; another may not. retry_after_seconds: what the server asked for, or None."""
+    """A failure that may not happen again. retry_after_seconds: what the server asked for, or None."""
 
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)

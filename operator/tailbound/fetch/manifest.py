@@ -45,7 +45,7 @@ def entry_of(root: Path, path: str) -> ManifestEntry:
 
 
 def check_count(files: int, shown: str) -> None:
-    """Refuse a folder of so many files; a list of them that ends early would look whole.
+    """Refuse a folder of more files than the limit; a list of them that ends early would look whole.
 
     Raises FetchFailedError.
     """

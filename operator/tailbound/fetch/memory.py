@@ -19,7 +19,7 @@ _STATE: Final = Path("/proc/self/statm")
 
 @contextmanager
 def bounded_memory(more_bytes: int) -> Iterator[None]:
-    """While it is open, the address space of the process grows by at most so much. Raises MemoryError.
+    """Let the address space of the process grow by `more_bytes` at most. Raises MemoryError.
 
     The bound counts the whole process: other threads get a MemoryError, too, if they ask for what is left.
     """

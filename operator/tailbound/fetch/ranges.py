@@ -7,7 +7,7 @@ grows at its end, so that a fetch which is killed goes on from there, whatever t
 |---|---|
 | has its block | the next block |
 | breaks off, stalls, is refused for now (429, 5xx) | closed unless it is the last; a pause; the same block |
-| so many such ends in a row without a byte gained | SourceUnreachable |
+| several such ends in a row without a byte gained | SourceUnreachable |
 | gets no range, or of another version of the file | no ranges any more: one connection goes on |
 """
 
@@ -39,7 +39,7 @@ class Rest:
 
 
 class RangeDownload:
-    """The rest of one file. pause: waits after so many failures in a row, or raises FetchFailedError."""
+    """The rest of one file. pause: waits after a number of failures in a row, or raises FetchFailedError."""
 
     def __init__(
         self, remote: RangedRemote, rest: Rest, pause: Callable[[int, TransientError], None]

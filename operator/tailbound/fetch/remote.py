@@ -48,7 +48,7 @@ class RangedRemote(Remote, Protocol):
     """One file of a source, of which parts can be read at once."""
 
     def another(self) -> "RangedRemote":
-        """The same file over a connection of its own, for another thread."""
+        """A reader of the same file with a connection of its own, for another thread."""
 
     def part(self, start: int, end: int, validator: str) -> Callable[[], bytes]:
         """What reads the bytes from `start` to before `end` of the version `validator`, empty at their end.

@@ -25,7 +25,7 @@ class _Server(HTTPServer):
 
 
 class _DualServer(_Server):
-    """The same for both address families."""
+    """A server that listens on IPv6 and IPv4."""
 
     address_family = socket.AF_INET6
 

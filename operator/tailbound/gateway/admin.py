@@ -32,7 +32,7 @@ class ServerInfo:
     """State and age of one Envoy process."""
 
     live: bool
-    """It has a first configuration and listens."""
+    """Whether it has a first configuration and listens."""
     uptime: timedelta
     """In whole seconds."""
 

@@ -42,7 +42,7 @@ class Shared(Generic[T]):
 
 
 def at_most(requests: int) -> Middleware:
-    """Answers 429 to an address that has so many requests in flight already."""
+    """Answers 429 to an address that has its limit of requests in flight already."""
     in_flight: Counter[str | None] = Counter()
 
     @web.middleware

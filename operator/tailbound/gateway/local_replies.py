@@ -25,7 +25,7 @@ The first mapper that matches decides:
 from typing import Any, Final
 
 WHOLE_BYTES: Final = 131_072
-"""A body that does not say its length may have so many bytes."""
+"""The limit of a body that does not say its length, in bytes."""
 # The value of Retry-After with a 503. Endpoints change within a second once a pod is ready.
 RETRY_AFTER_SECONDS: Final = 2
 

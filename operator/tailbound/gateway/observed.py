@@ -63,7 +63,7 @@ class Observer:
         return counters if await self._envoy.start_if_live() == start is not None else None
 
     async def why_not_ready(self) -> str | None:
-        """None if requests may come. Rules, first match wins:"""
+        """Why no requests may come yet; None if they may. Rules, first match wins:"""
         if self._envoy.draining:
             return "draining"
         if not self._configuration.complete:

@@ -109,7 +109,7 @@ def fallbacks(newest: Route, good: Route | None) -> Iterator[Route]:
 
 
 def _offered(state: Route, newest: Route, had: Preview | None) -> Iterator[Route]:
-    """This state under the names of the newest one, with each preview that may be: none takes it away."""
+    """The route `state` with the hosts of the newest one, once for each preview that may be, and for none."""
     previewed = newest.preview.hosts if newest.preview is not None else ()
     for preview in _previews(had, newest.preview):
         hosts = tuple(host for host in newest.hosts if preview is not None or host not in previewed)

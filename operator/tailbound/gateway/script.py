@@ -43,7 +43,7 @@ NAMED_BYTES: Final = 32_768
 OWNER_FIELD, MODEL_FIELD = "service", "model"
 """Fields of the same: the service as NAMESPACE/NAME, and the name of its model."""
 LONG_BYTES: Final = 32_768
-"""Half of what Envoy buffers for a client that does not read: so much of an answer always arrives."""
+"""Half of what Envoy buffers for a client that does not read: an answer of this length always arrives."""
 
 
 def lua_patterns(paths: Iterable[str]) -> list[str]:
@@ -201,5 +201,5 @@ end
 
 
 def script(max_request_bytes: int) -> str:
-    """The source, for a gateway that takes bodies of so many bytes."""
+    """The source, for a gateway that takes bodies of up to that many bytes."""
     return _SCRIPT.replace("LIMIT", str(max_request_bytes))

@@ -135,7 +135,7 @@ class _Memory:
 
 
 def _put(known: dict[K, V], key: K, value: V, most: int) -> None:
-    """Set a value as the newest one of at most so many."""
+    """Set a value as the newest one, and drop the oldest ones beyond the limit."""
     known.pop(key, None)
     if len(known) >= most:
         del known[next(iter(known))]

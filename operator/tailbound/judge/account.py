@@ -37,7 +37,7 @@ class Account:
     warmup: Warmup = field(default_factory=Warmup)
     recent: Recent = field(default_factory=Recent)
     alone: BoundTest | None = None
-    """The same as `polls` of what the candidate showed with all requests, against what stable showed."""
+    """The test of `polls` for what the candidate showed with all requests, against what stable showed."""
     pods: int = 1
     """Ready pods of the candidate."""
 
@@ -133,7 +133,7 @@ class Account:
         )
 
     def limits(self, tests: int, policy: Policy) -> Thresholds:
-        """The thresholds that the numbers are to reach, as one of so many tests."""
+        """The thresholds that the numbers are to reach, as one of `tests` tests."""
         return thresholds(self.polls.bets.null, tests, policy, independent=self.factor.independent)
 
     @property
@@ -168,7 +168,7 @@ def account_about(objective: Objective) -> Account:
 def judge(
     objective: Objective, account: Account, policy: Policy, tests: int, *, stable_serves: bool
 ) -> Finding:
-    """One objective at one poll, of so many `tests` that share alpha, as `decide` says."""
+    """One objective at one poll, one of `tests` that share alpha, as `decide` says."""
     policy = policy if objective.stated else Policy.BOTH
     numbers = account.numbers(objective.unacceptable, policy)
     limits = account.limits(tests, policy)

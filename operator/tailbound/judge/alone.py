@@ -38,7 +38,7 @@ class Recent:
     """Unix time at which `newer` began; None before the first request."""
 
     def after(self, poll: Tally, at: float) -> "Recent":
-        """The same after a poll at Unix time `at`."""
+        """The recent counts after a poll at Unix time `at`."""
         if poll.judged <= 0:
             return self
         since = at if self.since is None else self.since

@@ -39,7 +39,7 @@ class Bets:
         return self.raised(tuple(times * gain for gain in self.gains(value)))
 
     def raised(self, gains: tuple[float, ...]) -> "Bets":
-        """The fortunes after each gambler's ln has risen by so much."""
+        """The fortunes after each gambler's ln has risen by its gain."""
         return Bets(self.null, self.alternatives, _sum(self.logs, gains))
 
     def gains(self, value: float) -> tuple[float, ...]:
@@ -99,7 +99,7 @@ class BoundTest:
     """What is bad are requests that failed."""
 
     def after_value(self, value: float, span: Span, sides: Sides) -> "BoundTest":
-        """What is known after one more value, which tells of nothing that another one tells of."""
+        """What is known after one more value, of requests that no other value covers."""
         return self._after(self.bets.gains(value), value, span, sides)
 
     def after_poll(self, canary: Tally, span: Span, sides: Sides) -> "BoundTest":
@@ -113,7 +113,7 @@ class BoundTest:
         return self.after_value(canary.bad / canary.judged, span, sides)
 
     def after_counts(self, canary: Tally, span: Span, sides: Sides) -> "BoundTest":
-        """The same where each request is a value, which holds for requests that are bad independently."""
+        """What is known after a poll, each request a value: for requests that are bad independently."""
         if canary.judged <= 0:
             return self
         good, bad = canary.judged - canary.bad, canary.bad
@@ -209,7 +209,7 @@ def that_above(bound: float) -> Bets:
 
 
 def that_polls_are_above(bound: float) -> Bets:
-    """The same of fractions of polls. They vary less than single events, so that bolder bets pay."""
+    """Bets that the mean of polls is above `bound`. Polls vary less than single events: bolder bets pay."""
     means = tuple(bound ** (1 - share) * highest(bound) ** share for share in BOLDNESS)
     return Bets(bound, means, (0.0,) * len(means))
 

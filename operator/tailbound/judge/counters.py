@@ -78,7 +78,7 @@ class Reading:
     classes: Mapping[str, Classes]
 
     def only(self, revisions: Set[str]) -> "Reading":
-        """The same without the counters of other revisions."""
+        """The reading without the counters of other revisions."""
         kept = {name: counted for name, counted in self.classes.items() if name in revisions}
         return replace(self, classes=kept)
 

@@ -144,7 +144,7 @@ class Relative:
         return replace(self, logs=logs)
 
     def settle(self, factor: float) -> "Relative":
-        """The same for good: what comes from now on is divided by another factor."""
+        """The evidence divided by `factor` for good: what comes from now on is divided by another one."""
         known = self.deflated(factor)
         return replace(known, settled=known.logs)
 

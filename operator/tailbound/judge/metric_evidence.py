@@ -20,8 +20,8 @@ Answer = tuple[Series, ...] | Unknown
 STABLE_BAD: Final = f"{STABLE}bad"
 
 LOOKBACK_SECONDS: Final = 300.0
-"""So long Prometheus goes on giving a series that has ended. What fell or is missing for longer is no stale
-replica's answer any more."""
+"""Seconds for which Prometheus goes on giving a series that has ended. What fell or is missing for longer is
+no stale replica's answer any more."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ def _value(metric: Metric, answer: Answer) -> Value | Unknown:
 def judge(
     metric: Metric, watch: Watch | None, policy: Policy, tests: int, *, stable_serves: bool, missing: str = ""
 ) -> MetricFinding:
-    """One metric, of so many `tests` that share alpha, as `decide` says.
+    """One metric, one of `tests` that share alpha, as `decide` says.
 
     What cannot be asked of both revisions is judged by its bound alone, and so is what stable has shown
     nothing of: there is nothing that a breach could be blamed on.

@@ -30,13 +30,13 @@ class Metric:
     name: str
     expression: str
     stable_expression: str
-    """The same of stable; empty if it is in `expression` too, or cannot be asked."""
+    """The expression for stable; empty if `expression` has it too, or if it cannot be asked."""
     counted: bool
     """Counters of events, not a value."""
     edge: float | None
     """The counters are buckets of a histogram, and what is above this one is bad."""
     compared: bool
-    """It is asked of both revisions."""
+    """Whether both revisions are asked for it."""
     good_end: float
     bad_end: float
     bound: float

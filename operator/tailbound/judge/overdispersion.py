@@ -97,7 +97,7 @@ class Spread:
     """The most bad requests of one poll: no burst within a poll is larger."""
 
     def after(self, poll: Tally) -> "Spread":
-        """The same after one more poll."""
+        """The spread after one more poll."""
         if poll.judged <= 0:
             return self
         return Spread(
@@ -140,7 +140,7 @@ class Bursts:
     """The factor with which the measuring last ended."""
 
     def after(self, candidate: Tally, stable: Tally) -> "Bursts":
-        """The same after one more poll."""
+        """The bursts after one more poll."""
         return Bursts(self.candidate.after(candidate), self.stable.after(stable), self.before)
 
     @property

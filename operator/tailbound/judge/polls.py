@@ -103,7 +103,7 @@ def poll(
     `answers` has every gateway that must be read, by the UID of its pod; `existing` are the UIDs of all
     gateway pods that there are, read or not. What a vanished pod had counted since the last complete poll is
     lost, and nothing else is. A pod that is there but was not asked keeps its reading, so that its return
-    counts nothing twice; the poll then tells of all the time since that reading. A pod that has come since
+    counts nothing twice; the poll then covers all the time since that reading. A pod that has come since
     the counting began counts from zero.
     """
     unread = _unread(answers)

@@ -23,7 +23,7 @@ _RATES: Final = re.compile(
 
 
 def looks_back(expression: str) -> float | Unknown:
-    """Seconds of the past that one value of the expression tells of; 0 for newest samples alone.
+    """Seconds of the past that one value of the expression covers; 0 for newest samples alone.
 
     A subquery reaches further back than what it encloses, so that their ranges add up. Of other ranges the
     longest counts. How old a newest sample is, or how seldom a gauge changes, no expression tells.

@@ -32,7 +32,7 @@ LEAST_ERROR_RATE: Final = 0.01
 UNSTATED_ERROR_RATE: Final = 0.01
 """Where the SLA states no error rate, a canary may fail so often, whatever stable does."""
 MOST_ALONE: Final = 0.5
-"""The same where stable has served no request to compare with."""
+"""The bound on that rate where stable has served no request to compare with."""
 
 
 class Policy(StrEnum):
@@ -162,7 +162,7 @@ class Evidence:
         return self.settled + (counts - self.settled).deflated(factor)
 
     def settle(self, factor: float) -> "Evidence":
-        """The same for good: what comes from now on is divided by another factor."""
+        """The evidence divided by `factor` for good: what comes from now on is divided by another one."""
         known = self.deflated(factor)
         return replace(
             known,
@@ -187,7 +187,7 @@ class Thresholds:
 
 
 def thresholds(allowed: float, tests: int, policy: Policy, *, independent: bool) -> Thresholds:
-    """Thresholds of one of so many tests of bounds, so that `ALPHA` holds for all of them together.
+    """Thresholds of one of `tests` tests of bounds, so that `ALPHA` holds for all of them together.
 
     With the policies absolute and both nothing is condemned that is not beyond its bound, so that a single
     chance of being wrong is at stake. With relative a breach condemns as well, once stable does not serve:
@@ -213,10 +213,10 @@ class EValues:
     late: float
     relative: float
     improves: float
-    """That stable is the worse one."""
+    """Evidence that stable is the worse one."""
     passing: float
     enough: bool
-    """So much was bad that a revision may be rejected for it."""
+    """Whether enough requests were bad to reject a revision."""
 
     def beyond(self, limits: Thresholds) -> bool:
         """Whether the bound is proven to be breached."""

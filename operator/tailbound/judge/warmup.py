@@ -2,7 +2,7 @@
 
 Every step of a rollout brings new pods, and each of them is cold. Counters are kept by revision and not by
 pod, so that it is not known which requests a new pod answered. As many bad requests as all new pods
-together may answer cold are excused, for as long as it takes until each of them has answered so many.
+together may answer cold are excused, until each of them has answered that many.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class JudgedCounts:
 
     poll: Tally
     against_only: bool = False
-    """It may speak against the candidate, and not for it."""
+    """Whether it may speak against the candidate only."""
 
 
 @dataclass(frozen=True)

@@ -15,25 +15,25 @@ WINDOW_SECONDS: Final = 10.0
 """No shared incident and no bad moment of a pod that is shorter condemns a candidate."""
 
 EPISODE_SHARE: Final = 0.15
-"""A window of which so much is bad may be a bad moment of all pods."""
+"""The fraction of bad requests from which on a window may be a bad moment of all pods."""
 
 _PART_OF_A_POD: Final = 0.5
-"""A window of which less than such a part of one pod's requests is bad is no bad moment of a pod."""
+"""With fewer bad requests than this part of those of one pod, a window is no bad moment of a pod."""
 
 _MORE_THAN_A_POD: Final = 1.5
-"""What exceeds one pod's requests so many times is no bad moment of one pod."""
+"""Bad requests that exceed those of one pod by this factor are no bad moment of one pod."""
 
 BROKEN_SHARE: Final = 0.9
-"""What fails so often from its first requests on is broken, beside nothing as well."""
+"""A candidate of which this fraction fails from the first request on is broken, whatever stable does."""
 
 _WINDOWS: Final = 2.05
-"""So many windows reach the lowest threshold: two do not, three do, of two tests as well."""
+"""How many windows reach the lowest threshold: two do not, three do, of two tests as well."""
 _LOWEST: Final = log(1 / 0.0075) - 0.7
 _LOWEST_LATER: Final = log(1 / 0.0025)
 WINDOW_NATS: Final = _LOWEST / _WINDOWS
 """What a window adds at most to the evidence of all polls."""
 WINDOW_NATS_LATER: Final = _LOWEST_LATER / _WINDOWS
-"""The same since a later step, which has less of alpha."""
+"""What one window may add since a later step, which has less of alpha."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Window:
     levels: tuple[tuple[float, ...], ...]
     """ln of the fortunes of each process: all values first, then each later step."""
     first: bool = False
-    """It holds the first requests that were ever judged."""
+    """Whether it holds the first requests that were ever judged."""
     polls: int = 0
     bad: float = 0.0
     """Sum of the polls' fractions of bad requests."""

@@ -35,7 +35,7 @@ def slim(obj: Object) -> Object:
 
 
 def without_managed_fields(text: bytes) -> bytes:
-    """The same JSON of objects without managedFields, as the API server writes it, and so without spaces.
+    """JSON of objects as the API server writes it, which is without spaces, without the managedFields.
 
     In a list they are half of the text and most of the values: to look for their end takes a small part of
     the time that it takes to parse them, and no memory. Where the end is in doubt they stay. No kind that

@@ -54,7 +54,7 @@ class KubeClient(Protocol):
         label_selector: str = "",
         field_selector: str = "",
     ) -> AsyncIterator[Listing]:
-        """The same list in parts of one state, in which all have its resourceVersion; at least one part."""
+        """The list in parts, at least one, all of one state and with its resourceVersion."""
         ...
 
     def watch(

@@ -83,7 +83,7 @@ class KubernetesObject:
     generation = Field(count, "metadata", "generation")
     """Number of the spec's state; 0 on a body that was never stored."""
     creation_timestamp = Field(moment, "metadata", "creationTimestamp")
-    """None on a body that was never stored."""
+    """When it was created; None for an object that was never stored."""
     deletion_timestamp = Field(moment, "metadata", "deletionTimestamp")
     """When the grace period of the deletion ends; None: it is not being deleted."""
 

@@ -105,12 +105,12 @@ class Container:
 
     @property
     def startup_probe(self) -> ContainerProbe | None:
-        """None: it has no such probe."""
+        """The startup probe; None if it has none."""
         return self._probe("startupProbe")
 
     @property
     def readiness_probe(self) -> ContainerProbe | None:
-        """None: it has no such probe."""
+        """The readiness probe; None if it has none."""
         return self._probe("readinessProbe")
 
     @property
@@ -156,7 +156,7 @@ class Pod(KubernetesObject):
     reason = Field(text, "status", "reason")
     """Why it is in its phase, in one word, such as Evicted; empty where nothing is said."""
     message = Field(text, "status", "message")
-    """The same for people; empty where nothing is said."""
+    """The reason in a sentence; empty where none is given."""
 
     @property
     def ready(self) -> bool:

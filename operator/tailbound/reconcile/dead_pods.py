@@ -54,7 +54,7 @@ def reason_of(pod: Pod) -> Reason:
 
 
 def message_of(pod: Pod) -> str:
-    """The same in words, with what helps."""
+    """A sentence on why the pod died, with what to do."""
     reason = reason_of(pod)
     said = pod.message or pod.condition("DisruptionTarget").message or pod.reason or "no reason is given"
     where = f"node {pod.node_name}" if pod.node_name else "its node"
@@ -65,7 +65,7 @@ def message_of(pod: Pod) -> str:
 
 
 def exceeds_its_limit(pod: Pod) -> bool:
-    """It was evicted for what it used itself."""
+    """Whether the pod was evicted for what it used itself."""
     return reason_of(pod) is Reason.EVICTED and _OWN_USE.search(pod.message) is not None
 
 

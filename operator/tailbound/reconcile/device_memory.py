@@ -22,21 +22,21 @@ from tailbound.api.model_size import ModelSize
 
 @dataclass(frozen=True)
 class Fits:
-    """It fits; the text has the arithmetic."""
+    """A model that fits its devices; the text has the arithmetic."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class TooLarge:
-    """It does not fit; the message has the arithmetic and the remedy."""
+    """A model that does not fit; the message has the arithmetic and the remedy."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Unchecked:
-    """It is not known whether it fits; the text says why."""
+    """A model of which it is not known whether it fits; the text says why."""
 
     text: str
 

@@ -118,7 +118,7 @@ def latest(gateways: Mapping[str, Observed | Unknown], service: str) -> int:
 
 
 def _speaks(observed: Observed | Unknown, wanted: Wanted) -> bool:
-    """It could be read, and knows of the service."""
+    """Whether the gateway could be read, and knows the service."""
     state = _of(observed, wanted)
     return state.applied is not None or state.rejected is not None
 

@@ -186,7 +186,7 @@ class Observation:
     signatures: Mapping[str, ModelSignature | Unknown] | Unknown = NO_READER
     """By revision, what its pods answered about their model; nothing while they are asked."""
     sizes: ScalingDecisions | None = None
-    """None until the autoscaler has decided for the first time, and where it does not decide."""
+    """The decisions of the autoscaler; None until its first, and where it does not decide."""
     jobs: tuple[Object, ...] = ()
     claim_templates: tuple[Object, ...] = ()
     device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES

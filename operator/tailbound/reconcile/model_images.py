@@ -1,6 +1,6 @@
 """What keeps the node from mounting a model that is an image: `oci://` in spec.model.uri.
 
-The kubelet pulls it before the fetch container starts, and tells of a failure at that container, in the words
+The kubelet pulls it before the fetch container starts, and reports a failure at that container, in the words
 of the registry.
 
 | what the registry says | reason |

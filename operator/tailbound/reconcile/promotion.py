@@ -37,7 +37,7 @@ def not_made(facts: Facts) -> ConditionVerdict | None:
 
 
 def rejected(facts: Facts) -> ConditionVerdict | None:
-    """It was rejected."""
+    """The revision was rejected."""
     rejection = facts.step.rejection
     if rejection is None:
         return None
@@ -54,7 +54,7 @@ def stopped(facts: Facts) -> ConditionVerdict | None:
 
 
 def taken_over(facts: Facts) -> ConditionVerdict | None:
-    """It is the stable revision, with all requests, and does not take them back from another one."""
+    """The revision is stable, with all requests, and does not take them back from another one."""
     name, step, rollout = facts.name, facts.step, facts.step.rollout
     moves = rollout is not None and (rollout.revision, rollout.state) == (name, RolloutState.PROMOTING)
     has_all = facts.stopped or weight_of(step.flow.traffic, name) == ALL
@@ -74,7 +74,7 @@ def without_rollout(facts: Facts) -> ConditionVerdict | None:
 
 
 def under_way(facts: Facts) -> ConditionVerdict | None:
-    """It is on its way. Another version of the operator may have stored a reason that is not known here."""
+    """The rollout goes on. Another version of the operator may have stored an unknown reason."""
     rollout = facts.step.rollout
     if rollout is None:
         return None

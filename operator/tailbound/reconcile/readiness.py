@@ -88,7 +88,7 @@ def not_rendered(facts: Facts) -> ConditionVerdict | None:
 
 
 def dies(facts: Facts) -> ConditionVerdict | None:
-    """It answers, until its pods end the next time."""
+    """The revision answers, until its pods end the next time."""
     died = facts.pods.dies
     if not facts.on_target or died is None:
         return None
@@ -112,7 +112,7 @@ def rejected(facts: Facts) -> ConditionVerdict | None:
 
 
 def rolls_out(facts: Facts) -> ConditionVerdict | None:
-    """It shares the requests with another one, or takes over as its pods get ready."""
+    """The revision shares the requests with another one, or takes over as its pods get ready."""
     rollout = facts.step.rollout
     shared = (_another(facts) and facts.share > 0) or (facts.takes_over and not facts.on_target)
     if rollout is None or not shared:
@@ -121,7 +121,7 @@ def rolls_out(facts: Facts) -> ConditionVerdict | None:
 
 
 def stuck(facts: Facts) -> ConditionVerdict | None:
-    """It has no request to answer yet, and its pods say why they do not get ready."""
+    """The revision gets no requests yet, and its pods say why they do not get ready."""
     obstacle, rollout = facts.pods.obstacle, facts.step.rollout
     if obstacle is None or facts.on_target:
         return None
@@ -133,7 +133,7 @@ def stuck(facts: Facts) -> ConditionVerdict | None:
 
 
 def waits_for_gateways(facts: Facts) -> ConditionVerdict | None:
-    """It has all requests and a ready endpoint, and not every gateway sends them there."""
+    """The revision has all requests and a ready endpoint, and not every gateway sends them there."""
     applied = facts.applied
     if not facts.on_target or applied is None:
         return None
@@ -145,7 +145,7 @@ def waits_for_gateways(facts: Facts) -> ConditionVerdict | None:
 
 
 def lost(facts: Facts) -> ConditionVerdict | None:
-    """It took over once, and none of its endpoints is ready."""
+    """The revision took over once, and none of its endpoints is ready."""
     if not facts.was_stable:
         return None
     here = facts.serves_now if _another(facts) else ""

@@ -59,7 +59,7 @@ class Marks:
     former: tuple[Rejection, ...] = ()
     """Rejections after which it was tried again, the newest last."""
     superseded: Superseded | None = None
-    """That it was given up, until it is decided on."""
+    """Why the revision was given up, until that is decided on."""
     not_returned: Rejection | None = None
     """Why the last return to it was given up, until it serves again."""
     handled: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Marks:
         return replace(self, stable=False)
 
     def with_rejection(self, rejected: Rejection) -> "Marks":
-        """Not to be tried again. What it was rejected for first stays, until it is tried again."""
+        """The marks of a rejected revision. The first rejection stays until it is tried again."""
         return replace(self, stable=False, rejected=self.rejected or rejected, superseded=None)
 
     def cleared(self) -> "Marks":

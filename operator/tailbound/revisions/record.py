@@ -64,7 +64,7 @@ class Revision:
     """From which its pods claim their devices, for all classes."""
 
     def on(self, hardware_class: str) -> "Revision":
-        """The same revision with pods for another of its classes; unchanged if it has no such class."""
+        """The revision with pods for another of its classes; unchanged if it has no such class."""
         template = dict(self.choices).get(hardware_class)
         return (
             self if template is None else replace(self, hardware_class=hardware_class, template_json=template)

@@ -23,7 +23,7 @@ class Rendered:
 
     template_json: str
     further: tuple[str, ...] = ()
-    """The same for each of the further contexts."""
+    """The rendered text of each further context."""
 
     @property
     def all(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 | why it was rejected | strategy | tried again |
 |---|---|---|
 | the evidence, a crash, a wrong file, a user … | any | when a user asks for a retry |
-| its pods found no place or no image, or its model could not be fetched | recreate | the same |
+| its pods found no capacity or no image, or its model could not be fetched | recreate | the same |
 | the same | any other | after a minute, then after 2, 4 … 32 minutes, or when a user asks |
 
 With recreate each try would be an outage.
@@ -46,7 +46,7 @@ def due_at(given: RolloutInput, name: str) -> datetime | None:
 
 
 def due(given: RolloutInput, name: str) -> bool:
-    """It is to be tried again now."""
+    """Whether the revision is to be tried again now."""
     at = due_at(given, name)
     return at is not None and given.time >= at
 

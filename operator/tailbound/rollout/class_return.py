@@ -75,7 +75,7 @@ def patience(after: timedelta, vain: int) -> timedelta:
 
 
 def lasted(after: timedelta, vain: int, began: datetime, ended: datetime) -> bool:
-    """Whether what was promoted after so many vain returns served for as long as it had been waited for."""
+    """Whether what was promoted after `vain` failed returns served for as long as it had been waited for."""
     return ended - began >= patience(after, vain)
 
 

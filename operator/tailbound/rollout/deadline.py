@@ -3,14 +3,14 @@
 | pods of the revision | the deadline |
 |---|---|
 | more are ready than ever before | begins again |
-| one is missing that has a place, or is still to be made | runs |
-| one is missing, and all that are lack a place | stands still |
-| one is missing, and all that have a place download the model | stands still |
+| one is missing that has a node, or is still to be made | runs |
+| one is missing, and all that are lack capacity | stands still |
+| one is missing, and all that have a node download the model | stands still |
 | none is missing | stands still |
 | one is missing again, after none was for as long as the deadline | begins again, and runs |
 
 It stands still and goes on where it stood. So a pod that gets ready and unready again and again, or that
-finds a place and loses it, uses the deadline up.
+finds capacity and loses it, uses the deadline up.
 """
 
 from dataclasses import dataclass, replace
@@ -28,9 +28,9 @@ class DeadlinePods:
     missing: bool
     """Fewer are ready than it needs."""
     lacks_capacity: bool
-    """All that are missing lack nothing but a place."""
+    """Whether all that are missing lack capacity, and nothing else."""
     downloads: bool = False
-    """All that have a place are downloading: the fetch container ends by itself when no more bytes come."""
+    """Whether all that have a node are downloading: the fetch container ends once no more bytes come."""
 
 
 def begun(rollout: RolloutProgress, now: datetime) -> RolloutProgress:

@@ -44,7 +44,7 @@ class ClassPlacement:
     """The class of another revision that serves; None if there is none."""
 
     returns: bool = False
-    """It was made to return to a preferred class: the class that serves is no class to try."""
+    """Whether it was made to return to a preferred class: the class that serves is none to try."""
 
     @property
     def next(self) -> str | None:

@@ -24,7 +24,7 @@ from tailbound.rollout.forecast import RUNS, Forecast, Traffic, forecast
 _STEPS: Final = ((5, 25, 50), (25, 50), (50,))
 _HALF: Final = (50,)
 MOST: Final = 0.9
-"""So many of the good revisions are to be promoted, and of the bad ones to be found."""
+"""The fraction of good revisions that is to be promoted, and of bad ones that is to be found."""
 _MARGIN: Final = 1.25
 """A factor on the time that was foreseen: traffic varies."""
 _LONGEST: Final = Duration.parse("168h")

@@ -64,7 +64,7 @@ class Forecast:
         return sum(run.end is end for run in self.runs) / len(self.runs)
 
     def seconds(self, end: Outcome, quantile: float) -> float | None:
-        """Time to this end in so many of the runs that end so; None if none does."""
+        """Time to this end, at a quantile of the runs that end so; None if none does."""
         return _quantile([run.seconds for run in self.runs if run.end is end], quantile)
 
     def with_all(self) -> list[float]:
@@ -73,7 +73,7 @@ class Forecast:
         return sorted(run.seconds - sum(run.steps) for run in back)
 
     def step(self, number: int, quantile: float) -> float | None:
-        """Seconds that this step takes in so many of the runs that pass it; None if none does."""
+        """Seconds that this step takes, at a quantile of the runs that pass it; None if none does."""
         return _quantile([run.steps[number] for run in self.runs if len(run.steps) > number], quantile)
 
 
@@ -153,7 +153,7 @@ def _longest(spec: RolloutSpec, weight: int) -> float:
 
 
 def _end(rules: _Rules, verdict: Verdict, seconds: float, passed_at: float, *, last: bool) -> Outcome | None:
-    """How a step ends after so many seconds; None while it goes on."""
+    """How a step ends after `seconds`; None while it goes on."""
     spec, elapsed, outcome = rules.spec, timedelta(seconds=seconds), verdict.outcome
     if outcome is Outcome.ROLL_BACK:
         return outcome

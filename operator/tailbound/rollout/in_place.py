@@ -52,7 +52,7 @@ def settled_on(given: RolloutInput, rollout: RolloutProgress) -> RolloutProgress
 
 
 def may_be_replaced_in_place(given: RolloutInput, name: str) -> bool:
-    """It has more than one pod, or its only one is dead."""
+    """Whether the revision has more than one pod, or its only one is dead."""
     state = given.of(name)
     return given.pods(name) > 1 or (
         state.deployed and not state.ready and dead(given, name) >= state.replicas
@@ -137,7 +137,7 @@ def places(given: RolloutInput, rollout: RolloutProgress, pods: int) -> dict[str
 def handed_over(
     given: RolloutInput, outgoing: str, incoming: str, pods: int, *, lost: bool = False
 ) -> dict[str, int]:
-    """Pods of both while the incoming one takes so many places of the outgoing one; `lost`: all are dead."""
+    """Pods of both while the incoming one takes places of the outgoing one; `lost`: all are dead."""
     whole, state = given.pods(outgoing), given.of(outgoing)
     has = min(state.replicas, whole) if state.deployed else whole
     gone = has - state.ready if lost else min(dead(given, outgoing), has - state.ready)

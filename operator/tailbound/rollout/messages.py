@@ -55,7 +55,7 @@ def ask_for_fewer() -> str:
 
 
 def fewer_together(rollout: RolloutProgress, pods: int) -> str:
-    """The same, where the pods of two revisions share the capacity of one."""
+    """What to do where the pods of two revisions share the capacity of one."""
     both = f"{rollout.from_revision} and {rollout.revision}"
     return f"{ask_for_fewer()}: {both} must have {pods} pods together"
 

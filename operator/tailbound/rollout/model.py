@@ -24,7 +24,7 @@ class RevisionState:
     restorable: bool = True
     """Its record can be read, so that its children can be made."""
     recorded: bool = True
-    """It has a record."""
+    """Whether its ControllerRevision is there."""
     deployed: bool = False
     replicas: int = 0
     """The pods that its Deployment asks for."""
@@ -41,7 +41,7 @@ class RevisionState:
     unready_since: tuple[datetime, ...] = ()
     """Since when each of its pods is not ready, of those that do not say what they are stuck at."""
     running: int = 0
-    """Pods that have a place, and are not ready."""
+    """Pods that have a node, and are not ready."""
     downloading: int = 0
     """Those of them that download the model, in their first attempt."""
     trouble: PodProblem | None = None
@@ -60,18 +60,18 @@ class RevisionState:
 
     @property
     def lacks_capacity(self) -> bool:
-        """What keeps its missing pods from getting ready is that they have no place, and nothing else."""
+        """Whether its missing pods lack capacity, and nothing else keeps them from getting ready."""
         return self.trouble is not None and self.trouble.lacks_capacity and not self.running
 
     @property
     def downloads(self) -> bool:
-        """All pods that have a place and are not ready download the model, and more bytes come."""
+        """Whether all pods that run and are not ready download the model, and more bytes come."""
         stuck = self.trouble is not None and not self.trouble.lacks_capacity
         return 0 < self.running <= self.downloading and not stuck
 
     @property
     def placeless(self) -> bool:
-        """None of its pods has a place, and a place that others give up is none for them."""
+        """Whether none of its pods has a node, and the end of other pods frees no capacity for them."""
         nowhere = not self.running and not self.ready
         return self.trouble is not None and self.trouble.placeless and nowhere
 
@@ -115,7 +115,7 @@ class RolloutInput:
     signature: CompareResult = NO_ROLLOUT
     """The inputs and outputs of the candidate's model beside those of stable's."""
     elsewhere: bool = False
-    """Candidate and base are for different hardware classes: a place of one is none for the other."""
+    """Whether candidate and base have different hardware classes: capacity for one is none for the other."""
     marks_refused: bool = False
     """The API server refuses to write what is to be remembered of a revision."""
 

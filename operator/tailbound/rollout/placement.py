@@ -64,7 +64,7 @@ def _held_up(
 
 
 def _beside(given: RolloutInput, rollout: RolloutProgress, *, counting: bool) -> RolloutStep:
-    """The candidate's pods and weight beside those of a base that gives up a place only if it is asked to.
+    """The candidate's pods and weight beside those of a base that frees capacity only if it is asked to.
 
     It gets its first requests only once they will be counted and the signature of its model is known, or will
     not be, unless it is promoted manually all the same.

@@ -59,5 +59,5 @@ def promoted_manually(rollout: RolloutProgress) -> bool:
 
 
 def unless_manual(rollout: RolloutProgress, reason: Reason) -> Reason:
-    """This reason, or PromotedManually for a candidate that was promoted manually."""
+    """PromotedManually for a candidate that was promoted manually, else `reason`."""
     return Reason.PROMOTED_MANUALLY if promoted_manually(rollout) else reason

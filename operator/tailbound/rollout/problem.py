@@ -14,12 +14,12 @@ class PodProblem:
 
     @property
     def lacks_capacity(self) -> bool:
-        """Nothing is wrong with the pods themselves: there is no place for them."""
+        """Nothing is wrong with the pods themselves: the capacity for them is missing."""
         return self.reason in (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED)
 
     @property
     def placeless(self) -> bool:
-        """There is no place for the pods, and the end of other pods makes none."""
+        """No node has the capacity for the pods, and the end of other pods frees none."""
         return self.reason in PLACELESS
 
 

@@ -74,5 +74,5 @@ class RolloutProgress:
 
     @property
     def is_over(self) -> bool:
-        """It has ended."""
+        """Whether the rollout has ended."""
         return self.state.is_over

@@ -7,7 +7,7 @@ First rule that fits (`RULES`); "it" is the revision that is on its way:
 | `children_missing` | its record, Service or Deployment, which does not exist | always |
 | `own_deployment` | a change of its Deployment | pods of it are missing |
 | `other_deployment` | with `recreate`, a change of another one's Deployment | it has no pod ready |
-| `outgoing_deployment` | in place, a change of the Deployment that gives up places | it waits for a place |
+| `outgoing_deployment` | in place, a change of the Deployment that frees capacity | it waits for capacity |
 
 A refused write is tried again from time to time, and the look at which it is tried knows of no refusal: the
 last one stays in status.rollout until what was refused is done.

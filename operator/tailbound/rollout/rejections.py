@@ -3,7 +3,7 @@
 | rule | what holds | reason |
 |---|---|---|
 | `restarted` | a container was restarted `restartLimit` times | that of its pods, or CrashLoop |
-| `evicted` | so many of its pods were evicted for what they used themselves | Evicted |
+| `evicted` | `restartLimit` of its pods were evicted for what they used themselves | Evicted |
 | `lost` | it had all requests, observed, or part of them since then, and no endpoint is ready | Lost |
 | `other_signature` | its model has other inputs or outputs, and `signature` rejects that | SignatureChanged |
 | `without_room` | it returns to a preferred hardware class, and pods found no node for long | Unschedulable |
@@ -91,7 +91,7 @@ def evicted(suspect: Suspect) -> Rejection | None:
 
 
 def lost(suspect: Suspect) -> Rejection | None:
-    """It took over requests, and has not one ready endpoint any more."""
+    """The candidate took over requests, and has no ready endpoint any more."""
     given, rollout = suspect.given, suspect.rollout
     all_of_it = rollout.weight == ALL and rollout.step_started_at is not None
     part_of_it = 0 < rollout.weight < ALL and rollout.state is RolloutState.PROMOTING
@@ -131,7 +131,7 @@ def late(suspect: Suspect) -> Rejection | None:
 
 
 def breaches_objective(suspect: Suspect) -> Rejection | None:
-    """It is proven to break the SLA, or to be worse than stable."""
+    """The candidate is proven to break the SLA, or to be worse than stable."""
     verdict = suspect.verdict
     found = next((each for each in verdict.findings if each.outcome is Outcome.ROLL_BACK), None)
     if found is None:
@@ -142,7 +142,7 @@ def breaches_objective(suspect: Suspect) -> Rejection | None:
 
 
 def breaches_metric(suspect: Suspect) -> Rejection | None:
-    """The same of a metric of the user's own."""
+    """The candidate is proven to break the bound of a metric, or to be worse than stable by it."""
     found = next((each for each in suspect.verdict.metrics if each.outcome is Outcome.ROLL_BACK), None)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""How a revision that comes back gets places from the one that has the requests meanwhile. Pure.
+"""How a revision that comes back gets capacity from the one that has the requests meanwhile. Pure.
 
 First row that fits; "other" is the revision with most of the weight beside the one that comes back:
 
@@ -8,16 +8,16 @@ First row that fits; "other" is the revision with most of the weight beside the 
 | any | any | has one pod, which is not dead | beside it, when there is capacity |
 | any | has pods that are refused or fit no node | any | beside it, when that is mended |
 | surge | finds capacity, or the other has no dead pods | any | beside it, when there is capacity |
-| auto | finds capacity | has given up no place | beside it |
+| auto | finds capacity | has freed no capacity | beside it |
 | otherwise | some ready | rejected, or none ready | at once, and the rest when the other has gone |
-| surge | lacks capacity | has dead pods | in the places of those |
-| otherwise | any | any | in its places, one after the other (`in_place.py`) |
+| surge | lacks capacity | has dead pods | with the capacity of those |
+| otherwise | any | any | with its capacity, one pod after the other (`in_place.py`) |
 
-In its places it gets weight as its pods get ready: what they carry, and all once they have every place but
-the last. Dead pods give up theirs at once; one stays, unless it holds the only place: it may recover.
+With the capacity of the other it gets weight as its pods get ready: what they carry, and all once only one
+pod of the other is left. Dead pods are removed at once; one stays, unless it is the only pod: it may recover.
 
-What was on its way when the return was asked for ends first: the stable revision, which is the way back
-until the older one serves, takes its requests and places back in the same manner, and keeps its pods.
+A rollout that goes on when the return is asked for ends first: the stable revision, to which requests return
+until the older one serves, takes requests and capacity back in the same manner, and keeps its pods.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,17 +32,17 @@ from tailbound.rollout.weights import flow, weight_of
 
 @dataclass(frozen=True)
 class Handover:
-    """One look at places that change hands."""
+    """What two revisions have at one decision, while capacity passes from one to the other."""
 
     flow: TrafficDecision
     fleet: Mapping[str, int]
-    """Pods of both."""
+    """Pods of each of the two."""
     makes_way: str
-    """The one that gives up its places."""
+    """The revision that frees its capacity."""
 
 
 def in_turn(given: RolloutInput, back: str, rejected: Collection[str], *, lost: bool) -> Handover | None:
-    """What each gets now; None where no place changes hands. `lost`: the other is given up as dead."""
+    """What each gets now; None where no capacity passes between them. `lost`: the other is given up as dead."""
     other = _other(given, back)
     if other is None or not _hands_over(given, back, other, lost=lost):
         return None

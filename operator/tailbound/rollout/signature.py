@@ -63,7 +63,7 @@ class SignatureAwaited:
 
     revision: str
     stable: bool
-    """It is that of the stable revision; else that of the candidate."""
+    """Whether it is the signature of the stable revision; else it is that of the candidate."""
 
 
 CompareResult: TypeAlias = SignatureComparison | SignatureAwaited | Unknown

@@ -62,5 +62,5 @@ def _range(size: Size, share: int) -> tuple[int, int]:
 
 
 def fixed(pods: int) -> Sizing:
-    """Every revision needs so many pods for all requests."""
+    """The sizing of a service in which every revision needs `pods` pods for all requests."""
     return Sizing(least=pods, most=pods, usual=Size(pods))

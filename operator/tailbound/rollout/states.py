@@ -60,7 +60,7 @@ def transition(look: Look) -> Transition:
 
 
 def pending(look: Look) -> Transition | None:
-    """It waits for others to make way: `placement.py` has said why."""
+    """The candidate waits for others to make way: `placement.py` has said why."""
     rollout = look.rollout
     if rollout.state is not RolloutState.PENDING:
         return None
@@ -68,7 +68,7 @@ def pending(look: Look) -> Transition | None:
 
 
 def without_capacity(look: Look) -> Transition | None:
-    """It waits for as long as it takes: only the cluster, or a pod that ends, can free capacity."""
+    """The candidate waits without a limit: only the cluster, or a pod that ends, can free capacity."""
     given, rollout = look.given, look.rollout
     if rollout.no_capacity_since is None or steps.paused(given, rollout):
         return None
@@ -102,7 +102,7 @@ def without_data(look: Look) -> Transition | None:
 
 
 def promoting(look: Look) -> Transition | None:
-    """It is to have all requests; promoted when the old pods have been kept long enough since it has them.
+    """The candidate is to have all requests, and is promoted once the old pods were kept long enough after.
 
     | has all requests | its pods | the old pods are kept on (`_keeps_old_pods`) | state |
     |---|---|---|---|

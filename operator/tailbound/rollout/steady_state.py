@@ -58,7 +58,7 @@ def exchanging(turn: Handover, base: str | None) -> RolloutStep:
 
 
 def has_all(given: RolloutInput, step: RolloutStep, name: str | None) -> bool:
-    """It has all requests, and every gateway sends them to a ready endpoint of it."""
+    """Whether the revision has all requests, and every gateway sends them to a ready endpoint of it."""
     flow = step.flow
     return flow.settled and flow.whole and name is not None and flow.target == name and given.ready(name) > 0
 
@@ -173,7 +173,7 @@ def _serving_or_on_its_way(given: RolloutInput, step: RolloutStep, name: str) ->
 
 
 def _without_endpoints(given: RolloutInput, step: RolloutStep, rollout: RolloutProgress) -> RolloutProgress:
-    """It has no ready endpoint for longer than its deadline; none that served before could take its place."""
+    """No endpoint is ready for longer than the deadline, and no earlier revision could take over."""
     name, trouble = rollout.revision, given.of(rollout.revision).trouble
     reason = trouble.reason if trouble is not None else Reason.DEADLINE_EXCEEDED
     why, serving = obstruction(given, name, step), step.flow.target or ""

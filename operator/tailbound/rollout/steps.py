@@ -157,7 +157,7 @@ def _pods(given: RolloutInput, rollout: RolloutProgress) -> deadline.DeadlinePod
 
 
 def _lacks_capacity(given: RolloutInput, rollout: RolloutProgress) -> bool:
-    """What is missing is a place. With `recreate` the old pods left theirs, so that the first one has one."""
+    """Whether capacity is missing. With `recreate` the old pods freed theirs, enough for the first pod."""
     state = given.of(rollout.revision)
     if hindered(given, rollout) is not None:
         return False
@@ -179,7 +179,7 @@ def pods_needed(given: RolloutInput, rollout: RolloutProgress) -> int:
 
 
 def short(given: RolloutInput, rollout: RolloutProgress) -> bool:
-    """Such pods are missing."""
+    """Whether pods that the step needs are missing."""
     weight, _ = wanted(given, rollout)
     pods, ready = pods_needed(given, rollout), given.ready(rollout.revision)
     if given.spec.strategy is Strategy.RECREATE:

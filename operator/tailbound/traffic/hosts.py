@@ -37,7 +37,7 @@ class Claim:
     created: datetime
     hosts: tuple[str, ...]
     previews: bool = False
-    """It wants the names of its preview."""
+    """Whether it wants the names of its preview."""
     held: frozenset[str] = frozenset()
     """Those of `hosts` that it has, by its record: they go before every claim without a record."""
     barred: Mapping[str, str] = field(default_factory=dict)

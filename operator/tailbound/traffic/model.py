@@ -48,7 +48,7 @@ class RouteBackend:
     """What it gets now, relative to the others' shares: its weight, or 0 while only others are ready."""
     http: tuple[Endpoint, ...]
     grpc: tuple[Endpoint, ...] | None
-    """None: no pod of the revision offers a gRPC port."""
+    """The endpoints for gRPC; None if no pod of the revision offers a gRPC port."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Preview:
 
     hosts: tuple[str, ...]
     backend: RouteBackend | None
-    """None while no candidate is under way."""
+    """The backend of the candidate; None if there is none."""
     refused: bool = False
     """The configuration with the candidate in it is refused: no revision answers, rather than another one."""
 

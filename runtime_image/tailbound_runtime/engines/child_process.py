@@ -18,7 +18,7 @@ from tailbound_runtime.tensors import Array
 
 @dataclass(frozen=True)
 class Description:
-    """What the process tells of the engine once it has loaded the model."""
+    """What the process says of the engine once it has loaded the model."""
 
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]

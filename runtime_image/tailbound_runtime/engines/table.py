@@ -38,7 +38,7 @@ class TableModel(Loaded):
 
     @abstractmethod
     def _predict(self, output: str, rows: Array) -> Array:
-        """This output for at least one row. Raises ModelFailedError."""
+        """Compute an output for at least one row. Raises ModelFailedError."""
 
     def _infer(self, outputs: Sequence[str], inputs: Mapping[str, Array], run: Run) -> list[Array]:
         rows = np.ascontiguousarray(inputs[INPUT])

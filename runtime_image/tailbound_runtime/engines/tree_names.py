@@ -11,7 +11,7 @@ _DICTIONARY: Final = "builtins.dict"
 
 
 def leaf_names(kind: str, tree: str, count: int) -> list[str]:
-    """The names of so many leaves. Raises KeyError, TypeError and ValueError for a text that is no tree."""
+    """The names of the leaves. Raises KeyError, TypeError and ValueError for a text that is no tree."""
     keys = list(_keys(json.loads(tree)[1], None))
     places = [f"{kind}_{place}" for place in range(count)]
     if len(keys) != count:
