@@ -42,7 +42,7 @@ class Handover:
 
 
 def in_turn(given: RolloutInput, back: str, rejected: Collection[str], *, lost: bool) -> Handover | None:
-    """What each gets now; None where no capacity passes between them. `lost`: the other is given up as dead."""
+    """What each gets now; None if no capacity passes between them. `lost`: the other is dead."""
     other = _other(given, back)
     if other is None or not _hands_over(given, back, other, lost=lost):
         return None
