@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2 import StrictUndefined, Template
 from jinja2.sandbox import SandboxedEnvironment
 
 from tailbound.revisions.identity import canonical_json
@@ -25,15 +25,8 @@ _REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 200
 """Characters of a leaf that is compiled once: so that those remembered take little of the child's memory."""
 
-_PROBLEMS: Final = (
-    TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    RecursionError,
-)
+# A template comes to the same text each time: a random one would be another revision after each restart.
+del _ENVIRONMENT.filters["random"], _ENVIRONMENT.globals["lipsum"]
 
 
 class _RefusedError(Exception):
@@ -77,7 +70,9 @@ def _leaf(context: Mapping[str, Any], text: str, path: str) -> str:
         template = _compiled(text) if short else _ENVIRONMENT.from_string(text)
         result = template.render(context)
         size = len(result.encode())  # a ValueError for half a surrogate pair, which an escape can make
-    except _PROBLEMS as problem:
+    except MemoryError:
+        raise
+    except Exception as problem:  # Jinja2 compiles templates to Python, which can refuse in any way
         raise _RefusedError(
             f"{path} is {_shown(text)}, which cannot be expanded: {_shown(str(problem))}. "
             f"Known variables are {_known(context)}"

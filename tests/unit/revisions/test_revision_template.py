@@ -78,6 +78,13 @@ def test_values_are_taken_literally(value: str) -> None:
         ({"a": ["{{ 'x' * 16000 }}"] * 9}, f"shorten them to at most {TOTAL_LIMIT_BYTES}"),
         ({"a": "{{ '\\x00' }}"}, "NUL"),
         ({"a": "{{ '\\ud800' }}"}, "surrogates not allowed"),
+        ({"a": "{% for i in [1] %}" * 21 + "{% endfor %}" * 21}, "too many statically nested blocks"),
+        ({"a": "{% if 1 %}" * 100 + "{% endif %}" * 100}, "too many levels of indentation"),
+        ({"a": "{{ dict(a=1, a=2) }}"}, "keyword argument repeated"),
+        ({"a": "{{ cycler().next() }}"}, "at least one item has to be provided"),
+        ({"a": "{{ 1e999 | int }}"}, "name 'inf' is not defined"),
+        ({"a": "{{ [1, 2] | random }}"}, "No filter named 'random'"),
+        ({"a": "{{ lipsum() }}"}, "'lipsum' is undefined"),
     ],
 )
 def test_refuses_in_words(template: Any, words: str) -> None:
