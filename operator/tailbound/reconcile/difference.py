@@ -2,7 +2,8 @@
 
 The API server adds defaults, writes quantities its own way and leaves empty values out; other people add
 fields, annotations and list items. None of that is a difference. So the comparison goes over the body that
-would be applied and asks the live object for each of its values.
+would be applied and asks the live object for each of its values. A map that server-side apply replaces as a
+whole is compared as a whole: a key that a user adds to a selector leaves a Service without pods.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ _LIST_KEYS: Final = {
 }
 # `ports` is keyed by `port` in a Service and by `containerPort` in a container.
 _PORT_KEYS: Final = ("port", "containerPort")
+# Maps that server-side apply replaces as a whole: a further key in one is a difference.
+_ATOMIC_MAPS: Final = frozenset({"selector", "labelSelector", "namespaceSelector", "nodeSelector"})
 _QUANTITIES: Final = frozenset({"requests", "limits"})
 _EMPTY: Final[tuple[Any, ...]] = (None, "", 0, [], {})
 
@@ -37,6 +40,8 @@ def _holds(wanted: Any, live: Any, field: str) -> bool:
         return True
     if live is None:
         return wanted in _EMPTY
+    if field in _ATOMIC_MAPS:
+        return False
     if isinstance(wanted, dict) and isinstance(live, dict):
         holds = _holds_quantity if field in _QUANTITIES else _holds
         return all(holds(value, live.get(key), key) for key, value in wanted.items())

@@ -186,13 +186,20 @@ async def test_what_somebody_changed_is_changed_back(live: Live) -> None:
     kubectl(
         "patch", "service", NAME, "-n", live.namespace, "-p", '{"spec":{"externalName":"evil.example.com"}}'
     )
+    kubectl("patch", "service", name, "-n", live.namespace, "-p", '{"spec":{"selector":{"team":"risk"}}}')
+    budgets = live.simulator.names("PodDisruptionBudget")
+    for budget in budgets:
+        label = '{"spec":{"selector":{"matchLabels":{"team":"risk"}}}}'
+        kubectl("patch", "pdb", budget, "-n", live.namespace, "--type=merge", "-p", label)
     await live.refresh()
     plan = live.simulator.plan()
-    assert sorted(write.body["kind"] for write in plan.writes) == ["Deployment", "Service"]  # type: ignore[union-attr]
+    written = sorted(write.body["kind"] for write in plan.writes)  # type: ignore[union-attr]
+    assert written == ["Deployment", *["PodDisruptionBudget"] * len(budgets), "Service", "Service"]
     await live.execute(plan)
     assert live.simulator.plan().writes == ()
     (server,) = live.simulator.objects["Deployment", name]["spec"]["template"]["spec"]["containers"]
     assert server["image"] == "registry.example.com/runtime:1"
+    assert live.simulator.objects["Service", name]["spec"]["selector"] == {"tailbound.dev/revision": name}
     front = live.simulator.objects["Service", NAME]
     assert front["spec"]["externalName"] == "tailbound-gateway.tailbound-system.svc.cluster.local"
 

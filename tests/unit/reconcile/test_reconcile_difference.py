@@ -51,6 +51,16 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     ),
     "an argument more": ({"args": ["a"]}, {"args": ["a", "b"]}),
     "arguments in another order": ({"args": ["a", "b"]}, {"args": ["b", "a"]}),
+    "a key more in the selector of a Service": ({"selector": {"a": "1"}}, {"selector": {"a": "1", "b": "2"}}),
+    "a key more in the selector of a budget": (
+        {"selector": {"matchLabels": {"a": "1"}}},
+        {"selector": {"matchLabels": {"a": "1", "b": "2"}}},
+    ),
+    "an expression beside the labels": (
+        {"labelSelector": {"matchLabels": {"a": "1"}}},
+        {"labelSelector": {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b"}]}},
+    ),
+    "a key more for nodes": ({"nodeSelector": {"a": "1"}}, {"nodeSelector": {"a": "1", "b": "2"}}),
     "a list where a map was": ({"a": {}}, {"a": []}),
     "replicas gone to zero": ({"replicas": 1}, {"replicas": 0}),
 }
