@@ -7,6 +7,7 @@ What an attempt's end means:
 | complete | the caller compares the digest |
 | cut off, stalled, refused for now | again after a pause, from where it stopped if the source can |
 | several such ends in a row without a byte gained | SourceUnreachable |
+| does not differ from a break, and no digest is compared | SourceUnreachable |
 | does not fit on the disk, or is larger than the pod may store | InsufficientStorage |
 """
 
@@ -27,7 +28,7 @@ from tailbound.fetch.failures import FetchFailedError, NoRangesError, RangeRefus
 from tailbound.fetch.partial import Partial
 from tailbound.fetch.progress import Emit, Progress, emit, human_bytes
 from tailbound.fetch.ranges import LEAST_BYTES, RangeDownload, Rest
-from tailbound.fetch.remote import Body, RangedRemote, Remote
+from tailbound.fetch.remote import Body, RangedRemote, Remote, Version
 
 Answer = TypeVar("Answer")
 
@@ -94,9 +95,10 @@ class Downloaded:
 class Download:
     """The downloads of one fetch, which share its limit of bytes."""
 
-    def __init__(self, world: FetchDependencies, total_bytes: int | None = None) -> None:
-        """total_bytes: of all files together; None where there is only one."""
+    def __init__(self, world: FetchDependencies, *, pinned: bool, total_bytes: int | None = None) -> None:
+        """pinned: the caller compares a digest. total_bytes: of all files together; None for a single one."""
         self._world = world
+        self._pinned = pinned
         self._total = total_bytes
         self._overall: Progress | None = None
         self._stored = 0
@@ -104,9 +106,8 @@ class Download:
 
     def run(self, remote: Remote, partial: Partial) -> Downloaded:
         """Download to the end. Raises FetchFailedError."""
-        failed = 0
+        failed, most = 0, partial.size_bytes
         while True:
-            before = partial.size_bytes
             try:
                 done = self._attempt(remote, partial)
             except TransientError as error:
@@ -114,7 +115,8 @@ class Download:
                     self._in_ranges = False
                 elif isinstance(error, RangeRefusedError):
                     partial.discard()
-                failed = failed + 1 if partial.size_bytes <= before else 1
+                failed = failed + 1 if partial.size_bytes <= most else 1
+                most = max(most, partial.size_bytes)
                 self._world.sleep(self._pause_seconds(failed, error))
                 continue
             finally:
@@ -155,8 +157,12 @@ class Download:
     def _attempt(self, remote: Remote, partial: Partial) -> Downloaded:
         validator = partial.validator
         body = remote.open(partial.size_bytes if validator is not None else 0, validator)
+        if not (self._pinned or body.end_stated):
+            raise _endless(remote)
         if body.start == 0 or body.start != partial.size_bytes:
-            partial.restart(body.validator)
+            partial.restart(body.validator, body.total)
+        elif partial.total not in (None, body.total):
+            raise RangeRefusedError(f"{remote.shown} has another length than before")
         resumed = partial.size_bytes > 0
         rest = self._rest(body, partial)
         if rest is not None and isinstance(remote, RangedRemote):
@@ -171,7 +177,8 @@ class Download:
         start = partial.size_bytes
         if not self._in_ranges or body.total is None or partial.validator is None:
             return None
-        return Rest(start, body.total, partial.validator) if body.total - start >= LEAST_BYTES else None
+        version = Version(partial.validator, body.total)
+        return Rest(start, version) if body.total - start >= LEAST_BYTES else None
 
     def _copy_ranges(self, remote: RangedRemote, rest: Rest, partial: Partial) -> None:
         def pause(failed: int, error: TransientError) -> None:
@@ -181,7 +188,7 @@ class Download:
 
         blocks = RangeDownload(remote, rest, pause).blocks()
         with contextlib.closing(blocks):
-            self._store(remote, rest.total, partial, lambda: next(blocks, b""))
+            self._store(remote, rest.version.total, partial, lambda: next(blocks, b""))
 
     def _copy(self, remote: Remote, body: Body, partial: Partial) -> None:
         self._store(remote, body.total, partial, body.read)
@@ -246,3 +253,12 @@ class Download:
             TerminationReason.INSUFFICIENT_STORAGE,
             f"{need}. What to do: {self._world.limits.if_full}",
         )
+
+
+def _endless(remote: Remote) -> FetchFailedError:
+    return FetchFailedError(
+        TerminationReason.SOURCE_UNREACHABLE,
+        f"{remote.shown} says neither Content-Length nor where its chunks end, so that a part of it would "
+        "look whole, and there is no digest to compare it with: set spec.model.sha256 (sha256sum FILE), or "
+        "have the server say its length",
+    )

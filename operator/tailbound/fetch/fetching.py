@@ -148,11 +148,15 @@ def _unpacked(
 
 def _fetch_url(order: FetchRequest, access: Access, world: FetchDependencies) -> Fetched:
     source = _http(order.uri, access, world)
-    return fetch_file(HttpFile(source, order.uri), order, Download(world), world)
+    return fetch_file(HttpFile(source, order.uri), order, _download(order, world), world)
 
 
 def _fetch_from_hub(order: FetchRequest, access: Access, world: FetchDependencies) -> Fetched:
-    model, source, download = HubModel.parse(order.uri), _http(HUB, access, world), Download(world)
+    model, source, download = (
+        HubModel.parse(order.uri),
+        _http(HUB, access, world),
+        _download(order, world),
+    )
     try:
         found = download.ask(lambda: model.find(source))
     finally:
@@ -166,6 +170,10 @@ def _fetch_from_hub(order: FetchRequest, access: Access, world: FetchDependencie
             return Fetched(said, found.sha256, found.size_bytes, frozenset({path}))
         return fetch_file(found.remote, order, download, world)
     return _fetch_folder(found, order, world)
+
+
+def _download(order: FetchRequest, world: FetchDependencies) -> Download:
+    return Download(world, pinned=order.pin is not None)
 
 
 def _http(url: str, access: Access, world: FetchDependencies) -> Source:
@@ -182,7 +190,7 @@ def _http(url: str, access: Access, world: FetchDependencies) -> Source:
 
 
 def _fetch_object(order: FetchRequest, access: Access, world: FetchDependencies) -> Fetched:
-    download = Download(world)
+    download = _download(order, world)
     with Gate(access.dialer(world)) as gate:
         trusted = access.proxy is None or access.proxy.trusted
         connection = BucketConnection(gate, world, access.ca, workload_identity=trusted)

@@ -59,7 +59,7 @@ def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: Fetch
             f"{folder.shown} has {human_bytes(total)}, and the pod may store "
             f"{human_bytes(world.limits.total_bytes)}: {world.limits.if_too_large}",
         )
-    download = Download(world, total)
+    download = Download(world, pinned=pin is not None, total_bytes=total)
     if pin is None and root.is_dir():
         clear(root)
     entries, fresh = _fetch_files(folder, root, download, world, stated)

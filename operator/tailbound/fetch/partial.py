@@ -34,6 +34,7 @@ class Partial:
         self._digest = hashlib.sha256()
         self.size_bytes = 0
         self.validator: str | None = None
+        self.total: int | None = None
         self._resume()
 
     @property
@@ -46,16 +47,19 @@ class Partial:
         self._part.unlink(missing_ok=True)
         self._digest = hashlib.sha256()
         self.size_bytes = 0
-        self.validator = None
+        self.validator = self.total = None
 
-    def restart(self, validator: str | None) -> None:
-        """Begin from nothing. validator: for If-Range later, or None if resuming would be unsafe."""
+    def restart(self, validator: str | None, total: int | None = None) -> None:
+        """Begin from nothing. validator: for If-Range later, or None if resuming would be unsafe.
+
+        total: the bytes of the whole file, None if the source does not say.
+        """
         self.discard()
         self._part.touch()
-        self.validator = validator
+        self.validator, self.total = validator, total
         if validator is not None:
             with naming(self._meta):
-                self._meta.write_text(json.dumps({"uri": self._uri, "validator": validator}))
+                self._meta.write_text(json.dumps({"uri": self._uri, "validator": validator, "total": total}))
 
     def append(self, data: bytes) -> None:
         """Write and digest. Raises OSError; what was written before it stays counted."""
@@ -99,8 +103,9 @@ class Partial:
                 while chunk := file.read(CHUNK_BYTES):
                     self._digest.update(chunk)
                     self.size_bytes += len(chunk)
-            self.validator = str(meta["validator"])
-        except (OSError, ValueError, KeyError, TypeError):
+            total = meta.get("total")
+            self.validator, self.total = str(meta["validator"]), total if isinstance(total, int) else None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             # Nothing usable: the next attempt starts from nothing.
             self._digest = hashlib.sha256()
             self.size_bytes = 0

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tailbound.fetch.failures import TransientError
-from tailbound.fetch.remote import RangedRemote
+from tailbound.fetch.remote import RangedRemote, Version
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 CONNECTIONS: Final = 4
@@ -31,11 +31,10 @@ _AHEAD: Final = 2 * CONNECTIONS
 
 @dataclass(frozen=True)
 class Rest:
-    """The bytes from `start` to `total` of the version `validator` of a file."""
+    """The bytes of a version of a file from `start` on."""
 
     start: int
-    total: int
-    validator: str
+    version: Version
 
 
 class RangeDownload:
@@ -55,7 +54,7 @@ class RangeDownload:
 
     def blocks(self) -> Generator[bytes, None, None]:
         """The blocks in their order. Raises FetchFailedError or TransientError."""
-        starts = iter(range(self._rest.start, self._rest.total, BLOCK_BYTES))
+        starts = iter(range(self._rest.start, self._rest.version.total, BLOCK_BYTES))
         pending: deque[Future[bytes]] = deque()
         with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="range") as pool:
             try:
@@ -71,7 +70,7 @@ class RangeDownload:
                     each.cancel()
 
     def _block(self, start: int) -> bytes:
-        end = min(start + BLOCK_BYTES, self._rest.total)
+        end = min(start + BLOCK_BYTES, self._rest.version.total)
         block = bytearray()
         failed = 0
         while start + len(block) < end:
@@ -93,7 +92,7 @@ class RangeDownload:
     def _read(self, connection: RangedRemote, start: int, end: int, block: bytearray) -> None:
         try:
             self._check_wanted()
-            read = connection.part(start + len(block), end, self._rest.validator)
+            read = connection.part(start + len(block), end, self._rest.version)
             while start + len(block) < end:
                 self._check_wanted()
                 chunk = read()

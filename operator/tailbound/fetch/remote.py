@@ -15,7 +15,8 @@ class Body:
     total: size of the whole file, None if the source does not say. validator: names this version of the file,
     None if a later request could not ask for the same one. read: the next bytes, empty at the end; it raises
     TransientError. content_type: what the source calls it; encoding: how it was compressed on its way,
-    although it was asked for as it is, empty if it was not.
+    although it was asked for as it is, empty if it was not. end_stated: whether a connection that breaks off
+    looks other than the end of the file.
     """
 
     start: int
@@ -24,6 +25,15 @@ class Body:
     read: Callable[[], bytes]
     content_type: str = ""
     encoding: str = ""
+    end_stated: bool = True
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a file, of which all parts must be. validator: names it (`Body`); total: its bytes."""
+
+    validator: str
+    total: int
 
 
 class Remote(Protocol):
@@ -50,8 +60,8 @@ class RangedRemote(Remote, Protocol):
     def another(self) -> "RangedRemote":
         """A reader of the same file with a connection of its own, for another thread."""
 
-    def part(self, start: int, end: int, validator: str) -> Callable[[], bytes]:
-        """What reads the bytes from `start` to before `end` of the version `validator`, empty at their end.
+    def part(self, start: int, end: int, version: Version) -> Callable[[], bytes]:
+        """What reads the bytes from `start` to before `end` of this version, empty at their end.
 
         Raises FetchFailedError, TransientError, and RangeRefusedError if the source gives something else.
         """

@@ -15,6 +15,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
@@ -23,7 +24,7 @@ from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.dial import Dialer
 from tailbound.fetch.failures import FetchFailedError, RangeRefusedError, TransientError
 from tailbound.fetch.partial import CHUNK_BYTES
-from tailbound.fetch.remote import LARGEST_FILE_BYTES, Body
+from tailbound.fetch.remote import LARGEST_FILE_BYTES, Body, Version
 
 USER_AGENT: Final = "tailbound-fetch"
 MAX_REDIRECTS: Final = 10
@@ -33,6 +34,8 @@ FORBIDDEN: Final = frozenset({401, 403})
 TRANSIENT: Final = frozenset({408, 425, 429, *range(500, 600)})
 MAX_RETRY_AFTER_SECONDS: Final = 30
 _MOST_DIGITS: Final = 100
+_SETTLED_SECONDS: Final = 60
+"""After which a file's date of change names one version of it; clocks of servers may differ by less."""
 
 
 def shown(url: str) -> str:
@@ -157,12 +160,11 @@ class HttpFile:
         response = self._source.open(self._url, headers)
         self._landed = self._source.landed
         begins, total = 0, self._size(response.length)
+        end_stated = total is not None or response.chunked
         if response.status == HTTPStatus.PARTIAL_CONTENT:
+            self._check_range(response, start, validator)
             begins, total = start, self._size(_size_of_whole(response))
-            if not _continues(response, start):
-                raise RangeRefusedError(f"{self.shown} gives another range than the one from byte {start}")
-            if validator is not None and not _same_version(response, validator):
-                raise RangeRefusedError(f"{self.shown} has changed meanwhile")
+            end_stated = total is not None
             if total is None and response.length is not None:
                 total = begins + response.length
         encoding = response.getheader("Content-Encoding", "").strip().lower()
@@ -173,25 +175,34 @@ class HttpFile:
             read=lambda: self._read(response),
             content_type=response.getheader("Content-Type", "").partition(";")[0].strip().lower(),
             encoding="" if encoding == "identity" else encoding,
+            end_stated=end_stated,
         )
 
     def another(self) -> "HttpFile":
         return HttpFile(self._source.another(), self._url, self._landed)
 
-    def part(self, start: int, end: int, validator: str) -> Callable[[], bytes]:
+    def part(self, start: int, end: int, version: Version) -> Callable[[], bytes]:
         """Redirects are followed again after a failure only: hubs count them, and what they sign expires."""
         url, self._landed = self._landed or self._url, ""
         headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         response = self._source.open(
-            url, headers | {"Range": f"bytes={start}-{end - 1}", "If-Range": validator}
+            url, headers | {"Range": f"bytes={start}-{end - 1}", "If-Range": version.validator}
         )
-        if not (_continues(response, start) and _same_version(response, validator)):
+        same = _same_version(response, version.validator) and _size_of_whole(response) == version.total
+        if not (same and _continues(response, start)):
             raise RangeRefusedError(f"{self.shown} gives no range of the version that was begun")
         self._landed = url
         return lambda: self._read(response)
 
     def close(self) -> None:
         self._source.close()
+
+    def _check_range(self, response: http.client.HTTPResponse, start: int, validator: str | None) -> None:
+        """Raises RangeRefusedError unless it is the rest from byte `start` of this version."""
+        if not _continues(response, start):
+            raise RangeRefusedError(f"{self.shown} gives another range than the one from byte {start}")
+        if validator is not None and not _same_version(response, validator):
+            raise RangeRefusedError(f"{self.shown} has changed meanwhile")
 
     def _size(self, stated: int | None) -> int | None:
         if stated is not None and stated > LARGEST_FILE_BYTES:
@@ -221,18 +232,35 @@ def _size_of_whole(response: http.client.HTTPResponse) -> int | None:
 
 
 def _validator(response: http.client.HTTPResponse) -> str | None:
-    """A strong ETag, else the date of the last change; a weak ETag must not be used for ranges."""
+    """What names the version of a file; None if nothing does.
+
+    | ETag | Last-Modified | validator |
+    |---|---|---|
+    | strong | any | the ETag |
+    | weak, or none | a minute or more before the Date of the response | Last-Modified |
+    | weak, or none | later, or none, or there is no Date | None |
+
+    A date is in whole seconds: a file that has just been written can be written again with the same one.
+    """
     etag = response.getheader("ETag")
-    if etag is not None and not etag.startswith("W/"):
+    if etag and not etag.startswith("W/"):
         return etag
-    return response.getheader("Last-Modified")
+    changed, now = (_seconds(response.getheader(name, "")) for name in ("Last-Modified", "Date"))
+    settled = changed is not None and now is not None and now - changed >= _SETTLED_SECONDS
+    return response.getheader("Last-Modified") if settled else None
+
+
+def _seconds(date: str) -> float | None:
+    """Seconds since 1970 of an HTTP date; None if it is none."""
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _same_version(response: http.client.HTTPResponse, validator: str) -> bool:
-    """Whether a range may be of this version: a server that does not know If-Range gives that of any."""
-    name = "ETag" if validator.startswith('"') else "Last-Modified"
-    said = response.getheader(name)
-    return said is None or said.startswith("W/") or said == validator
+    """Whether a range says that it is of this version: servers that ignore If-Range give that of any."""
+    return validator in (response.getheader("ETag"), response.getheader("Last-Modified"))
 
 
 def _redirected_to_denied(url: str) -> FetchFailedError:

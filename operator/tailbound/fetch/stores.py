@@ -22,7 +22,7 @@ from tailbound.fetch.folder import RemoteFolder
 from tailbound.fetch.gate import Gate
 from tailbound.fetch.manifest import check_count
 from tailbound.fetch.partial import CHUNK_BYTES
-from tailbound.fetch.remote import Body
+from tailbound.fetch.remote import Body, Version
 
 if TYPE_CHECKING:
     from obstore import GetResult  # only in the stubs
@@ -136,6 +136,8 @@ class ObjectFile:
             return b"" if chunk is None else bytes(chunk)
 
         etag = result.meta["e_tag"]
+        if result.range[0] and etag != validator:  # a store that does not know If-Match
+            raise RangeRefusedError(f"{self.shown} has changed meanwhile")
         return Body(
             start=result.range[0],
             total=result.meta["size"],
@@ -146,10 +148,11 @@ class ObjectFile:
     def another(self) -> "ObjectFile":
         return self
 
-    def part(self, start: int, end: int, validator: str) -> Callable[[], bytes]:
-        result = self._source.get(self._key, {"range": (start, end), "if_match": validator})
-        if result.range[0] != start:
-            raise RangeRefusedError(f"{self.shown} gives no ranges")
+    def part(self, start: int, end: int, version: Version) -> Callable[[], bytes]:
+        result = self._source.get(self._key, {"range": (start, end), "if_match": version.validator})
+        found = (result.range[0], result.meta["e_tag"], result.meta["size"])
+        if found != (start, version.validator, version.total):
+            raise RangeRefusedError(f"{self.shown} gives no range of the version that was begun")
         chunks = iter(result.stream(min_chunk_size=CHUNK_BYTES))
 
         def read() -> bytes:

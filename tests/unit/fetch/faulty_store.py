@@ -144,6 +144,20 @@ def without_length(handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
     handler.wfile.write(store.content)
 
 
+def in_chunks(count: int) -> Reply:
+    """A body in chunks, of which this many bytes come, and the last chunk only after all of them."""
+
+    def reply(handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
+        _head(handler, store, 200, None)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"%x\r\n%s\r\n" % (count, store.content[:count]))
+        handler.wfile.write(b"0\r\n\r\n" if count == len(store.content) else b"")
+        handler.close_connection = True
+
+    return reply
+
+
 def wrong_range(handler: BaseHTTPRequestHandler, store: FaultyStore) -> None:
     """A 206 that starts elsewhere than asked."""
     _head(handler, store, 206, 1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.download import DownloadLimits, Retries
+from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.fetching import FetchRequest, fetch
 from tailbound.fetch.partial import Partial
 
@@ -17,6 +18,7 @@ from tests.unit.fetch.faulty_store import (
     cut_after,
     declaring,
     hang_up,
+    in_chunks,
     short_range,
     stall_after,
     status,
@@ -39,6 +41,15 @@ def test_a_body_without_a_length_is_fetched(fetcher: Fetcher) -> None:
     fetcher.store.replies.append(without_length)
     fetcher.run()
     assert fetcher.output.read_bytes() == CONTENT
+
+
+def test_a_body_whose_end_no_server_states_is_no_model_without_a_digest(fetcher: Fetcher) -> None:
+    order = FetchRequest(fetcher.store.url(), None, fetcher.output, resolve=True)
+    fetcher.store.replies.append(without_length)
+    with pytest.raises(FetchFailedError, match=r"a part of it would look whole.*spec\.model\.sha256"):
+        fetch(order, LOCALHOST, fetcher.world)
+    fetcher.store.replies.extend([in_chunks(HALF), in_chunks(len(CONTENT))])
+    assert fetch(order, LOCALHOST, fetcher.world).sha256 == SHA256
 
 
 def test_a_present_file_with_the_right_digest_is_kept_without_a_request(fetcher: Fetcher) -> None:
@@ -226,6 +237,11 @@ def test_progress_renews_the_attempts(fetcher: Fetcher) -> None:
     fetcher.run()
     assert fetcher.output.read_bytes() == CONTENT
     assert fetcher.pauses == [1] * 8
+
+
+def test_a_server_that_breaks_off_and_gives_other_ranges_each_time_is_given_up(fetcher: Fetcher) -> None:
+    fetcher.store.replies.extend([cut_after(HALF), wrong_range] * 5)
+    assert "attempt 3 of 3 without progress" in fetcher.fails(TerminationReason.SOURCE_UNREACHABLE)
 
 
 def test_retry_after_is_honoured_up_to_its_limit(fetcher: Fetcher) -> None:

@@ -7,6 +7,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from email.utils import formatdate
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -37,6 +38,8 @@ class Ranged:
     ignores: bool = False
     of_any_version: bool = False
     """It does not know If-Range, and gives a range of the version that there is."""
+    silent: bool = False
+    """It does not say of which version a range is."""
     fails: Callable[[int], int] = field(default=lambda _: 0)
     """The status instead of the n-th range; 0: it is given."""
     together: Counter[str] = field(default_factory=Counter)
@@ -62,7 +65,7 @@ class Ranged:
 
     def _asked(self, handler: BaseHTTPRequestHandler, store: FaultyStore) -> tuple[int, int]:
         asked = handler.headers.get("Range", "")
-        same = self.of_any_version or handler.headers["If-Range"] == store.etag
+        same = self.of_any_version or handler.headers["If-Range"] in (store.etag, store.last_modified)
         if not asked or self.ignores or not same:
             return 0, len(store.content) - 1
         first, _, last = asked.removeprefix("bytes=").partition("-")
@@ -70,9 +73,12 @@ class Ranged:
 
     def _send(self, handler: BaseHTTPRequestHandler, store: FaultyStore, first: int, last: int) -> None:
         whole = len(store.content)
-        handler.send_response(200 if last - first + 1 == whole else 206)
+        part = last - first + 1 < whole
+        handler.send_response(206 if part else 200)
         handler.send_header("Content-Length", str(last - first + 1))
-        handler.send_header("ETag", str(store.etag))
+        for name, said in (("ETag", store.etag), ("Last-Modified", store.last_modified)):
+            if said is not None and not (part and self.silent):
+                handler.send_header(name, said)
         handler.send_header("Content-Range", f"bytes {first}-{last}/{whole}")
         handler.end_headers()
         for at in range(first, last + 1, BLOCK // 4):
@@ -170,6 +176,50 @@ def test_a_file_that_changes_meanwhile_is_begun_again(
     order = FetchRequest(store.url(), DIGEST if pinned else None, tmp_path / "model.onnx", resolve=not pinned)
     assert fetch(order, LOCALHOST, FAST).sha256 == DIGEST
     assert order.output.read_bytes() == CONTENT
+
+
+LONG_AGO, LATER = formatdate(1e9, usegmt=True), formatdate(1.1e9, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "longer", "silent"),
+    [
+        (('"1"', None), ('"2"', None), False, True),
+        (('"1"', None), ('"1"', None), True, False),
+        (('W/"1"', None), ('W/"1"', None), False, False),
+        ((None, LONG_AGO), (None, LATER), False, False),
+        ((None, LONG_AGO), (None, LATER), False, True),
+        ((None, "now"), (None, "now"), False, False),
+        ((None, None), (None, None), False, False),
+    ],
+    ids=[
+        *("etag that ranges do not state", "etag of any version, another length", "weak etag", "date"),
+        *("date that ranges do not state", "date of two versions", "nothing"),
+    ],
+)
+def test_no_digest_is_found_of_two_versions_whatever_a_server_says_of_them(
+    store: FaultyStore,
+    tmp_path: Path,
+    before: tuple[str | None, str | None],
+    after: tuple[str | None, str | None],
+    longer: bool,
+    silent: bool,
+) -> None:
+    now = formatdate(usegmt=True)
+    said = [tuple(now if each == "now" else each for each in pair) for pair in (before, after)]
+    versions = (random.Random(4).randbytes(len(CONTENT)), CONTENT + b"more" * longer)
+    store.content, (store.etag, store.last_modified) = versions[0], said[0]
+
+    def changes(n: int) -> int:
+        if n == 5:
+            store.content, (store.etag, store.last_modified) = versions[1], said[1]
+        return 503 if n in (2, 5) else 0
+
+    store.replies.extend([cut_after(10 * BLOCK), Ranged(fails=changes, of_any_version=True, silent=silent)])
+    order = FetchRequest(store.url(), None, tmp_path / "model.onnx", resolve=True)
+    found = fetch(order, LOCALHOST, FAST).sha256
+    assert found in [sha256(version).hexdigest() for version in versions]
+    assert sha256(order.output.read_bytes()).hexdigest() == found
 
 
 def test_a_connection_that_breaks_within_a_range_goes_on_within_it(
