@@ -1,14 +1,13 @@
 """The cost that planning in one way has had of late, starts included. Pure."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tailbound.autoscale.behavior import hold
 from tailbound.autoscale.forecast_errors import REMEMBERED
 from tailbound.autoscale.model import TICK
 
 
-@dataclass(frozen=True)
-class Course:
+class Course(NamedTuple):
     """The rates that one way to plan has asked for, in requests per second, and what that cost."""
 
     cost: float = 0.0

@@ -54,12 +54,12 @@ def decide(
     change = ReplicaChange(seen.replicas.requested, wanted, replicas, limit)
     account = DecisionAccount(reason, change, demand, sizing, state.stabilization, kept)
     if reason is ReplicaReason.SHRINK:
-        state = replace(state, stabilization=state.stabilization.stepped())
+        state = state._replace(stabilization=state.stabilization.stepped())
     return ReplicaDecision(
         replicas,
         reason if replicas == wanted else ReplicaReason.LIMITED,
         _explanation(now, state, seen, account),
-        replace(state, replicas=replicas, quiet=state.quiet if replicas == seen.replicas.requested else 0),
+        state._replace(replicas=replicas, quiet=state.quiet if replicas == seen.replicas.requested else 0),
         limit,
         stale,
         demand.unreachable,
@@ -70,7 +70,7 @@ def _resigned(state: State, seen: RevisionObservation) -> tuple[State, RevisionO
     """The state and observation without lateness, which cannot size replicas if none meets the target."""
     learned = state.learned
     if isinstance(learned, LearnedCapacity):
-        state = replace(state, learned=replace(learned, correction=1.0))
+        state = state._replace(learned=replace(learned, correction=1.0))
     return state, replace(seen, p99=Unknown("no replica meets the target"))
 
 
@@ -80,8 +80,7 @@ def _alarmed(state: State, seen: RevisionObservation, objective: LatencyTarget, 
     While replicas that were asked for still start, lateness says nothing new of how much spare is needed.
     """
     hot = overloaded(seen, objective, state.rows.per_request)
-    return replace(
-        state,
+    return state._replace(
         panic_until=panic_until(state.panic_until, hot, now),
         caution=caution_after(state.caution, hot and not _starting(seen)),
         quiet=_quiet(state, seen, objective),
@@ -172,13 +171,13 @@ def _corrected(state: State, seen: RevisionObservation, sizing: ReplicaEstimate)
         return state
     content = sizing.needed(rate.value) <= seen.replicas.ready
     factor = corrected(learned.correction, p99.value, sizing.objective.p99, content)
-    return replace(state, learned=LearnedCapacity(learned.base, learned.per_row, factor, learned.cold_start))
+    return state._replace(learned=LearnedCapacity(learned.base, learned.per_row, factor, learned.cold_start))
 
 
 def _stabilized(state: State, demand: Demand, cold_start: float) -> State:
     if isinstance(demand.forecast, Unknown):
-        return replace(state, stabilization=StabilizationWindow())
-    return replace(state, stabilization=state.stabilization.with_need(demand.with_spares, cold_start))
+        return state._replace(stabilization=StabilizationWindow())
+    return state._replace(stabilization=state.stabilization.with_need(demand.with_spares, cold_start))
 
 
 def _wanted(

@@ -8,11 +8,11 @@ replica takes to come, much for traffic that surges.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from math import exp, log, sqrt
-from operator import mul
-from typing import Final
+from operator import add, mul
+from typing import Final, NamedTuple
 
 from tailbound.autoscale.course import Course
 from tailbound.autoscale.forecast_errors import FARTHEST, REMEMBERED, SUPPOSED, USUAL_HORIZON, ForecastErrors
@@ -42,13 +42,15 @@ _LEAST_RATE: Final = 0.1
 
 Vector = tuple[float, ...]
 _NOTHING: Final[Vector] = (0.0,) * _SIZE
-_UNSURE: Final = tuple(
-    tuple(_CONFIDENCE if row == column else 0.0 for column in range(_SIZE)) for row in range(_SIZE)
+_UNSURE: Final = (
+    (_CONFIDENCE, 0.0, 0.0, 0.0),
+    (0.0, _CONFIDENCE, 0.0, 0.0),
+    (0.0, 0.0, _CONFIDENCE, 0.0),
+    (0.0, 0.0, 0.0, _CONFIDENCE),
 )
 
 
-@dataclass(frozen=True)
-class Guess:
+class Guess(NamedTuple):
     """A forecast that is judged at `due`. Logarithms of ratios, but for the rates."""
 
     due: float
@@ -61,12 +63,11 @@ class Guess:
     predicted: float
 
 
-@dataclass(frozen=True)
-class Regression:
+class Regression(NamedTuple):
     """Recursive least squares: the weights, and how uncertain each is."""
 
     weights: Vector = _NOTHING
-    covariance: tuple[Vector, ...] = _UNSURE
+    covariance: tuple[tuple[float, float, float, float], ...] = _UNSURE
 
     def predict(self, features: Vector) -> float:
         """Logarithm of the rate at the horizon over the present one."""
@@ -74,26 +75,27 @@ class Regression:
 
     def taught(self, features: Vector, seen: float, weight: float) -> "Regression":
         """The weights after a forecast from `features` proved to be `seen`, with relative `weight`."""
-        direction = tuple([_dot(row, features) for row in self.covariance])
+        # Written out: a start goes through this for each ten seconds of each service's last half hour.
+        one, two, three, four = features
+        direction = [p * one + q * two + r * three + s * four for p, q, r, s in self.covariance]
         scale = _MEMORY / weight + _dot(features, direction)
         miss = (seen - _dot(self.weights, features)) / scale
-        weights = tuple([weight + miss * step for weight, step in zip(self.weights, direction, strict=True)])
-        covariance = tuple(
-            [
-                tuple(
-                    [
-                        (value - one * other / scale) / _MEMORY
-                        for value, other in zip(row, direction, strict=True)
-                    ]
-                )
-                for row, one in zip(self.covariance, direction, strict=True)
-            ]
-        )
+        weights = tuple([value + miss * step for value, step in zip(self.weights, direction, strict=True)])
+        one, two, three, four = direction
+        covariance = [
+            (
+                (p - step * one / scale) / _MEMORY,
+                (q - step * two / scale) / _MEMORY,
+                (r - step * three / scale) / _MEMORY,
+                (s - step * four / scale) / _MEMORY,
+            )
+            for (p, q, r, s), step in zip(self.covariance, direction, strict=True)
+        ]
         # Without excitation forgetting would let the uncertainty, and so the next step, grow without bound.
-        excess = sum(covariance[at][at] for at in range(_SIZE)) / (_CONFIDENCE * _SIZE)
+        excess = sum([covariance[at][at] for at in range(_SIZE)]) / (_CONFIDENCE * _SIZE)
         if excess > 1:
-            covariance = tuple(tuple(value / excess for value in row) for row in covariance)
-        return Regression(weights, covariance)
+            covariance = [(p / excess, q / excess, r / excess, s / excess) for p, q, r, s in covariance]
+        return Regression(weights, tuple(covariance))
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,16 @@ class Forecasts:
         return dispersion(self.rates)
 
 
+class _Learned(NamedTuple):
+    """What a tick's due guesses have taught, and the guesses that are not due yet."""
+
+    pending: Sequence[Guess]
+    errors: ForecastErrors
+    beyond_peak: ForecastErrors
+    judged: int
+    regression: Regression
+
+
 def observed(before: Forecasts, rate: float, at: float, horizon: float, span: float) -> Forecasts:
     """The forecasts after a tick with a known rate over ten seconds. `horizon` and `span` are in seconds.
 
@@ -166,23 +178,28 @@ def observed(before: Forecasts, rate: float, at: float, horizon: float, span: fl
         nothing = Course()
         return replace(before, rates=(), at=None, pending=(), following=nothing, holding=nothing)
     recent = rates[-max(1, round(span / TICK)) :]
-    judged = _judged(before, sum(recent) / len(recent), at, 1 / (TICK * max(_LEAST_RATE, sum(recent))))
+    arrived = sum(recent)
+    learned = _learned(before, arrived / len(recent), at, 1 / (TICK * max(_LEAST_RATE, arrived)))
     features, present = _features(rates, horizon)
-    guess = Guess(at + horizon, horizon, present, _peak(rates), features, judged.regression.predict(features))
+    predicted = learned.regression.predict(features)
+    guess = Guess(at + horizon, horizon, present, _peak(rates), features, predicted)
     risen = _rise(rates, horizon)
-    following, holding = _asked(judged, guess, risen)
-    return replace(
-        judged,
-        rates=rates,
-        at=at,
-        pending=(*judged.pending, guess),
-        risen=risen,
-        following=judged.following.after(following, horizon),
-        holding=judged.holding.after(holding, horizon),
+    following, holding = _asked(learned, guess, risen)
+    return Forecasts(
+        rates,
+        at,
+        (*learned.pending, guess),
+        learned.errors,
+        learned.beyond_peak,
+        learned.judged,
+        risen,
+        before.following.after(following, horizon),
+        before.holding.after(holding, horizon),
+        learned.regression,
     )
 
 
-def _asked(forecasts: Forecasts, guess: Guess, risen: float) -> tuple[float, float]:
+def _asked(forecasts: _Learned, guess: Guess, risen: float) -> tuple[float, float]:
     """The rates to plan with, spares included, for who follows the rate and for who keeps its peak.
 
     A line that rises gets a spare as well where the horizon is beyond the usual one. Below the peak it says
@@ -200,8 +217,8 @@ def _peak(rates: Vector) -> float:
     """The highest mean of three ticks in a row, as many as the shortest window has."""
     if len(rates) < _WINDOWS[0]:
         return sum(rates) / len(rates)
-    triples = zip(rates, rates[1:], rates[2:], strict=False)
-    return max([one + two + three for one, two, three in triples]) / 3
+    highest: float = max(map(add, map(add, rates, rates[1:]), rates[2:]))
+    return highest / 3
 
 
 def dispersion(rates: Sequence[float]) -> float:
@@ -217,34 +234,31 @@ def dispersion(rates: Sequence[float]) -> float:
     return min(2.0, max(1.0, 1.25 * TICK * around / mean))
 
 
-def _judged(forecasts: Forecasts, rate: float, at: float, chance: float) -> Forecasts:
-    """The forecasts after due guesses met the counted rate, whose relative variance is `chance`.
+def _learned(forecasts: Forecasts, rate: float, at: float, chance: float) -> _Learned:
+    """What due guesses teach that met the counted rate, whose relative variance is `chance`.
 
     That a count scatters about its rate is no error of a forecast: requests wait it out in a queue, which the
     latency model reckons with. Without this a service with few requests would pay for it twice.
 
     Guesses overlap: at twice the horizon it takes twice as many of them to tell the same.
     """
-    due = [guess for guess in forecasts.pending if guess.due <= at + TICK / 2]
+    pending: list[Guess] = []
     regression, judged = forecasts.regression, forecasts.judged
     errors, beyond_peak = forecasts.errors.faded(), forecasts.beyond_peak.faded()
-    for guess in due:
-        seen = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.present))
+    now, counted = at + TICK / 2, max(_LEAST_RATE, rate)
+    for guess in forecasts.pending:
+        if guess.due > now:
+            pending.append(guess)
+            continue
+        seen = log(counted / max(_LEAST_RATE, guess.present))
         # A step from almost nothing must not outweigh all others: the spare is bounded as well.
         errors = errors.after(min(FARTHEST, abs(seen - guess.predicted)), chance, judged)
-        above = log(max(_LEAST_RATE, rate) / max(_LEAST_RATE, guess.peak))
+        above = log(counted / max(_LEAST_RATE, guess.peak))
         beyond_peak = beyond_peak.after(min(FARTHEST, max(0.0, above)), chance, judged)
         judged = min(REMEMBERED - SUPPOSED, judged + 1)
         weight = min(1.0, USUAL_HORIZON / guess.horizon)
         regression = regression.taught(guess.features, max(-1.0, min(1.0, seen)), weight)
-    return replace(
-        forecasts,
-        pending=tuple([guess for guess in forecasts.pending if guess.due > at + TICK / 2]),
-        errors=errors,
-        beyond_peak=beyond_peak,
-        judged=judged,
-        regression=regression,
-    )
+    return _Learned(pending, errors, beyond_peak, judged, regression)
 
 
 def _features(rates: Vector, horizon: float) -> tuple[Vector, float]:
@@ -254,9 +268,10 @@ def _features(rates: Vector, horizon: float) -> tuple[Vector, float]:
     that weights learned at one horizon, and how far they are supposed to lie from 0, hold at another.
     """
     reach = max(1.0, horizon / USUAL_HORIZON)
-    means = [sum(rates[-window:]) / min(window, len(rates)) for window in _WINDOWS]
-    logs = [log(max(_LEAST_RATE, mean)) for mean in means]
-    return tuple(reach * (logs[at] - logs[at + 1]) for at in range(_SIZE)), means[0]
+    count = len(rates)
+    means = [sum(rates[-window:]) / (window if window < count else count) for window in _WINDOWS]
+    logs = [log(mean if mean > _LEAST_RATE else _LEAST_RATE) for mean in means]
+    return tuple([reach * (one - other) for one, other in pairwise(logs)]), means[0]
 
 
 def _rise(rates: Vector, horizon: float) -> float:
@@ -285,20 +300,26 @@ def _reached(rates: Vector, scatter: float, horizon: float) -> float:
 def _drawn_on(recent: Vector, scatter: float, ticks: float) -> float:
     """The value of the line through `recent` after `ticks` more; 0 if it does not rise significantly."""
     count = len(recent)
-    mean, slope = _line(recent)
+    slope = _slope(recent)
     if slope <= _SIGNIFICANT * scatter / sqrt(count * (count * count - 1) / 12):
         return 0.0
-    _, still = _line(recent[count // 2 :])
-    return mean + slope * (count - 1) / 2 + max(0.0, min(slope, still)) * ticks
+    still = _slope(recent[count // 2 :])
+    return sum(recent) / count + slope * (count - 1) / 2 + max(0.0, min(slope, still)) * ticks
 
 
-def _line(values: Vector) -> tuple[float, float]:
-    """Least squares: the mean, and the slope for each step."""
-    middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
-    spread = len(values) * (len(values) ** 2 - 1) / 12
-    return mean, sum([(index - middle) * value for index, value in enumerate(values)]) / spread
+def _slope(values: Vector) -> float:
+    """The slope of the least-squares line, for each step."""
+    offsets, spread = _steps(len(values))
+    return _dot(offsets, values) / spread
 
 
-def _dot(one: Vector, other: Vector) -> float:
+@cache
+def _steps(count: int) -> tuple[Vector, float]:
+    """The distances of so many steps from their middle, and the sum of their squares."""
+    middle = (count - 1) / 2
+    return tuple(index - middle for index in range(count)), count * (count**2 - 1) / 12
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
     product: float = sum(map(mul, one, other))
     return product

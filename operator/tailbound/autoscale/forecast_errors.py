@@ -1,8 +1,7 @@
 """How wrong forecasts have been, and the spare that follows from it."""
 
-from dataclasses import dataclass
 from math import log, sqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 USUAL_HORIZON: Final = 85.0
 """Seconds: a cold start of a minute, the age of the metrics and a tick."""
@@ -27,8 +26,7 @@ _LEAST_SPARE: Final = 0.05
 """A service that has been calm so far has no errors that would tell of a surge."""
 
 
-@dataclass(frozen=True)
-class ForecastErrors:
+class ForecastErrors(NamedTuple):
     """The errors of one way to forecast, as logarithms of ratios."""
 
     mean_square: float = _SUPPOSED_ERROR**2

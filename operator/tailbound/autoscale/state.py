@@ -1,8 +1,7 @@
 """What one decision leaves to the next. In memory only, but for what was learned of the capacity."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tailbound.autoscale import gateway_load
 from tailbound.autoscale.batch_time import BatchTimeModel, Fit, learn, seeded
@@ -27,20 +26,19 @@ _SAVED_PAUSE: Final = 600.0
 _NEVER_SEEN: Final = Unknown("no batch of this model was seen on this hardware class yet")
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """Stays equal while a service is idle."""
 
     learned: LearnedCapacity | Unknown = _NEVER_SEEN
-    fit: Fit = field(default_factory=Fit)
+    fit: Fit = Fit()
     full: bool = False
     """Whether replicas with a queue have shown what they can do, where only the gateway sees it."""
-    rows: RowsPerRequest = field(default_factory=RowsPerRequest)
-    forecasts: Forecasts = field(default_factory=Forecasts)
+    rows: RowsPerRequest = RowsPerRequest()
+    forecasts: Forecasts = Forecasts()
     panic_until: float | None = None
     caution: float = 0.0
     """Share of the forecast that is added since requests were late."""
-    stabilization: StabilizationWindow = field(default_factory=StabilizationWindow)
+    stabilization: StabilizationWindow = StabilizationWindow()
     quiet: int = 0
     """Ticks for which nothing has moved, up to `feedback.QUIET`."""
     replicas: int = 0
@@ -91,8 +89,8 @@ def taught(state: State, seen: RevisionObservation, objective: LatencyTarget, no
     if isinstance(rate, Known):
         horizon = cold_start + TICK + max(0.0, now - rate.at)
         forecasts = observed(forecasts, rate.value, rate.at, horizon, objective.p99)
-    return replace(
-        state, learned=learned, fit=fit, full=full, rows=state.rows.after(seen.service), forecasts=forecasts
+    return state._replace(
+        learned=learned, fit=fit, full=full, rows=state.rows.after(seen.service), forecasts=forecasts
     )
 
 
