@@ -90,9 +90,12 @@ livenessProbe:
 {{/* Pod-level security that the `restricted` Pod Security Standard asks for. */}}
 {{- define "tailbound.podSecurityContext" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
+{{- if not (kindIs "invalid" .Values.components.userId) }}
+{{- $user := .Values.components.userId | int64 }}
+runAsUser: {{ $user }}
+runAsGroup: {{ $user }}
+fsGroup: {{ $user }}
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- end }}

@@ -62,6 +62,7 @@ def test_lint_finds_nothing_to_warn_about() -> None:
         ("watchNamespaces[0]=Risk", "at '/watchNamespaces/0': 'Risk' does not match pattern"),
         ("fetch.deniedCIDRs[0]=10.0.0.0", "at '/fetch/deniedCIDRs/0': '10.0.0.0' does not match pattern"),
         ("fetch.allowedHosts[0]=http://models", "at '/fetch/allowedHosts/0': 'http://models' does not match"),
+        ("components.userId=0", "at '/components/userId': minimum: got 0, want 1"),
         ("crds.keep=maybe", "at '/crds/keep': got string, want boolean"),
         ("operator.resources.limits.memory=much", "'much' does not match pattern"),
         ("operator.affinity.nodes=x", "at '/operator/affinity': additional properties 'nodes' not allowed"),
@@ -154,6 +155,25 @@ def test_scheduling_values_reach_their_pods_only(
     assert pod_of(objects, component)[field] == expected
     other = {"operator": "gateway", "gateway": "operator"}[component]
     assert pod_of(objects, other).get(field) != expected
+
+
+@pytest.mark.parametrize(("chosen", "user"), [("", 65532), ("components.userId=1000710000", 1000710000)])
+def test_every_pod_of_the_chart_has_the_chosen_user(chosen: str, user: int) -> None:
+    for pod in own_pods(*filter(None, [chosen])):
+        security = pod["securityContext"]
+        assert {security[field] for field in ("runAsUser", "runAsGroup", "fsGroup")} == {user}
+
+
+def test_every_pod_of_the_chart_leaves_its_user_to_the_platform_where_that_is_chosen() -> None:
+    for pod in own_pods("components.userId=null"):
+        assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def own_pods(*settings: str) -> list[Object]:
+    """The pod specs of everything that the chart runs."""
+    objects = template("prometheus.enabled=true", *settings)
+    deployed = [pod_of(objects, component) for component in ("operator", "gateway", "prometheus")]
+    return [*deployed, named(objects, "Pod", "tailbound-test")["spec"]]
 
 
 @pytest.mark.parametrize(("component", "other"), [("operator", "gateway"), ("gateway", "operator")])
