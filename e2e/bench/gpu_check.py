@@ -5,7 +5,8 @@ FAILED:
 
 - a server that cannot use its device, or whose model does not fit into its memory, ends and says why;
 - the limit of the device's memory holds, and a request that needs more gets a 413, after which others go on;
-- a model that is unloaded gives its memory back and destroys its streams, CUDA graphs included;
+- a model that is unloaded gives its memory back and destroys its streams, CUDA graphs included, and so does
+  the first try of one whose runs cannot be CUDA graphs;
 - the graphs of the bench answer on CUDA what they answer on the CPU within TOLERANCE of the largest value,
   whatever number of rows comes after whichever other, with CUDA graphs and without.
 """
@@ -19,14 +20,16 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
 import numpy as np
+import onnx
 import onnxruntime as ort
+from onnx import TensorProto, helper
 from tailbound_runtime.cuda_graphs import Runtime
 from tailbound_runtime.devices import CPU, CUDA, Cuda
 from tailbound_runtime.session import Session
@@ -175,17 +178,30 @@ def holds(path: Path) -> Mapping[str, bool]:
     return {"the limit holds with CUDA graphs": fine and held < LIMIT + CUDA_BYTES}
 
 
-def unloads(path: Path) -> Mapping[str, bool]:
-    """A model whose runs are CUDA graphs, loaded and unloaded in turn, in this process."""
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """The calls of CUDA's functions meanwhile that succeeded, by their names."""
     calls: Counter[str] = Counter()
     real = Runtime.call
 
-    def counted(runtime: Runtime, function: str, *arguments: object) -> None:
+    def call(runtime: Runtime, function: str, *arguments: object) -> None:
         real(runtime, function, *arguments)
         calls[function] += 1
 
+    with mock.patch.object(Runtime, "call", call):
+        yield calls
+
+
+def left(calls: Mapping[str, int]) -> Mapping[str, int]:
+    """What was made by these calls, and not destroyed."""
+    made = {kind: calls.get(f"cuda{kind}CreateWithFlags", 0) for kind in ("Stream", "Event")}
+    return {kind: number - calls.get(f"cuda{kind}Destroy", 0) for kind, number in made.items()}
+
+
+def unloads(path: Path) -> Mapping[str, bool]:
+    """A model whose runs are CUDA graphs, loaded and unloaded in turn, in this process."""
     held = []
-    with mock.patch.object(Runtime, "call", counted):
+    with counted() as calls:
         for _ in range(LOADS):
             session = Session.load(path, 1, [CUDA, CPU], few_sizes=True)
             for rows in (1, 8):
@@ -194,11 +210,34 @@ def unloads(path: Path) -> Mapping[str, bool]:
             memory = Cuda(ort.cuda_version, 0).memory()
             held.append(memory.used if memory is not None else 0)
     print(f"    bytes in use after each unload: {held}; {dict(calls)}", flush=True)
-    streams, events = calls["cudaStreamCreateWithFlags"], calls["cudaEventCreateWithFlags"]
     return {
         "an unloaded model gives its memory back": 0 < held[-1] <= held[0] + LEFT_BYTES,
-        "an unloaded model destroys its streams and events": streams == calls["cudaStreamDestroy"] >= LOADS
-        and events == calls["cudaEventDestroy"] >= LOADS,
+        "the unloaded model had CUDA graphs": calls["cudaGraphExecDestroy"] >= LOADS,
+        "an unloaded model destroys its streams and events": calls["cudaStreamDestroy"] >= LOADS
+        and not any(left(calls).values()),
+    }
+
+
+def on_the_cpu_in_part(path: Path) -> Path:
+    """A model with an operator that CUDA has no kernel for, so that its runs cannot be CUDA graphs."""
+    node = helper.make_node("Det", ["x"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, 2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
+    graph = helper.make_graph([node], "determinants", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return path
+
+
+def falls_back(path: Path) -> Mapping[str, bool]:
+    """A model whose first session, which was to have CUDA graphs, is refused."""
+    with counted() as calls:
+        session = Session.load(path, 1, [CUDA, CPU], few_sizes=True)
+        (answer,) = session.warm_up(2)
+    print(f"    without CUDA graphs: {answer}; {dict(calls)}", flush=True)
+    return {
+        "a model that CUDA graphs cannot have runs without them": answer.tolist() == [0, 0],
+        "its first session leaves no streams and events": calls["cudaStreamCreateWithFlags"] >= 1
+        and not any(left(calls).values()),
     }
 
 
@@ -229,6 +268,7 @@ def main() -> int:
         found |= survives(path)
         found |= holds(path)
         found |= unloads(path)
+        found |= falls_back(on_the_cpu_in_part(Path(folder) / "determinants.onnx"))
         found |= agrees(paths)
     for promise, kept in found.items():
         print("ok    " if kept else "FAILED", promise)

@@ -195,10 +195,9 @@ class Staging:
         if not all(array.flags.c_contiguous for array in arrays) or not place[:rows].nbytes:
             return None
         if not gathered(place, arrays):
-            there, at = place.reshape(-1).view(np.uint8).data, 0
-            for array in arrays:
-                there[at : at + array.nbytes] = array.reshape(-1).view(np.uint8).data
-                at += array.nbytes
+            # Twice copied, and yet sooner there than with a step of the interpreter for each array.
+            joined = b"".join([array.data for array in arrays])
+            place.reshape(-1).view(np.uint8).data[: len(joined)] = joined
         place[rows : rows + padding] = place[rows - 1]
         return place[: rows + padding]
 

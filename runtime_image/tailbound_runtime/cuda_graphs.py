@@ -12,7 +12,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +28,13 @@ _RELAXED: Final = 2  # cudaStreamCaptureModeRelaxed: other threads may use the d
 _TO_DEVICE: Final = 1
 _TO_HOST: Final = 2
 _OUT_OF_MEMORY: Final = 2
+_PINNED: Final = 1  # cudaMemoryTypeHost
+
+
+class _Attributes(ctypes.Structure):
+    """cudaPointerAttributes, with room for what later versions add."""
+
+    _fields_ = (("type", ctypes.c_int), ("device", ctypes.c_int), ("more", ctypes.c_uint64 * 16))
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,12 @@ class Runtime:
         """Call a function that may take long: other threads have the interpreter meanwhile."""
         self._check(function, getattr(self._slow, function)(*arguments))
 
+    def is_pinned(self, address: int) -> bool:
+        """Whether the device copies from and to this memory of the host by itself."""
+        it = _Attributes()
+        error = self._quick.cudaPointerGetAttributes(ctypes.byref(it), ctypes.c_void_p(address))
+        return not error and it.type == _PINNED
+
     def made(self, function: str, *arguments: object) -> ctypes.c_void_p:
         """What a function makes, whose first argument says where to."""
         it = ctypes.c_void_p()
@@ -101,17 +114,24 @@ class _Recording:
 class _Place:
     """What one run at a time has for itself."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self.copies = runtime.made("cudaStreamCreateWithFlags", _NON_BLOCKING)
-        self.copied = runtime.made("cudaEventCreateWithFlags", _EVENT_FLAGS)
-        self.computed = runtime.made("cudaEventCreateWithFlags", _EVENT_FLAGS)
+    def __init__(self, runtime: Runtime, ends: ExitStack) -> None:
+        """`ends` gets what destroys it."""
+        self.copies = _stream(runtime, ends)
+        self.copied = _event(runtime, ends)
+        self.computed = _event(runtime, ends)
         self.recordings: dict[Hashable, _Recording] = {}
 
-    def destroy(self, runtime: Runtime) -> None:
-        """Give back what CUDA holds for it, once there are no more runs."""
-        runtime.call("cudaStreamDestroy", self.copies)
-        for event in (self.copied, self.computed):
-            runtime.call("cudaEventDestroy", event)
+
+def _stream(runtime: Runtime, ends: ExitStack) -> ctypes.c_void_p:
+    stream = runtime.made("cudaStreamCreateWithFlags", _NON_BLOCKING)
+    ends.callback(runtime.call, "cudaStreamDestroy", stream)
+    return stream
+
+
+def _event(runtime: Runtime, ends: ExitStack) -> ctypes.c_void_p:
+    event = runtime.made("cudaEventCreateWithFlags", _EVENT_FLAGS)
+    ends.callback(runtime.call, "cudaEventDestroy", event)
+    return event
 
 
 class Graphs:
@@ -125,10 +145,13 @@ class Graphs:
     """
 
     def __init__(self, runtime: Runtime, places: int) -> None:
+        """Raises ModelFailedError, and leaves nothing on the device then."""
         runtime.use()
         self._runtime = runtime
-        self._stream = runtime.made("cudaStreamCreateWithFlags", _NON_BLOCKING)
-        self._places = [_Place(runtime) for _ in range(places)]
+        with ExitStack() as ends:
+            self._stream = _stream(runtime, ends)
+            self._places = [_Place(runtime, ends) for _ in range(places)]
+            self._ends = ends.pop_all()
         self._free: queue.SimpleQueue[_Place] = queue.SimpleQueue()
         for place in self._places:
             self._free.put(place)
@@ -148,7 +171,7 @@ class Graphs:
             self._runtime.use()
             bound = make()
             for name, array in inputs.items():
-                self._copy(bound.inputs[name], array.ctypes.data, array.nbytes, _TO_DEVICE, self._stream)
+                self._copy(_TO_DEVICE, bound.inputs[name], array, self._stream)
             with self.lock:
                 bound.enqueue()  # which takes the memory that the run needs
                 self._runtime.wait("cudaStreamSynchronize", self._stream)
@@ -171,9 +194,7 @@ class Graphs:
         """Destroy the streams, once there are no recordings, and nothing else that computes on them."""
         with suppress(ModelFailedError):  # of a device that answers nothing any more
             self._runtime.use()
-            for place in self._places:
-                place.destroy(self._runtime)
-            self._runtime.call("cudaStreamDestroy", self._stream)
+            self._ends.close()
 
     def _recorded(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
         self._runtime.call("cudaStreamBeginCapture", self._stream, ctypes.c_int(_RELAXED))
@@ -202,7 +223,7 @@ class Graphs:
         call, bound = self._runtime.call, recording.bound
         arrays = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
         for name, array in arrays.items():
-            self._copy(bound.inputs[name], array.ctypes.data, array.nbytes, _TO_DEVICE, place.copies)
+            self._copy(_TO_DEVICE, bound.inputs[name], array, place.copies)
         call("cudaEventRecord", place.copied, place.copies)
         with self.lock:
             call("cudaStreamWaitEvent", self._stream, place.copied, ctypes.c_uint(0))
@@ -210,16 +231,19 @@ class Graphs:
             call("cudaEventRecord", place.computed, self._stream)
         call("cudaStreamWaitEvent", place.copies, place.computed, ctypes.c_uint(0))
         for name in outputs:
-            answer = recording.answers[name]
-            self._copy(answer.ctypes.data, bound.outputs[name].address, answer.nbytes, _TO_HOST, place.copies)
+            self._copy(_TO_HOST, bound.outputs[name].address, recording.answers[name], place.copies)
         call("cudaEventRecord", place.copied, place.copies)
         self._runtime.wait("cudaEventSynchronize", place.copied)
         return [recording.answers[name].copy() for name in outputs]
 
-    def _copy(self, to: int, of: int, size: int, kind: int, stream: ctypes.c_void_p) -> None:
-        # From memory that is not pinned it returns once the copy is made.
-        self._runtime.wait(
+    def _copy(self, kind: int, device: int, array: Array, stream: ctypes.c_void_p) -> None:
+        host = array.ctypes.data
+        to, of = (device, host) if kind == _TO_DEVICE else (host, device)
+        # From or to memory that is not pinned it returns once the copy is made. Otherwise it returns at once:
+        # a thread that let go of the interpreter for that long would only wait to have it again.
+        copy = self._runtime.call if self._runtime.is_pinned(host) else self._runtime.wait
+        copy(
             "cudaMemcpyAsync",
-            *(ctypes.c_void_p(to), ctypes.c_void_p(of), ctypes.c_size_t(size)),
+            *(ctypes.c_void_p(to), ctypes.c_void_p(of), ctypes.c_size_t(array.nbytes)),
             *(ctypes.c_int(kind), stream),
         )

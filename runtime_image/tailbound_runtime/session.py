@@ -2,8 +2,9 @@
 
 import ctypes
 import math
+import traceback
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -246,8 +247,7 @@ def _opened(
     asked = asks_for_graphs(given)
     if providers[0] == CUDA and (asked or (asked is None and few_sizes and only_rows_are_free(path))):
         try:
-            graphs = Graphs(Runtime(ort.cuda_version, _device(given)), DEVICE_LANES)
-            return opened(graphs.stream), graphs
+            return recordable(opened, Runtime(ort.cuda_version, _device(given)))
         except Exception as error:  # a model may have nodes on the CPU, or loops; other causes come again
             if asked:
                 raise
@@ -261,6 +261,22 @@ def _device(given: Mapping[str, str]) -> int:
 
 def _shapes(inputs: Mapping[str, Array]) -> Hashable:
     return tuple((name, inputs[name].shape) for name in sorted(inputs))
+
+
+def recordable(
+    opened: Callable[[int], ort.InferenceSession], runtime: Runtime
+) -> tuple[ort.InferenceSession, Graphs]:
+    """A session whose runs can be recorded, and what records them. Raises what `opened` does: then no stream
+    is left.
+    """
+    graphs = Graphs(runtime, DEVICE_LANES)
+    try:
+        return opened(graphs.stream), graphs
+    except Exception as error:
+        # They hold the session that failed, which may still use the streams as it ends.
+        traceback.clear_frames(error.__traceback__)
+        graphs.end()
+        raise
 
 
 def available_providers() -> list[str]:

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from tailbound_runtime.cuda_graphs import Bound, Graphs, Output, Runtime
-from tailbound_runtime.errors import ModelFailedError
+from tailbound_runtime.errors import MemoryShortError, ModelFailedError
 from tailbound_runtime.onnx_shapes import only_rows_are_free
-from tailbound_runtime.session import Session
+from tailbound_runtime.session import Session, recordable
 
 
 class Device:
@@ -33,6 +33,10 @@ class Device:
         self.ended: list[tuple[str, bool]] = []  # what was destroyed, and whether the session was there then
         self.session_is_there: Callable[[], bool] = lambda: False
         self.lock = threading.Lock()
+        self.pinned = False  # whether the host's memory is
+        self.copies: set[bool] = set()  # whether other threads had the interpreter meanwhile
+        self.most_made: int | None = None
+        self.number_made = 0
 
     def enqueue(self, work: Callable[[], None]) -> None:
         if self.capturing is None:
@@ -57,12 +61,25 @@ class Device:
                     work()
         elif function in ("cudaGraphExecDestroy", "cudaStreamDestroy", "cudaEventDestroy"):
             self.ended.append((function, self.session_is_there()))
+        elif function == "cudaMemcpyAsync":
+            self.copy(False, *arguments)
 
     def wait(self, function: str, *arguments: Any) -> None:
         if function == "cudaMemcpyAsync":
-            ctypes.memmove(*arguments[:3])
+            self.copy(True, *arguments)
+
+    def copy(self, lets_go: bool, to: Any, of: Any, size: Any, *_: object) -> None:
+        self.copies.add(lets_go)
+        ctypes.memmove(to, of, size)
+
+    def is_pinned(self, address: int) -> bool:
+        assert address
+        return self.pinned
 
     def made(self, function: str, *_: object) -> ctypes.c_void_p:
+        if self.number_made == self.most_made:
+            raise MemoryShortError(function)
+        self.number_made += 1
         return ctypes.c_void_p(len(self.captured) or 1)
 
 
@@ -87,8 +104,10 @@ def recorded(device: Device, *sizes: int) -> Graphs:
     return graphs
 
 
-def test_recordings_answer_each_run_with_its_own_whichever_threads_run_them() -> None:
+@pytest.mark.parametrize("pinned", [False, True])
+def test_recordings_answer_each_run_with_its_own_whichever_threads_run_them(pinned: bool) -> None:
     device = Device()
+    device.pinned = pinned
     graphs = recorded(device, 1, 3)
     assert [graphs.has(rows) for rows in (1, 2, 3)] == [True, False, True]
 
@@ -100,6 +119,7 @@ def test_recordings_answer_each_run_with_its_own_whichever_threads_run_them() ->
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(right, range(200)))
+    assert device.copies == {not pinned}, "only a copy that takes long lets go of the interpreter"
     graphs.forget(3)
     assert not graphs.has(3)
     assert len(device.ended) == 2
@@ -141,9 +161,39 @@ def test_a_session_that_is_dropped_ends_its_recordings_before_itself_and_its_str
     del session
     assert device.ended == [
         *[("cudaGraphExecDestroy", True)] * 4,
-        *[("cudaStreamDestroy", False), *[("cudaEventDestroy", False)] * 2] * 2,
+        *[*[("cudaEventDestroy", False)] * 2, ("cudaStreamDestroy", False)] * 2,
         ("cudaStreamDestroy", False),
     ]
+
+
+def test_a_session_that_cannot_be_opened_leaves_no_streams_and_ends_before_them() -> None:
+    device = Device()
+
+    class Opening:
+        """A session."""
+
+    def opened(stream: int) -> Any:
+        session = Opening()
+        there = weakref.ref(session)
+        device.session_is_there = lambda: there() is not None
+        assert stream and device.session_is_there()
+        raise RuntimeError("not all nodes are on the device")
+
+    with pytest.raises(RuntimeError, match="not all nodes"):
+        recordable(opened, cast(Runtime, device))
+    assert device.ended == [
+        *[*[("cudaEventDestroy", False)] * 2, ("cudaStreamDestroy", False)] * 2,
+        ("cudaStreamDestroy", False),
+    ]
+
+
+@pytest.mark.parametrize("most", range(7))
+def test_a_device_without_memory_for_all_streams_and_events_keeps_none(most: int) -> None:
+    device = Device()
+    device.most_made = most
+    with pytest.raises(MemoryShortError):
+        Graphs(cast(Runtime, device), places=2)
+    assert len(device.ended) == most
 
 
 @pytest.mark.parametrize(
