@@ -26,9 +26,10 @@ from tailbound.reconcile.device_memory import TooLarge, memory_verdict
 from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderRequest, Settings
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.selection import Choice, Problem, choose
-from tailbound.reconcile.sources import ModelPin, Unresolved, model_pin
+from tailbound.reconcile.sources import ModelPin, Unresolved, claim_of_new, model_pin
 from tailbound.revisions.claims import ClaimTemplate, claim_template
 from tailbound.revisions.identity import canonical_json, revision_name, text_hash
+from tailbound.revisions.model_cache import claim_of
 from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import Ingredients, context, pod_template, without_device_memory
 from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision
@@ -51,6 +52,7 @@ class DraftVersion:
     """uid and generation of each: its status makes no difference."""
     settings: Settings
     pin: ModelPin
+    claim: str | None
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Intended:
     stored: bool
     choice: Choice | Problem
     pin: ModelPin = None
+    claim: str | None = None
+    """The claim that has the model, where it is not the one of the model's own name."""
 
     @cached_property
     def spec_hash(self) -> str:
@@ -85,6 +89,7 @@ class Intended:
             hardware_classes=tuple((each.metadata.uid, each.metadata.generation) for each in classes),
             settings=owned.observation.settings,
             pin=self.pin,
+            claim=self.claim,
         )
 
     def request(self, owned: OwnedState) -> RenderRequest | None:
@@ -136,11 +141,12 @@ def intend(owned: OwnedState) -> Intended:
         return _returning(owned, attempt, chosen)
     if stored is not None:
         known = owned.revision(stored)
-        pin = known.model if known is not None else None
-        return Intended(plain, stored, owned.numbers[stored], stored=True, choice=chosen, pin=pin)
+        kept = _kept(known)
+        return Intended(plain, stored, owned.numbers[stored], True, chosen, *kept)
     number = owned.next_number
     name = revision_name(owned.service.metadata.name, number, text_hash(asked))
-    return Intended(asked, name, number, False, chosen, model_pin(owned, name))
+    pin = model_pin(owned, name)
+    return Intended(asked, name, number, False, chosen, pin, claim_of_new(owned, pin))
 
 
 def _spec_json(owned: OwnedState, refresh: str) -> str:
@@ -153,8 +159,12 @@ def _returning(owned: OwnedState, attempt: Attempt, choice: Choice | Problem) ->
     stable = owned.revision(owned.stable)
     asked = _spec_json(owned, str(attempt))
     name = revision_name(owned.service.metadata.name, attempt.number, text_hash(asked))
-    pin = stable.model if stable is not None else None
-    return Intended(asked, name, attempt.number, False, choice, pin)
+    return Intended(asked, name, attempt.number, False, choice, *_kept(stable))
+
+
+def _kept(stored: Revision | None) -> tuple[ModelPin, str | None]:
+    """The pin and the claim of a stored revision, which stay those of the pods that are made from it."""
+    return (stored.model, claim_of(stored)) if stored is not None else (None, None)
 
 
 def find_or_make(owned: OwnedState, intent: Intended, draft: Draft) -> Desired:
@@ -288,6 +298,7 @@ def _template(
             metadata_path=choice.runtime.spec.metadata_path,
             metrics=choice.runtime.spec.metrics,
             resolved=model,
+            claim=intent.claim,
         )
     )
 

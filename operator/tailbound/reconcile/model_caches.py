@@ -69,11 +69,16 @@ def filled_by(job: KubernetesObject) -> str | None:
 
 
 def having(claims: Sequence[Object], model: str) -> str | None:
-    """The name of the oldest claim with the model whose own claim has this name; None if there is none."""
+    """The name of the oldest claim with the model whose own claim has this name; None if there is none.
+
+    One that has lost its volume, or is being deleted, has no model.
+    """
     found = [
         (text(child(view.raw, "metadata"), "creationTimestamp"), view.name)
         for view in map(KubernetesObject, filter(is_cache, claims))
-        if model in (view.name, view.label(CACHED_MODEL_LABEL)) and not view.terminating
+        if model in (view.name, view.label(CACHED_MODEL_LABEL))
+        and not view.terminating
+        and VolumeClaim(view.raw).phase != "Lost"
     ]
     return min(found)[1] if found else None
 

@@ -71,26 +71,37 @@ def _of_job(owned: OwnedState, job: KubernetesObject, waits: Unresolved) -> Mode
     pods = owned.pods_of_job(job.uid)
     found = next((model for pod in pods if (model := _reported(pod)) is not None), None)
     if found is not None:
-        return replace(found, claim=_claim_with(owned, job, found))
+        filled = model_caches.filled_by(job)
+        return replace(found, claim=_claim_with(owned, found, filled))
     if job.condition("Complete").status == "True":
         return Unresolved(waits.message, over=True)
     return Unresolved(waits.message, _obstacle(owned, job, [pod for pod in pods if not pod.terminating]))
 
 
-def _claim_with(owned: OwnedState, job: KubernetesObject, found: ResolvedModel) -> str | None:
+def claim_of_new(owned: OwnedState, pin: ModelPin) -> str | None:
+    """The claim of a revision that is yet to be made, where it is not the one of the model's own name."""
+    if isinstance(pin, ResolvedModel):
+        return pin.claim
+    return _claim_with(owned, None, None) if pin is None else None
+
+
+def _claim_with(owned: OwnedState, found: ResolvedModel | None, filled: str | None) -> str | None:
     """The claim that has the model, where it is not the one of the model's own name.
 
-    | the Job has filled a claim | a claim of the namespace has the model | outcome |
+    found: what a Job has found, None where the spec pins the model; filled: the claim to which it has
+    downloaded.
+
+    | a claim of the namespace has the model | the Job has filled a claim | outcome |
     |---|---|---|
-    | no | any | None |
-    | yes | of the model's own name | None |
-    | yes | another one | that one |
-    | yes | none | that of the Job |
+    | of the model's own name | any | None |
+    | another one | any | that one |
+    | none | yes | that of the Job |
+    | none | no | None |
     """
-    filled = model_caches.filled_by(job)
-    if filled is None:
+    model = owned.service.spec.model
+    if model.cache is None:
         return None
-    own = claim_name(owned.service.spec.model, found)
+    own = claim_name(model, found)
     name = model_caches.having(owned.observation.claims, own) or filled
     return name if name != own else None
 

@@ -95,6 +95,8 @@ class Ingredients:
     """Which metrics of the server tell how much it can do."""
     resolved: ResolvedModel | None = None
     """What the source had, where the spec has no digest."""
+    claim: str | None = None
+    """The PersistentVolumeClaim that has the model, where it is not the one of the model's own name."""
 
 
 def context(service: InferenceService, hardware_class: HardwareClass, revision: str) -> dict[str, Any]:
@@ -184,8 +186,7 @@ def _cache_volume(made_of: Ingredients) -> list[dict[str, Any]]:
     model, resolved = made_of.service.spec.model, made_of.resolved
     if model.cache is None:
         return []
-    kept = resolved.claim if resolved is not None else None
-    return [claim_volume(kept or claim_name(model, resolved))]
+    return [claim_volume(made_of.claim or claim_name(model, resolved))]
 
 
 def _grace_seconds(made_of: Ingredients) -> int:

@@ -45,6 +45,11 @@ async def test_a_job_finds_the_digest_of_a_model_and_leaves_its_claim(environmen
             ("ControllerRevision", revision["metadata"]["uid"]),
         ]
         assert claim["metadata"]["name"] in revision["data"]["template"]
+        await environment.create("pinned", model={**unpinned, "sha256": DIGEST})
+        await environment.until_service("pinned", is_ready, "Ready")
+        (shared,) = (await environment.cluster.list(CLAIMS, environment.namespace)).items
+        (pinned,) = await environment.children(CONTROLLER_REVISIONS, "pinned")
+        assert pinned["metadata"]["uid"] in [each["uid"] for each in shared["metadata"]["ownerReferences"]]
 
 
 async def test_services_with_the_same_model_share_a_claim_that_no_race_takes_from_either(

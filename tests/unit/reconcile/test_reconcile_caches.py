@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tailbound.api.conditions import Reason
+from tailbound.api.names import CACHE_LABEL, CACHED_MODEL_LABEL
 from tailbound.objects.fields import Object
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.model import RefusedWrite
@@ -199,6 +200,32 @@ def test_a_further_revision_shares_the_claim_of_the_same_model_alone(found: str,
     expected = {"first": first, "its own": own}[kept]
     assert {tuple(mounts(each)) for each in simulator.of("Deployment")} == {(expected,)}
     assert owned_by(simulator)[own] == (["Job"] if kept == "first" else ["Job", "ControllerRevision"])
+
+
+@pytest.mark.parametrize("state", ["used", "lost", "terminating"])
+def test_a_revision_with_a_digest_shares_the_claim_that_a_job_has_filled_with_it(state: str) -> None:
+    simulator = resolving()
+    (filled,) = owned_by(simulator)
+    finds(simulator, "a" * 64)
+    simulator.settle()
+    if state == "lost":
+        claim(simulator)["status"] = {"phase": "Lost"}
+    elif state == "terminating":
+        claim(simulator)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    simulator.edit(model={**UNPINNED, "sha256": "a" * 64, "cache": CACHE})
+    simulator.settle()
+    unused = {name for name in owned_by(simulator) if name != filled}
+    (mounted,) = {tuple(mounts(each)) for each in simulator.of("Deployment")}
+    assert (mounted == (filled,), len(unused)) == (state == "used", state != "used")
+    assert simulator.condition("Ready") == ("True", "Serving")
+    # A claim that is older all the same changes nothing for a revision that has one.
+    (one, *_) = simulator.of(KIND)
+    labels = {**one["metadata"]["labels"], CACHE_LABEL: "older"}
+    assert CACHED_MODEL_LABEL in labels
+    older = {"name": "older", "labels": labels, "creationTimestamp": "2020-01-01T00:00:00Z"}
+    simulator.objects[KIND, "older"] = {**one, "metadata": {**one["metadata"], **older}}
+    assert simulator.reconcile().writes == ()
+    assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
 
 
 @pytest.mark.parametrize(
