@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from tailbound_runtime.errors import ModelLoadError
+
 _HEAD_BYTES: Final = 512
 
 _KINDS: Final[tuple[tuple[tuple[bytes, ...], str], ...]] = (
@@ -43,3 +45,24 @@ def what_it_is(path: Path, besides: bytes = b"") -> str | None:
         return "it is empty: upload it again"
     start = head.lstrip().lower()
     return next((text for signs, text in _KINDS if besides not in signs and start.startswith(signs)), None)
+
+
+def check_kind(path: Path, kind: str, besides: bytes = b"") -> None:
+    """Raises ModelLoadError if this file is something else than a model of this kind; `besides` as above."""
+    found = what_it_is(path, besides)
+    if found is not None:
+        raise ModelLoadError(f"{path} is no {kind}: {found}")
+
+
+def check_head(path: Path, kind: str, head: bytes, at: int = 0) -> None:
+    """Raises ModelLoadError unless the file has, at this offset, what every model of this kind has there."""
+    check_kind(path, kind, besides=b"" if at else head.lower())
+    try:
+        with path.open("rb") as file:
+            file.seek(at)
+            found = file.read(len(head))
+    except OSError as error:
+        raise ModelLoadError(f"{path} cannot be read: {error.strerror}") from error
+    if found != head:
+        where = f"has at offset {at}" if at else "begins with"
+        raise ModelLoadError(f"{path} is no {kind}, which {where} {head.decode().strip()!r}")

@@ -108,9 +108,9 @@ SAID: Final = {
     "name": "has the methods forwerd, and none named forward: export it with one",
     "tree": "ExecuTorch 1.5.1, which says more on standard error, cannot load",
     "cut": "ExecuTorch 1.5.1, which says more on standard error, cannot load",
-    "other": "is no ExecuTorch program, which has ET12 at its fifth byte",
+    "other": "is no ExecuTorch program, which has at offset 4 'ET12'",
     "pickle": "is no ExecuTorch program: it is a pickle, which runs code of its author",
-    "none": "cannot load",
+    "none": "cannot be read: No such file",
 }
 
 

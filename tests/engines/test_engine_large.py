@@ -82,10 +82,13 @@ def test_every_output_is_the_librarys_own_alone_and_batched(
 
 def test_what_is_no_model_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"this is no model")
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page/saved_model.pb").write_bytes(b"<html></html>")
     (tmp_path / "any.jax").write_bytes(b"this is no model")
     (tmp_path / "pickle.jax").write_bytes(b"\x80\x04\x95")
     said = {
         tmp_path / "saved_model.pb": "cannot load",
+        tmp_path / "page": "is no SavedModel: it is an HTML page",
         tmp_path / "none": "which is a folder with saved_model.pb",
     }
     check_refusals("tensorflow", said, heavy_folder)

@@ -103,7 +103,7 @@ SAID: Final = {
     "script": "has 0 graphs named models/model.json",
     "cut": "cannot be read as a file of torch.export.save",
     "pickle": "is no file of torch.export.save: it is a pickle",
-    "none": "cannot be read as a file of torch.export.save",
+    "none": "cannot be read: No such file",
 }
 
 

@@ -92,5 +92,5 @@ def test_every_output_is_the_librarys_own_alone_and_batched(tmp_path: Path) -> N
     other, page = tmp_path / "other.tflite", tmp_path / "page.tflite"
     other.write_bytes(b"this is no model")
     page.write_bytes(b"<!doctype html>")
-    said = {truncated: "cannot load", other: "has TFL3 at its fifth byte", page: "it is an HTML page"}
-    check_refusals("litert", {**said, tmp_path / "none.tflite": "cannot load"})
+    said = {truncated: "cannot load", other: "has at offset 4 'TFL3'", page: "it is an HTML page"}
+    check_refusals("litert", {**said, tmp_path / "none.tflite": "cannot be read: No such file"})

@@ -124,8 +124,8 @@ def test_what_cannot_be_served_is_refused_with_the_remedy(tmp_path: Path) -> Non
     broken.write_bytes(b"this is no model" * 100)
     said = {
         tmp_path / "alone.xml": "has no alone.bin beside it, which holds its weights",
-        tmp_path / "page.xml": "is no model: it is an HTML page",
-        tmp_path / "pickle.xml": "is no model: it is a pickle, which runs code of its author",
+        tmp_path / "page.xml": "is no OpenVINO IR: it is an HTML page",
+        tmp_path / "pickle.xml": "is no OpenVINO IR: it is a pickle, which runs code of its author",
         tmp_path / "old.openvino": "set spec.model.path to the .xml",
         broken: f"OpenVINO 2026.4.1 cannot load {broken}: ",
     }

@@ -17,7 +17,7 @@ from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec
 from tailbound_runtime.engines.pte_file import IDENTIFIER, METHOD, Program, Tensor, read
 from tailbound_runtime.engines.tree_names import leaf_names
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
-from tailbound_runtime.mistaken import what_it_is
+from tailbound_runtime.mistaken import check_head
 from tailbound_runtime.tensors import BY_NAME, Array
 
 BACKENDS: Final = frozenset(("XnnpackBackend",))
@@ -69,16 +69,9 @@ class ExecuTorch(Loaded):
 def load(order: Order) -> Engine:
     """Load a .pte file. Raises ModelLoadError."""
     path = order.path
-    found = what_it_is(path)
-    if found is not None:
-        raise ModelLoadError(f"{path} is no ExecuTorch program: {found}")
+    check_head(path, "ExecuTorch program", IDENTIFIER, at=4)
     library._unsafe_reset_threadpool(order.threads)  # unsafe during a run
     try:
-        with path.open("rb") as file:
-            if file.read(8)[4:] != IDENTIFIER:
-                raise ModelLoadError(
-                    f"{path} is no ExecuTorch program, which has {IDENTIFIER.decode()} at its fifth byte"
-                )
         checks = library.Verification.InternalConsistency
         loaded = library._load_program(str(path), program_verification=checks)
         program = read(path)

@@ -13,7 +13,7 @@ from jax import export, tree_util
 
 from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
-from tailbound_runtime.mistaken import what_it_is
+from tailbound_runtime.mistaken import check_kind
 from tailbound_runtime.tensors import BY_DTYPE, Array
 
 
@@ -47,9 +47,7 @@ def load(order: Order) -> Engine:
     """Load a file of `jax.export.Exported.serialize()`. Raises ModelLoadError."""
     order.check_cpu_only("JAX")
     path = order.path
-    found = what_it_is(path)
-    if found is not None:
-        raise ModelLoadError(f"{path} is no exported JAX function: {found}")
+    check_kind(path, "exported JAX function")
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)  # else it would cut INT64 and FP64 to half
     try:

@@ -9,8 +9,9 @@ import lightgbm
 import numpy as np
 
 from tailbound_runtime.engine import Engine, Order, one_line
-from tailbound_runtime.engines.table import TableModel, check_head
+from tailbound_runtime.engines.table import TableModel
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
+from tailbound_runtime.mistaken import check_head
 from tailbound_runtime.tensors import BY_NAME, Array
 
 _HEAD: Final = b"tree\n"
@@ -45,7 +46,7 @@ class LightGbm(TableModel):
 def load(order: Order) -> Engine:
     """Load a text file. Raises ModelLoadError."""
     order.check_cpu_only("LightGBM")
-    check_head(order.path, "LightGBM", _HEAD)
+    check_head(order.path, "LightGBM model", _HEAD)
     lightgbm.register_logger(_Silent())
     text = order.path.read_bytes()
     if _TAIL not in text:

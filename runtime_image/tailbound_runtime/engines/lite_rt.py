@@ -14,10 +14,10 @@ from ai_edge_litert.interpreter import Interpreter
 
 from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
-from tailbound_runtime.mistaken import what_it_is
+from tailbound_runtime.mistaken import check_head
 from tailbound_runtime.tensors import BY_DTYPE, Array
 
-_IDENTIFIER: Final = b"TFL3"  # at byte 4 of the file
+_IDENTIFIER: Final = b"TFL3"
 
 Names = Mapping[int, str]
 """Names by the number of the tensor."""
@@ -66,16 +66,8 @@ def load(order: Order) -> Engine:
     """Load a .tflite file, which is mapped and not copied. Raises ModelLoadError."""
     order.check_cpu_only("LiteRT")
     path = order.path
-    found = what_it_is(path)
-    if found is not None:
-        raise ModelLoadError(f"{path} is no TensorFlow Lite model: {found}")
+    check_head(path, "TensorFlow Lite model", _IDENTIFIER, at=4)
     try:
-        with path.open("rb") as file:
-            head = file.read(8)
-        if head[4:] != _IDENTIFIER:
-            raise ModelLoadError(
-                f"{path} is no TensorFlow Lite model, which has {_IDENTIFIER.decode()} at its fifth byte"
-            )
         # Asked for names, an interpreter refuses new sizes: another one is.
         asked = Interpreter(str(path), num_threads=1)
         interpreter = Interpreter(str(path), num_threads=order.threads)

@@ -15,7 +15,7 @@ import numpy as np
 from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.engines.mlxfn_file import Head, read, version_of
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
-from tailbound_runtime.mistaken import what_it_is
+from tailbound_runtime.mistaken import check_kind
 from tailbound_runtime.tensors import BY_DTYPE, BY_NAME, Array, Datatype
 
 _THREAD: Final = ThreadPoolExecutor(1, "mlx")
@@ -99,9 +99,7 @@ def load(order: Order) -> Engine:
     """Load a .mlxfn file. Raises ModelLoadError."""
     order.check_cpu_only("MLX")
     path = order.path
-    found = what_it_is(path)
-    if found is not None:
-        raise ModelLoadError(f"{path} is no exported MLX function: {found}")
+    check_kind(path, "exported MLX function")
     try:
         head = _head(path)
         return _THREAD.submit(lambda: Mlx(Function(path, head), head)).result()

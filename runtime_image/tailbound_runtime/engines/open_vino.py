@@ -15,7 +15,7 @@ import numpy as np
 from tailbound_runtime.devices import choose_device, device_visible
 from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
-from tailbound_runtime.mistaken import what_it_is
+from tailbound_runtime.mistaken import check_kind
 from tailbound_runtime.tensors import BY_NAME, Array, Datatype
 
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
@@ -110,11 +110,10 @@ def _properties(order: Order, device: str) -> Mapping[str, str]:
 
 def _check_files(order: Order) -> None:
     path = order.path
-    found = what_it_is(path, besides=b"<?xml")
-    if found is not None:
-        raise ModelLoadError(f"{path} is no model: {found}")
     if order.format != "openvino":
+        check_kind(path, "ONNX model")
         return
+    check_kind(path, "OpenVINO IR", besides=b"<?xml")
     if path.suffix != ".xml":
         raise ModelLoadError(
             f"{path} is no OpenVINO IR, which is FILE.xml with FILE.bin beside it: upload both into one "

@@ -19,8 +19,9 @@ from skops.io.exceptions import UntrustedTypesFoundException
 from threadpoolctl import threadpool_limits
 
 from tailbound_runtime.engine import Engine, Order, one_line
-from tailbound_runtime.engines.table import OUTPUT, TableModel, check_head
+from tailbound_runtime.engines.table import OUTPUT, TableModel
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
+from tailbound_runtime.mistaken import check_head
 from tailbound_runtime.tensors import BY_NAME, Array
 
 _HEAD: Final = b"PK\x03\x04"
@@ -48,7 +49,7 @@ class SkLearn(TableModel):
 def load(order: Order) -> Engine:
     """Load a file of `skops.io.dump`. Raises ModelLoadError."""
     order.check_cpu_only("scikit-learn")
-    check_head(order.path, "skops", _HEAD)
+    check_head(order.path, "skops model", _HEAD)
     warnings.filterwarnings("ignore", module="sklearn")  # its lines are not JSON
     threadpool_limits(order.threads)
     try:

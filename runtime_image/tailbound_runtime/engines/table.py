@@ -7,14 +7,11 @@ first answers.
 import threading
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from tailbound_runtime.engine import CPU, Loaded, Run, TensorSpec
-from tailbound_runtime.errors import ModelLoadError
-from tailbound_runtime.mistaken import what_it_is
 from tailbound_runtime.tensors import BY_DTYPE, BY_NAME, Array, Datatype
 
 INPUT: Final = "input"
@@ -49,17 +46,3 @@ class TableModel(Loaded):
 def _answers(name: str, first: Array) -> TensorSpec:
     datatype = BY_NAME["BYTES"] if first.dtype == np.object_ else BY_DTYPE[first.dtype]
     return TensorSpec(name, datatype, (-1, *first.shape[1:]), (None,) * first.ndim)
-
-
-def check_head(path: Path, title: str, head: bytes) -> None:
-    """Raises ModelLoadError unless the file begins like a model of this kind."""
-    found = what_it_is(path, besides=head.lower())
-    if found is not None:
-        raise ModelLoadError(f"{path} is no {title} model: {found}")
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(head))
-    except OSError as error:
-        raise ModelLoadError(f"{path} cannot be read: {error.strerror}") from error
-    if start != head:
-        raise ModelLoadError(f"{path} is no {title} model, which begins with {head.decode().strip()!r}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from tailbound_runtime.engine import CPU, Engine, Loaded, Order, Run, TensorSpec, one_line
 from tailbound_runtime.errors import MemoryShortError, ModelFailedError, ModelInputError, ModelLoadError
+from tailbound_runtime.mistaken import check_kind
 from tailbound_runtime.tensors import BY_DTYPE, BY_NAME, Array
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its lines are not JSON; 2: errors only
@@ -70,6 +71,7 @@ def load(order: Order) -> Engine:
             f"{order.path} is no SavedModel, which is a folder with {FILE} in it: upload the folder, or an "
             f"archive of it, and set spec.model.path to its {FILE}"
         )
+    check_kind(folder / FILE, "SavedModel")
     try:
         tf.config.set_visible_devices([], "GPU")
         tf.config.threading.set_intra_op_parallelism_threads(order.threads)

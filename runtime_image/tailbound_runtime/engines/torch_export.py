@@ -17,10 +17,10 @@ from tailbound_runtime.engines.pt2_archive import DTYPES, Archive, check_plain, 
 from tailbound_runtime.engines.pt2_graph import fault_of, nodes_of
 from tailbound_runtime.engines.tree_names import leaf_names
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
-from tailbound_runtime.mistaken import what_it_is
+from tailbound_runtime.mistaken import check_head
 from tailbound_runtime.tensors import BY_DTYPE, Array
 
-_ZIP: Final = b"pk\x03\x04"
+_ZIP: Final = b"PK\x03\x04"
 _SYMBOL: Final = re.compile(r"(?:Symbol\(')?(\w+)(?:'[\w=, ]*\))?")
 _LIFTED: Final = {
     "parameter": "parameter_name",
@@ -76,9 +76,7 @@ def load(order: Order) -> Engine:
     """Load a .pt2 file. Raises ModelLoadError."""
     order.check_cpu_only("PyTorch")
     path = order.path
-    found = what_it_is(path, besides=_ZIP)
-    if found is not None:
-        raise ModelLoadError(f"{path} is no file of torch.export.save: {found}")
+    check_head(path, "file of torch.export.save", _ZIP)
     torch.set_num_threads(order.threads)
     try:
         return TorchExport(read(path))

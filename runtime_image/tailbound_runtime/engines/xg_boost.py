@@ -10,8 +10,9 @@ import numpy as np
 import xgboost
 
 from tailbound_runtime.engine import Engine, Order
-from tailbound_runtime.engines.table import TableModel, check_head
+from tailbound_runtime.engines.table import TableModel
 from tailbound_runtime.errors import ModelFailedError, ModelLoadError
+from tailbound_runtime.mistaken import check_head
 from tailbound_runtime.tensors import BY_NAME, Array
 
 _IN_PLACE: Final = "gbtree"  # the booster that predicts without a copy of the rows
@@ -40,7 +41,7 @@ class XgBoost(TableModel):
 def load(order: Order) -> Engine:
     """Load a .json or .ubj file, for a moment twice in memory. Raises ModelLoadError."""
     order.check_cpu_only("XGBoost")
-    check_head(order.path, "XGBoost", b"{")
+    check_head(order.path, "XGBoost model", b"{")
     booster = xgboost.Booster()
     try:
         booster.load_model(bytearray(order.path.read_bytes()))
