@@ -8,6 +8,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,12 +40,25 @@ def _wanted(listed: Path, extras: tuple[str, ...]) -> list[str]:
     return [*project["build-system"]["requires"], *project["project"]["dependencies"], *more]
 
 
-def _resolved(wanted: list[str], report: Path) -> str:
+def constraints(wanted: list[str]) -> str:
+    """constraints.txt for these packages: PyTorch's wheel names its own versions of CUDA's libraries.
+
+    The Containerfile of the model server leaves them out in the same way.
+    """
+    lines = (ROOT / "constraints.txt").read_text().splitlines(keepends=True)
+    with_torch = any(each.startswith("torch==") for each in wanted)
+    return "".join(line for line in lines if not (with_torch and line.startswith("nvidia-")))
+
+
+def _resolved(wanted: list[str]) -> str:
     """The packages that pip would install, with their hashes. Raises CalledProcessError."""
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    how = ("--dry-run", "--ignore-installed", "--constraint", str(ROOT / "constraints.txt"))
-    subprocess.run([*pip, *how, "--report", str(report), *wanted], check=True)
-    return pinned(json.loads(report.read_text()))
+    with tempfile.TemporaryDirectory(prefix="tailbound-release-") as folder:
+        report, constrained = Path(folder) / "report.json", Path(folder) / "constraints.txt"
+        constrained.write_text(constraints(wanted))
+        how = ("--dry-run", "--ignore-installed", "--constraint", str(constrained), "--report", str(report))
+        subprocess.run([*pip, *how, *wanted], check=True)
+        return pinned(json.loads(report.read_text()))
 
 
 def main(folder: Path, engines: str = "") -> None:
@@ -53,11 +67,10 @@ def main(folder: Path, engines: str = "") -> None:
     for image, (listed, always) in IMAGES.items():
         extras = (*always, *chosen) if image == MODEL_SERVER else always
         requirements = folder / f"{image}.requirements.txt"
-        requirements.write_text(_resolved(_wanted(listed, extras), folder / "report.json"))
+        requirements.write_text(_resolved(_wanted(listed, extras)))
         bill = folder / f"{image}.cdx.json"
         describe = (sys.executable, "-m", "cyclonedx_py", "requirements", str(requirements))
         subprocess.run([*describe, "--output-reproducible", "--output-file", str(bill)], check=True)
-    (folder / "report.json").unlink()
     files = sorted(each for each in folder.iterdir() if each.suffix in (".txt", ".json"))
     sums = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
     (folder / "SHA256SUMS").write_text("".join(sums))

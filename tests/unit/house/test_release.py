@@ -41,7 +41,7 @@ def test_every_image_lists_the_packages_that_its_containerfile_installs(image: s
 def test_an_image_with_pytorch_has_the_cuda_libraries_of_its_wheel(
     tmp_path: Path, wanted: str, left: int
 ) -> None:
-    """Lines with hashes are all that there is to install, and stay."""
+    """In its build as in a release; lines with hashes are all that there is to install, and stay."""
     text = (release.ROOT / "runtime_image/Containerfile").read_text()
     (step,) = re.findall(r'if grep -q "\^torch==" wanted\.txt; then .*?; fi', text)
     hashed = "nvidia-cublas==13.1 --hash=sha256:00\n"
@@ -51,3 +51,4 @@ def test_an_image_with_pytorch_has_the_cuda_libraries_of_its_wheel(
     subprocess.run(["sh", "-c", step], cwd=tmp_path, check=True)
     expected = [line for line in constraints.splitlines() if left or not line.startswith("nvidia-")]
     assert (tmp_path / "constraints.txt").read_text().splitlines() == [*expected, hashed.strip()]
+    assert release.constraints(["numpy>=2.4", wanted]).splitlines() == expected
