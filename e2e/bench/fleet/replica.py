@@ -105,7 +105,7 @@ class Replica:
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             kubeconfig = folder / "replica.kubeconfig"
-            kubeconfig.write_text(_kubeconfig(runner.addresses[0][1]))
+            kubeconfig.write_text(_kubeconfig(runner.addresses[0][1], configuration.ssl_ca_cert))
             try:
                 yield replica, kubeconfig
             finally:
@@ -180,12 +180,14 @@ def _tls(configuration: Configuration) -> ssl.SSLContext:
     return context
 
 
-def _kubeconfig(port: int) -> str:
+def _kubeconfig(port: int, authority: str | None) -> str:
+    # A pod's client has an authority, too: without one it would load all those of the machine.
+    cluster = {"server": f"http://127.0.0.1:{port}", "certificate-authority": authority}
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "replica", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "clusters": [{"name": "replica", "cluster": cluster}],
             "users": [{"name": "bench", "user": {"token": "bench"}}],
             "contexts": [{"name": "bench", "context": {"cluster": "replica", "user": "bench"}}],
             "current-context": "bench",

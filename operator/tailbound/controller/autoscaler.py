@@ -6,12 +6,12 @@ writes nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tailbound.api.names import REVISION_LABEL, SERVER_METRICS_ANNOTATION
 from tailbound.api.server_metrics import ServerMetrics, metrics_of
@@ -45,6 +45,7 @@ from tailbound.telemetry.logs import logger
 from tailbound.telemetry.prometheus import Queries, RevisionName
 
 _LOG = logger(__name__)
+_T = TypeVar("_T")
 FIRST_LOOK_SECONDS = 60.0
 """The longest time that a new process decides on services without a look at the metrics."""
 _LOOK_SECONDS = 0.2
@@ -172,14 +173,8 @@ class Autoscaler:
             _LOG.warning(
                 "sized without their traffic of the last half hour", services=len(past.lost), why=why
             )
-        snapshot = await take(self.queries, self.gateways(), fleet, self._mappings(sized))
-        clock = asyncio.get_running_loop().time
-        since = clock()
-        for key, wanted in sorted(self.wanted.items()):
-            # Others have their turn: a large fleet's traffic takes seconds to be looked back at.
-            if clock() - since > _TURN_SECONDS:
-                await asyncio.sleep(0)
-                since = clock()
+        snapshot = await take(self.queries, self.gateways(), fleet, await self._mappings(sized))
+        async for key, wanted in _in_turns(sorted(self.wanted.items())):
             before = self._sizes.get(key)
             try:
                 sizes = self._decide(key, wanted, snapshot, past.rates.get(key, ()))
@@ -192,10 +187,10 @@ class Autoscaler:
                 continue
             self.changed(key)
 
-    def _mappings(self, keys: Iterable[Key]) -> Mappings:
+    async def _mappings(self, keys: Iterable[Key]) -> Mappings:
         """How the servers of these services tell how much they can do, where they do in their own words."""
         found: dict[RevisionName, ServerMetrics] = {}
-        for key in keys:
+        async for key in _in_turns(keys):
             for each in map(Deployment, self.stores.deployments(key)):
                 metrics = metrics_of(each.pod_annotations.get(SERVER_METRICS_ANNOTATION))
                 revision = each.label(REVISION_LABEL)
@@ -307,6 +302,17 @@ class Autoscaler:
         if children.record is None or not isinstance(learned, LearnedCapacity):
             return None
         return capacity.to_write(children.note, learned, datetime.fromtimestamp(self.now(), UTC))
+
+
+async def _in_turns(items: Iterable[_T]) -> AsyncIterator[_T]:
+    """The items. Others have their turn between them: a large fleet takes seconds."""
+    clock = asyncio.get_running_loop().time
+    since = clock()
+    for item in items:
+        if clock() - since > _TURN_SECONDS:
+            await asyncio.sleep(0)
+            since = clock()
+        yield item
 
 
 def _children_of(

@@ -341,22 +341,25 @@ async def history(queries: Queries | None, services: Sequence[Key], fleet: int) 
     """The past of these services of the fleet, asked for in batches."""
     if queries is None or not services:
         return Past({}, {})
-    limit, asked = limit_seconds(fleet), tuple(batches(services, HISTORY_BATCH))
-    answers = await asyncio.gather(
-        *(queries.query(history_of(batch), timeout_seconds=limit) for batch in asked)
+    limit, asked = limit_seconds(fleet), batches(services, HISTORY_BATCH)
+    parts = await asyncio.gather(*(_past(queries, batch, limit) for batch in asked))
+    return Past(
+        {key: rates for part in parts for key, rates in part.rates.items()},
+        {key: why for part in parts for key, why in part.lost.items()},
     )
+
+
+async def _past(queries: Queries, services: Sequence[Key], limit: float) -> Past:
+    """The past of one batch, in a turn of the event loop of its own."""
+    answer = await queries.query(history_of(services), timeout_seconds=limit)
+    if isinstance(answer, Unknown):
+        return Past({}, dict.fromkeys(services, answer.reason))
     sums: dict[Key, dict[float, float]] = defaultdict(lambda: defaultdict(float))
-    lost: dict[Key, str] = {}
-    for batch, answer in zip(asked, answers, strict=True):
-        if isinstance(answer, Unknown):
-            lost |= dict.fromkeys(batch, answer.reason)
-            continue
-        for series in answer:
-            total = sums[series.labels["namespace"], series.labels["service"]]
-            for value in series.values:
-                total[value.at] += value.number
-    rates = {key: tuple(Known(total[at], at) for at in sorted(total)) for key, total in sums.items()}
-    return Past(rates, lost)
+    for series in answer:
+        total = sums[series.labels["namespace"], series.labels["service"]]
+        for value in series.values:
+            total[value.at] += value.number
+    return Past({key: tuple(Known(total[at], at) for at in sorted(total)) for key, total in sums.items()}, {})
 
 
 def _share(judged: Rate, late: Rate) -> float | None:

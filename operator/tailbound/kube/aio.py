@@ -1,5 +1,6 @@
 """`Cluster` over kubernetes.aio: its connections, authentication and TLS, with dicts for models."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -42,6 +43,9 @@ class AioCluster:
         self._rest = RESTClientObject(configuration)
         self._timeout_seconds = timeout_seconds
         self._user_agent = user_agent
+        self._page_turns = asyncio.Lock()
+        """Held by the page of a list that is parsed, one in a turn of the event loop: a start lists all kinds
+        at the same time, and their pages come together."""
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
         try:
@@ -74,13 +78,16 @@ class AioCluster:
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         while True:
             try:
-                page = await self._json("GET", resource.path(namespace), query, slimmed=True)
+                text = await self._text("GET", resource.path(namespace), query)
             except _NotFound as error:
                 raise NotServed(
                     f"{resource.plural} cannot be listed, is its CRD installed? {error}"
                 ) from error
-            meta, parts = child(page, "metadata"), EqualParts()
-            items = tuple(slim({**parts.shared(item), **kind}) for item in page.get("items") or ())
+            async with self._page_turns:
+                await asyncio.sleep(0)  # others have their turn between two pages
+                page = _parsed(without_managed_fields(text), f"list of {resource.plural}")
+                meta, parts = child(page, "metadata"), EqualParts()
+                items = tuple(slim({**parts.shared(item), **kind}) for item in page.get("items") or ())
             yield Listing(items, str(meta["resourceVersion"]))
             if not meta.get("continue"):
                 return
@@ -194,18 +201,25 @@ class AioCluster:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = JSON,
-        *,
-        slimmed: bool = False,
     ) -> Object:
+        return _parsed(await self._text(method, path, query, body, content_type), f"{method} {path}")
+
+    async def _text(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+    ) -> bytes:
         timeout = aiohttp.ClientTimeout(
             total=self._timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, self._timeout_seconds)
         )
         try:
             response = await self._send(method, path, query, body, content_type, timeout=timeout)
             async with response.response:
-                text = await response.response.read()
-                answer: Object = orjson.loads(without_managed_fields(text) if slimmed else text)
-                return answer
+                text: bytes = await response.response.read()
+                return text
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Transient(f"{method} {path}: {str(error) or type(error).__name__}") from error
 
@@ -247,6 +261,14 @@ def _error(status: int, text: bytes, retry_after: str | None) -> KubeError:
         body = text.decode(errors="replace")
     answer = refusal(status, body, retry_after)
     return _NotFound(answer.message) if status == 404 else error_for(answer)
+
+
+def _parsed(text: bytes, request: str) -> Object:
+    try:
+        answer: Object = orjson.loads(text)
+    except ValueError as error:
+        raise Transient(f"{request}: {error}") from error
+    return answer
 
 
 def _watch_event(line: Any) -> WatchEvent:

@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from kubernetes.aio.client.configuration import Configuration
+from tailbound.kube.aio import AioCluster
 from tailbound.kube.errors import Transient
 from tailbound.kube.informer import Informer
 from tailbound.kube.objects import without_managed_fields
@@ -83,6 +85,32 @@ def pod(name: str, version: int) -> dict[str, Any]:
     return {
         "metadata": {"namespace": "ns", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
     }
+
+
+async def test_of_pages_that_come_together_one_is_parsed_in_a_turn_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without that a start with a large fleet holds up the loop for as long as a page of each kind takes."""
+    cluster, came, turn, parsed = AioCluster(Configuration()), asyncio.Event(), 0, list[int]()
+
+    async def text(*_: Any) -> bytes:
+        await came.wait()
+        return b'{"metadata":{"resourceVersion":"1"},"items":[]}'
+
+    async def take_list() -> None:
+        async for _ in cluster.pages(PODS):
+            parsed.append(turn)
+
+    monkeypatch.setattr(cluster, "_text", text)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(take_list())
+        came.set()
+        while len(parsed) < 5:
+            await asyncio.sleep(0)
+            turn += 1
+    await cluster.close()
+    assert len(set(parsed)) == 5
 
 
 async def test_a_list_enters_by_pages_and_only_a_whole_one_tells_what_is_gone() -> None:
