@@ -158,7 +158,7 @@ def _fetch_from_hub(order: FetchRequest, access: Access, world: FetchDependencie
         _download(order, world),
     )
     try:
-        found = download.ask(lambda: model.find(source))
+        found = download.ask(lambda: model.find(source, order.files))
     finally:
         source.close()
     if isinstance(found, HubFile):
@@ -205,7 +205,8 @@ def _fetch_object(order: FetchRequest, access: Access, world: FetchDependencies)
         )
         if is_file:
             return fetch_file(source.file(key), order, download, world)
-        return _fetch_folder(download.ask(lambda: source.folder(key.strip("/"))), order, world)
+        folder = download.ask(lambda: source.folder(key.strip("/"), order.files))
+        return _fetch_folder(folder, order, world)
 
 
 def _fetch_folder(folder: RemoteFolder, order: FetchRequest, world: FetchDependencies) -> Fetched:
@@ -214,7 +215,7 @@ def _fetch_folder(folder: RemoteFolder, order: FetchRequest, world: FetchDepende
             TerminationReason.SOURCE_NOT_FOUND,
             f"{folder.shown} is a folder, and spec.model.archive is for a file: correct the URI",
         )
-    return fetch_folder(folder.only(order.files), order.pin, order.root, world)
+    return fetch_folder(folder, order.pin, order.root, world)
 
 
 def _link(order: FetchRequest, _: Access, world: FetchDependencies) -> Fetched:

@@ -8,7 +8,7 @@ once.
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from tailbound.api.runtime_contract import TerminationReason
@@ -16,7 +16,6 @@ from tailbound.fetch.download import Download, FetchDependencies
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.manifest import ManifestEntry, check_paths, entry_of, manifest_digest
 from tailbound.fetch.partial import PART, Partial
-from tailbound.fetch.patterns import selected
 from tailbound.fetch.pin import Fetched, Pin
 from tailbound.fetch.progress import human_bytes
 from tailbound.fetch.remote import Remote
@@ -24,7 +23,7 @@ from tailbound.fetch.remote import Remote
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """A folder of a source. files: path and size of each, paths relative to the folder."""
+    """A folder of a source. files: path and size of each that is fetched, paths relative to the folder."""
 
     shown: str
     files: Sequence[tuple[str, int]]
@@ -32,15 +31,6 @@ class RemoteFolder:
     """The file at a path."""
     stated: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of files by path, as far as the source states them."""
-
-    def only(self, patterns: Sequence[str]) -> "RemoteFolder":
-        """The folder without the files that match no pattern. Raises FetchFailedError where none is left."""
-        kept = set(selected((path for path, _ in self.files), patterns, self.shown))
-        return replace(
-            self,
-            files=[(path, size) for path, size in self.files if path in kept],
-            stated={path: digest for path, digest in self.stated.items() if path in kept},
-        )
 
 
 def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: FetchDependencies) -> Fetched:

@@ -7,7 +7,7 @@ hosts; credentials are sent to the hub alone.
 import http.client
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.failures import FetchFailedError, TransientError
 from tailbound.fetch.folder import RemoteFolder
-from tailbound.fetch.manifest import check_count
+from tailbound.fetch.patterns import chosen
 from tailbound.fetch.remote import LARGEST_FILE_BYTES
 from tailbound.fetch.source import USER_AGENT, HttpFile, Source, describe, joined
 from tailbound.objects.fields import child
@@ -71,16 +71,17 @@ class HubModel:
         """A file of the repository."""
         return HttpFile(source, f"{HUB}/{self.repository}/resolve/{quote(self.revision)}/{quote(path)}")
 
-    def find(self, source: Source) -> HubFile | RemoteFolder:
-        """The file at the path, or else everything below it. Raises FetchFailedError or TransientError."""
+    def find(self, source: Source, patterns: Sequence[str] = ()) -> HubFile | RemoteFolder:
+        """The file at the path, or else what matches a pattern below it, or all of it.
+
+        Raises FetchFailedError or TransientError.
+        """
         if self.path:
             entry = self._entry(source)
             if entry is not None:
                 return HubFile(self.file(source, self.path), entry.size_bytes, entry.sha256)
         below = f"{self.path}/" if self.path else ""
-        inside = {
-            path.removeprefix(below): each for path, each in self._files(source) if path.startswith(below)
-        }
+        inside = dict(chosen(self._files(source, below), patterns, f"{self.shown}/{below}"))
         if not inside:
             raise self._absent()
         return RemoteFolder(
@@ -104,14 +105,13 @@ class HubModel:
             f"{self.shown} has no file {self.path!r} and none below it: check spec.model.uri",
         )
 
-    def _files(self, source: Source) -> Iterator[tuple[str, _Entry]]:
-        """Each file below the path, by its path in the repository."""
-        count = 0
+    def _files(self, source: Source, below: str) -> Iterator[tuple[str, _Entry]]:
+        """Each file below the path, by its path there."""
         for entry in self._tree(source, self.path, recursive=True):
             if entry.get("type") == "file":
-                count += 1
-                check_count(count, f"{self.shown}/{self.path}".rstrip("/"))
-                yield self._file(entry)
+                path, file = self._file(entry)
+                if path.startswith(below):
+                    yield path.removeprefix(below), file
 
     def _tree(self, source: Source, folder: str, *, recursive: bool) -> Iterator[dict[str, Any]]:
         """The entries of a folder, page after page."""

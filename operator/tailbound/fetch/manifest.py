@@ -52,7 +52,8 @@ def check_count(files: int, shown: str) -> None:
     if files > MOST_FILES:
         raise FetchFailedError(
             TerminationReason.INSUFFICIENT_STORAGE,
-            f"{shown} has more than {MOST_FILES} files, the most that are fetched: name a smaller folder",
+            f"{shown} has more than {MOST_FILES} files, the most that are fetched: name a smaller folder, or "
+            "choose fewer by spec.model.files",
         )
 
 

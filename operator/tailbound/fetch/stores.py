@@ -9,7 +9,7 @@
 | anything else | tried again |
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
@@ -20,8 +20,8 @@ from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.failures import FetchFailedError, RangeRefusedError, TransientError
 from tailbound.fetch.folder import RemoteFolder
 from tailbound.fetch.gate import Gate
-from tailbound.fetch.manifest import check_count
 from tailbound.fetch.partial import CHUNK_BYTES
+from tailbound.fetch.patterns import chosen
 from tailbound.fetch.remote import Body, Version
 
 if TYPE_CHECKING:
@@ -55,18 +55,14 @@ class ObjectSource:
     def file(self, key: str) -> "ObjectFile":
         return ObjectFile(self, key)
 
-    def folder(self, prefix: str) -> RemoteFolder:
-        """Everything below a prefix, without the empty objects that stand for folders.
+    def folder(self, prefix: str, patterns: Sequence[str] = ()) -> RemoteFolder:
+        """What matches a pattern below a prefix, or all of it, without empty objects that stand for folders.
 
         Raises FetchFailedError or TransientError.
         """
         shown = f"{self._shown}/{prefix}".rstrip("/") + "/"
         below = f"{prefix}/" if prefix else ""
-        files = [
-            (key.removeprefix(below), size)
-            for key, size in self.ask(lambda: list(self._listed(prefix)))
-            if not key.endswith("/") and key.startswith(below)
-        ]
+        files = self.ask(lambda: chosen(self._listed(prefix, below), patterns, shown))
         if not files:
             raise FetchFailedError(
                 TerminationReason.SOURCE_NOT_FOUND,
@@ -104,13 +100,13 @@ class ObjectSource:
             return RangeRefusedError(f"{self._shown} has changed meanwhile")
         return TransientError(f"{self._shown}: {_short(error)}")
 
-    def _listed(self, prefix: str) -> Iterator[tuple[str, int]]:
-        count = 0
+    def _listed(self, prefix: str, below: str) -> Iterator[tuple[str, int]]:
+        """Path below the prefix and size of each object."""
         for chunk in obstore.list(self._store, prefix or None, chunk_size=1000):
             for meta in chunk:
-                count += 1
-                yield meta["path"], meta["size"]
-            check_count(count, self.shown(prefix))
+                key = meta["path"]
+                if not key.endswith("/") and key.startswith(below):
+                    yield key.removeprefix(below), meta["size"]
 
 
 class ObjectFile:

@@ -184,15 +184,24 @@ def test_the_workload_identity_is_not_used_through_the_proxy_of_the_service(
             assert {authorization for _, _, authorization in clouds.requests} == {None}
 
 
-def test_a_bucket_of_too_many_objects_is_refused_and_not_cut() -> None:
+def test_a_bucket_of_too_many_objects_is_refused_unless_patterns_choose_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     store = MemoryStore()
     for number in range(MOST_FILES + 1):
         obstore.put(store, f"models/{number:05}.txt", b"")
-    with (
-        Gate(Dialer(ALL, WORLD.time_outs)) as gate,
-        pytest.raises(FetchFailedError, match=f"s3://bucket/models has more than {MOST_FILES} files"),
-    ):
-        ObjectSource(store, gate, "s3://bucket").folder("models")
+    obstore.put(store, "models/z/model.onnx", b"graph")
+    with Gate(Dialer(ALL, WORLD.time_outs)) as gate:
+        source = ObjectSource(store, gate, "s3://bucket")
+        for patterns in ((), ("*.txt",)):
+            with pytest.raises(
+                FetchFailedError, match=f"s3://bucket/models/ has more than {MOST_FILES} files"
+            ):
+                source.folder("models", patterns)
+        assert source.folder("models", ("**/*.onnx",)).files == [("z/model.onnx", 5)]
+        monkeypatch.setattr("tailbound.fetch.patterns.MOST_LISTED", MOST_FILES)
+        with pytest.raises(FetchFailedError, match="the most that are looked at: name a smaller folder"):
+            source.folder("models", ("**/*.onnx",))
 
 
 def test_a_digest_that_the_hub_states_is_found_without_the_file(clouds: Clouds, tmp_path: Path) -> None:
@@ -221,5 +230,7 @@ def test_a_folder_of_a_repository_is_listed_alone_however_large_the_repository_i
     assert fetch(order, Access(ALL, ca=clouds.ca), WORLD).sha256 is not None
     listed = [path for host, path, _ in clouds.requests if host == HUB and "/tree/" in path]
     assert [path.rpartition(COMMIT)[2] for path in listed] == ["", "/v?recursive=true"]
-    with pytest.raises(FetchFailedError, match=f"hf://risk/churn@{COMMIT} has more than {MOST_FILES} files"):
+    with pytest.raises(FetchFailedError, match=f"hf://risk/churn@{COMMIT}/ has more than {MOST_FILES} files"):
         fetch(replace(order, uri=ROOTS["hf"]), Access(ALL, ca=clouds.ca), WORLD)
+    few = replace(order, uri=ROOTS["hf"], files=("v/**",), output=tmp_path / "few" / "v" / "model.onnx")
+    assert "2 files" in fetch(replace(few, path="v/model.onnx"), Access(ALL, ca=clouds.ca), WORLD).message

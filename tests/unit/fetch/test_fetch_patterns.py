@@ -1,6 +1,7 @@
 """Which files of a folder are the model, whatever the source."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tailbound.fetch.digest import main as digest_command
 from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.fetching import FetchRequest, fetch
 from tailbound.fetch.folder import fetch_folder
-from tailbound.fetch.patterns import selected
+from tailbound.fetch.patterns import chosen, selected
 from tailbound.fetch.pin import Pin
 
 from tests.unit.fetch.fetcher import LOCALHOST
@@ -54,7 +55,9 @@ def test_hostile_patterns_take_no_time() -> None:
 def test_only_these_files_are_fetched_and_pinned(tmp_path: Path) -> None:
     kept = {path: data for path, data in FILES.items() if path.startswith("onnx/")}
     memory = Memory(FILES)
-    fetch_folder(memory.folder().only(["onnx/**"]), Pin(digest(kept)), tmp_path, WORLD)
+    folder = memory.folder()
+    folder = replace(folder, files=chosen(folder.files, ["onnx/**"], folder.shown))
+    fetch_folder(folder, Pin(digest(kept)), tmp_path, WORLD)
     assert content(tmp_path) == kept
     assert "model.onnx" not in [path for path, _ in memory.opened]
 
