@@ -101,14 +101,23 @@ class OwnCluster(Cluster):
 
     def load_images(self) -> None:
         """Build the project's images and load those whose content was not the last to be loaded."""
-        record = self.layout.state / "image-contents.json"
-        loaded: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
+        loaded = self.image_contents()
         for image in project_images():
             archive = build(image)
             if loaded.get(image.name) != archive.name:
                 self.load_archives([archive])
                 loaded[image.name] = archive.name
-                record.write_text(json.dumps(loaded))
+                self._image_record.write_text(json.dumps(loaded))
+
+    def image_contents(self) -> dict[str, str]:
+        """A name for the content of each image of the project that is loaded, by the image's name."""
+        record = self._image_record
+        contents: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
+        return contents
+
+    @property
+    def _image_record(self) -> Path:
+        return self.layout.state / "image-contents.json"
 
     def load_archives(self, archives: Iterable[Path]) -> None:
         """Load image archives into the node's container runtime."""

@@ -54,7 +54,8 @@ def installed_world(scratch: Path, shared: Path) -> World:
         world = connect(cluster, scratch, (shared / "tag").read_text())
         if first:
             upgrade(world, world.tag)
-            pods.deploy(world.api, registry(), TAG)
+            contents = cluster.image_contents() if isinstance(cluster, OwnCluster) else {}
+            pods.deploy(world.api, registry(), TAG, contents)
     return world
 
 

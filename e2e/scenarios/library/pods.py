@@ -1,7 +1,8 @@
 """The pods that scenarios need beside Tailbound: the model store, and the client that requests come from."""
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kubernetes.dynamic.exceptions import UnprocessibleEntityError
 
@@ -18,13 +19,17 @@ START_SECONDS: Final = 300
 GONE_SECONDS: Final = 60
 
 
-def deploy(api: Api, registry: str, tag: str) -> None:
-    """Run both, if they do not run yet, and wait until they are ready."""
+def deploy(api: Api, registry: str, tag: str, contents: Mapping[str, str]) -> None:
+    """Run both, if they do not run yet, and wait until they are ready.
+
+    contents: a name for the content of each image by the image's name, as far as it is known. The tag stays
+    the same: a pod says what its image holds, and makes way for one of another content.
+    """
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     api.apply(_store_service())
     for pod in (
-        _pod(STORE, f"{registry}/tailbound-{STORE}:{tag}", readinessProbe=_probe(STORE_PORT)),
-        _pod(CLIENT, f"{registry}/tailbound-{CLIENT}:{tag}", readinessProbe=_probe(CLIENT_PORT)),
+        _pod(name, f"{registry}/tailbound-{name}:{tag}", contents.get(name, ""), port)
+        for name, port in ((STORE, STORE_PORT), (CLIENT, CLIENT_PORT))
     ):
         _apply(api, pod)
     for name in (STORE, CLIENT):
@@ -65,7 +70,7 @@ def _store_service() -> Object:
     }
 
 
-def _pod(name: str, image: str, **container: Any) -> Object:
+def _pod(name: str, image: str, content: str, port: int) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -83,12 +88,14 @@ def _pod(name: str, image: str, **container: Any) -> Object:
                     "name": name,
                     "image": image,
                     "imagePullPolicy": "IfNotPresent",
+                    # Of a pod that is there its value cannot be changed, as an annotation could.
+                    "env": [{"name": "IMAGE_CONTENT", "value": content}],
+                    "readinessProbe": _probe(port),
                     "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
                     "securityContext": {
                         "allowPrivilegeEscalation": False,
                         "capabilities": {"drop": ["ALL"]},
                     },
-                    **container,
                 }
             ],
         },
