@@ -20,7 +20,7 @@ PLANES := $(shell processes=$$(( $$(nproc) * 3 / 2 )); echo $$(( processes < 4 ?
 ACROSS_PLANES := -n $(PLANES)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test packages binaries servers images quick checks suites lint types contracts crds crd-check unit runtime \
+.PHONY: help demo demo-down test packages binaries servers images quick checks tested suites lint types contracts crds crd-check unit runtime \
         integration e2e test-security test-servers fuzz release test-harness soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-runtime bench-models bench-start bench-gpu conformance bench-autoscale bench-shedding bench-fleet
 
 help: ## List the targets
@@ -36,8 +36,7 @@ test: $(INSTALLED) ## Everything below; our own cluster is gone afterwards. T=NA
 ifdef T
 	@$(BIN)/python -m tests.one "$(T)"
 else
-	@$(BESIDE) --jobs=4 binaries images checks suites servers
-	@$(MAKE) --no-print-directory integration
+	@$(BESIDE) --jobs=4 binaries images checks tested
 	@status=0; $(MAKE) --no-print-directory e2e || status=$$?; \
 	 [ -n "$$KUBECONFIG" ] || $(MAKE) --no-print-directory cluster-down || status=$$?; exit $$status
 	@echo "make test: ok"
@@ -49,6 +48,10 @@ quick: $(INSTALLED) ## What needs no cluster: lint types contracts crd-check, an
 # Types take a minute of one core, which the tests leave free while they wait.
 checks:
 	@for part in lint types contracts crd-check; do $(MAKE) --no-print-directory $$part || exit; done
+
+# Only scenarios wait for the images.
+tested: suites binaries servers
+	@$(MAKE) --no-print-directory integration
 
 suites:
 	@for part in unit runtime; do $(MAKE) --no-print-directory $$part || exit; done

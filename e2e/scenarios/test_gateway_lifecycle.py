@@ -14,19 +14,6 @@ from e2e.scenarios.library.waiting import Unmet, stays
 NO_VERDICT_SECONDS = 8
 
 
-def test_observed_is_for_the_operator_only(scene: Scene) -> None:
-    scene.serve("private", scene.model(slope=1.0))
-    pod = workload(scene.api, GATEWAY)[0]
-    url = f"https://{pod['status']['podIP']}:{gateways.OBSERVED_PORT}/observed"
-    assert scene.world.client.request(url).status == 401
-    token = scene.world.kubectl.run(
-        "create", "token", "default", "-n", scene.namespace, "--audience", "tailbound-gateway"
-    ).strip()
-    assert scene.world.client.request(url, headers={"Authorization": f"Bearer {token}"}).status == 403
-    seen = scene.wait("an applied route", lambda: gateways.observed(scene, pod, "private"), 240)
-    assert seen["applied"]["generation"] == scene.service("private")["metadata"]["generation"]
-
-
 @pytest.mark.disturbs
 @pytest.mark.needs_own_cluster
 def test_what_serves_goes_on_without_the_kubelet_and_through_a_gateway_without_the_api_server(
@@ -38,6 +25,9 @@ def test_what_serves_goes_on_without_the_kubelet_and_through_a_gateway_without_t
     pods = restarts(scene.pods("remembered"))
     installation.own_cluster().restart_kubelet()
     scene.serve("after", model, hardware={"class": ["gpu"]})  # the devices are back too
+    (placed,) = scene.pods("after")
+    (server,) = (each for each in placed["spec"]["containers"] if each["name"] == "server")
+    assert server["resources"]["limits"]["nvidia.com/gpu"] == "1"
     scene.ready("remembered")
     for name in ("remembered", "after"):
         scene.predicts(name, model)

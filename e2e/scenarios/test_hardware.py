@@ -11,6 +11,8 @@ from e2e.scenarios.library.waiting import Unmet
 
 pytestmark = pytest.mark.needs_own_cluster
 
+# That requests outlive the exchange of pods is tried in test_rollover.py, with as many as there may be.
+RATE = 50
 GPU = [{"name": "nvidia.com/gpu", "count": 1}]
 
 
@@ -85,7 +87,7 @@ def test_the_next_class_serves_where_the_first_has_no_room_and_a_refresh_returns
     scene.condition("either", "Scheduled", "True", "FallbackClass", f"instead of {absent}")
     scene.predicts("either", model)
     offer(scene, absent, "1")
-    with scene.world.client.load(scene.namespace, "either") as load:
+    with scene.world.client.load(scene.namespace, "either", rate=RATE) as load:
         annotations = {"metadata": {"annotations": {"tailbound.dev/refresh": "1"}}}
         scene.api.patch("InferenceService", "either", scene.namespace, annotations)
         scene.wait("the preferred class", lambda: serves_from(scene, "either", absent), 240)
@@ -101,7 +103,7 @@ def test_the_service_returns_by_itself_once_there_is_room(scene: Scene, absent: 
     scene.apply("homing", model, hardware={"class": [absent, "cpu"], "fallbackAfter": "5s", **back})
     scene.ready("homing")
     scene.wait("the next class", lambda: serves_from(scene, "homing", "cpu"), 60)
-    with scene.world.client.load(scene.namespace, "homing") as load:
+    with scene.world.client.load(scene.namespace, "homing", rate=RATE) as load:
         offer(scene, absent, "1")
         scene.wait("the preferred class", lambda: serves_from(scene, "homing", absent), 300)
         scene.ready("homing")

@@ -1,6 +1,5 @@
 """The operator may stop, crash, be cut off or be replaced: serving goes on, and what was asked gets done."""
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -240,41 +239,3 @@ def _ended(scene: Scene, pod: Object) -> datetime | Unmet:
     if state["containerID"] == pod["status"]["containerStatuses"][0]["containerID"]:
         return Unmet("its process still runs")
     return datetime.fromisoformat(state["lastState"]["terminated"]["finishedAt"])
-
-
-def _open_schema(crd: Object) -> Object:
-    """The CRD as an older release might have had it: any spec is accepted."""
-    (version,) = crd["spec"]["versions"]
-    open_ = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": open_, "status": open_}}
-    return {"spec": {"versions": [{**version, "schema": {"openAPIV3Schema": schema}}]}}
-
-
-def test_spec_stored_before_a_rule_existed_is_invalid_and_disturbs_nobody(scene: Scene) -> None:
-    good, bad = scene.model(slope=10.0), scene.model(slope=11.0)
-    scene.serve("neighbour", good)
-    name = "inferenceservices.tailbound.dev"
-    crd = scene.api.need("CustomResourceDefinition", name)
-    manifest = scene.manifest("relic", bad)
-    manifest["spec"]["timeout"] = "soon"
-    scene.api.patch("CustomResourceDefinition", name, None, _open_schema(crd))
-    try:
-        scene.wait("the open schema", lambda: _accepted(scene, manifest), 240)
-    finally:
-        # The fields are Helm's again afterwards, for the next chart with another schema.
-        fields = {"metadata": {"managedFields": crd["metadata"]["managedFields"]}}
-        for before in ({"spec": {"versions": crd["spec"]["versions"]}}, fields):
-            scene.api.patch("CustomResourceDefinition", name, None, before)
-    scene.condition("relic", "Ready", "False", "InvalidSpec", "timeout")
-    scene.condition("relic", "Stalled", "True", "InvalidSpec")
-    assert scene.children("relic")["Deployment"] == []
-    edited = scene.model(slope=12.0)
-    scene.serve("neighbour", edited)
-    scene.predicts("neighbour", edited)
-    scene.api.delete("InferenceService", "relic", scene.namespace)
-    scene.gone("InferenceService", "relic")
-
-
-def _accepted(scene: Scene, manifest: Object) -> bool | Unmet:
-    outcome = scene.world.kubectl.attempt("apply", "--server-side", "-f", "-", text=json.dumps(manifest))
-    return True if outcome.code == 0 else Unmet(outcome.err)

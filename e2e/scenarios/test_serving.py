@@ -128,18 +128,6 @@ def test_services_of_one_name_in_two_namespaces_do_not_touch_each_other(
     assert other_scene.service("twin")["metadata"]["resourceVersion"] == version
 
 
-def test_default_hardware_classes_place_the_pods(scene: Scene) -> None:
-    model = scene.model(slope=10.0)
-    devices = {"cpu": None, "gpu": "1"}
-    for name in devices:
-        scene.apply(name, model, hardware={"class": [name]})
-    for name, count in devices.items():
-        scene.ready(name)
-        (pod,) = scene.pods(name)
-        (server,) = (each for each in pod["spec"]["containers"] if each["name"] == "server")
-        assert server["resources"]["limits"].get("nvidia.com/gpu") == count
-
-
 def test_a_server_finds_what_its_runtime_adds_to_the_pod(scene: Scene) -> None:
     """Files, volumes and variables, init containers, a sidecar, a hook, a user, affinity and spread."""
     kubectl = scene.world.kubectl

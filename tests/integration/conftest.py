@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from e2e.cluster import ControlPlane
+
+# Each takes a minute in which it mostly waits: at the end, one process would run it and the others nothing.
+LONGEST: Final = "servers"
 
 
 class OneProcessForEachServer(LoadScopeScheduling):  # type: ignore[misc]
@@ -37,6 +40,11 @@ def _has_server(file: Path) -> bool:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     """How pytest-xdist spreads the tests of a run. Without its log it would print each step."""
     return OneProcessForEachServer(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest of the tests that are handed out one by one begin first."""
+    items.sort(key=lambda item: item.path.parent.name != LONGEST)
 
 
 @pytest.fixture(scope="session")

@@ -229,6 +229,10 @@ async def test_invalid_object_from_before_a_rule_says_so_and_disturbs_nobody(
         )
         assert "sha256" in condition(service, "Ready")["message"]
         assert "not a digest" in condition(service, "Ready")["message"]
+        assert condition(service, "Stalled")["reason"] == "InvalidSpec"
+        assert not await environment.children(DEPLOYMENTS, "old")
+        await environment.remove(INFERENCE_SERVICES, "old")
+        assert await environment.cluster.get(INFERENCE_SERVICES, environment.namespace, "old") is None
 
 
 async def test_one_event_per_transition(environment: Environment) -> None:
