@@ -30,6 +30,10 @@ INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 GATEWAY_COMPONENT: Final = "gateway"
 
+# On the chart's default objects, with the name of the release. Not INSTANCE_LABEL: Argo CD prunes an object
+# that has the name of an application there and is in no manifest of it.
+RELEASE_LABEL: Final = f"{GROUP}/release"
+
 # On the pods of a revision whose server speaks not just the Open Inference Protocol: the paths of its
 # inference calls, as a JSON list.
 INFERENCE_PATHS_ANNOTATION: Final = f"{GROUP}/inference-paths"

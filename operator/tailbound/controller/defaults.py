@@ -20,9 +20,9 @@ from tailbound.api.names import (
     API_VERSION,
     DEFAULTS_HASH_ANNOTATION,
     GROUP,
-    INSTANCE_LABEL,
     MANAGED_BY_LABEL,
     MANAGED_BY_VALUE,
+    RELEASE_LABEL,
 )
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import ClusterServingRuntime
@@ -127,8 +127,8 @@ def judge(default: Object, stored: Object | None) -> AdmissionAnswer:
     written = KubernetesObject(stored).annotations.get(DEFAULTS_HASH_ANNOTATION)
     if written is None:
         return AdmissionAnswer(None, create=False, why="made by another manager")
-    release = KubernetesObject(stored).label(INSTANCE_LABEL)
-    if release not in (None, KubernetesObject(default).label(INSTANCE_LABEL)):
+    release = KubernetesObject(stored).label(RELEASE_LABEL)
+    if release not in (None, KubernetesObject(default).label(RELEASE_LABEL)):
         return AdmissionAnswer(None, create=False, why=f"made by release {release}")
     if digest(stored) != written:
         return AdmissionAnswer(None, create=False, why="edited by hand")

@@ -250,6 +250,8 @@ def test_the_gateway_knows_the_memory_of_the_container_of_its_envoy() -> None:
 def test_defaults_are_valid_objects(settings: tuple[str, ...], expected: set[str]) -> None:
     found = default_objects(template(*settings))
     assert {f"{each['kind']} {each['metadata']['name']}" for each in found} == expected
+    # Argo CD prunes what is in no manifest and has the application's name in app.kubernetes.io/instance.
+    assert [each for each in found if each["metadata"]["labels"] != {names.RELEASE_LABEL: "tailbound"}] == []
     models: dict[str, type[HardwareClass] | type[ClusterServingRuntime]] = {
         "HardwareClass": HardwareClass,
         "ClusterServingRuntime": ClusterServingRuntime,

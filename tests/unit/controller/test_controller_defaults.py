@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tailbound.api.names import DEFAULT_CLASS_ANNOTATION, DEFAULTS_HASH_ANNOTATION
+from tailbound.api.names import DEFAULT_CLASS_ANNOTATION, DEFAULTS_HASH_ANNOTATION, RELEASE_LABEL
 from tailbound.controller.defaults import judge, load_defaults
 from tailbound.environment import SettingError
 
@@ -76,6 +76,15 @@ def test_edited_default_is_left_alone_when_the_chart_changes(edit: Any) -> None:
     verdict = judge(default(priorityClassName="high"), obj)
     assert verdict.write is None
     assert verdict.why == "edited by hand"
+
+
+def test_a_default_of_another_release_is_left_to_that() -> None:
+    obj, changed = stored(default()), default(priorityClassName="high")
+    obj["metadata"]["labels"][RELEASE_LABEL] = "blue"
+    changed["metadata"]["labels"] = {RELEASE_LABEL: "green"}
+    assert judge(changed, obj).why == "made by release blue"
+    changed["metadata"]["labels"] = {RELEASE_LABEL: "blue"}
+    assert judge(changed, obj).why == "the chart changed"
 
 
 def test_foreign_annotations_and_labels_are_no_edit() -> None:
