@@ -19,9 +19,20 @@ _BASE_SECONDS, _ROW_SECONDS = 0.02, 0.005
 _PAST = 180
 _MOMENT = "@moment@"
 _NOT_ANSWERED = frozenset(
-    {"late", "shed", "answered", "inside", "least inside", "most inside", "replicas", "fewest replicas"}
+    {
+        "copies",
+        "late",
+        "shed",
+        "answered",
+        "inside",
+        "least inside",
+        "most inside",
+        "replicas",
+        "fewest replicas",
+    }
 )
-"""No request is late, and what gateways tell of servers is not asked for where batches are known."""
+"""No counter is there twice, no request is late, and what gateways tell of servers is not asked for where
+batches are known."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ the gateways' counters.
 
 Arrivals are the requests that Envoy gave to a revision's pods, counted as they come. A gateway that
 Prometheus has lost would look like missing traffic: unless as many gateways report as are Ready, arrivals are
-unknown.
+unknown, as where a querier over replicas of Prometheus has every request twice.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ from tailbound.telemetry.prometheus import (
     Queries,
     RevisionName,
     Series,
+    Value,
     fleet_of,
 )
 
@@ -73,6 +74,10 @@ _BATCH_SUMS: Final = (
 )
 _ANSWERED: Final = "good|slow|other"
 _LATE: Final = "slow|timed_out|shed"
+_COPIED: Final = (
+    "Prometheus has each counter of the gateways {} times, as a querier over replicas that removes no "
+    "duplicates: name their replica label to it, or set prometheus.url to one replica"
+)
 _GATEWAY_LOAD: Final = ("answered", "inside", "least inside", "most inside", "replicas", "fewest replicas")
 
 
@@ -107,6 +112,9 @@ def _members(aggregation: str, aggregate: str) -> str:
     return _by_revision(aggregation, f"{aggregate}({_clusters('membership_total', 'http', _GATEWAY_WINDOW)})")
 
 
+_LATEST: Final = f"last_over_time({_clusters('upstream_rq_total', 'http', _FRESH)})"
+
+
 def _counted(classes: str) -> str:
     return f'{REQUESTS_METRIC}{{{_GATEWAYS},class=~"{classes}"}}'
 
@@ -117,7 +125,8 @@ def _requests(classes: str) -> str:
 
 SIGNALS: Final[Mapping[str, str]] = {
     **{f"arrivals {window}": _arrivals(window) for window in ARRIVAL_WINDOWS},
-    "gateways": _by_revision("count", f"last_over_time({_clusters('upstream_rq_total', 'http', _FRESH)})"),
+    "gateways": _by_revision("count", _LATEST),
+    "copies": f"({_by_revision('max', f'count by (pod, instance, envoy_cluster_name) ({_LATEST})')}) > 1",
     "in flight": _by_revision(
         "sum", f"last_over_time({_clusters('upstream_rq_active', _ALL_PORTS, _FRESH)})"
     ),
@@ -141,7 +150,7 @@ SIGNALS: Final[Mapping[str, str]] = {
 
 
 _TOGETHER: Final = (
-    (*(f"arrivals {window}" for window in ARRIVAL_WINDOWS), "gateways", "in flight"),
+    (*(f"arrivals {window}" for window in ARRIVAL_WINDOWS), "gateways", "copies", "in flight"),
     _GATEWAY_LOAD,
     ("judged", "late", "shed"),
     _BATCH_SUMS,
@@ -259,10 +268,15 @@ class FleetSnapshot:
         return {window: self._total(key, names, f"arrivals {window}") for window in ARRIVAL_WINDOWS}
 
     def _unreported(self, key: Key, names: Iterable[str]) -> Unknown | None:
-        """Why arrivals are not known, if they are not: only all gateways together have counted all."""
-        reporting = self.answers["gateways"]
+        """Why arrivals are not known, if they are not: only all gateways, each of them once, count all."""
+        reporting, copies = self.answers["gateways"], self.answers["copies"]
         if isinstance(reporting, Unknown):
             return reporting
+        if isinstance(copies, Unknown):
+            return copies
+        for name in names:
+            if isinstance(copied := copies.of(*key, name), Value):
+                return Unknown(_COPIED.format(int(copied.number)))
         seen = [found.number for name in names if not isinstance(found := reporting.of(*key, name), Unknown)]
         if not seen or max(seen) < self.gateways:
             counted = int(max(seen, default=0))

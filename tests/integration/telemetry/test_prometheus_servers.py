@@ -317,14 +317,22 @@ def test_another_job_is_not_believed_about_gateways(server: Server) -> None:
     assert [each for each in selectors if 'job="tailbound-' not in each] == []
 
 
-def test_what_services_are_sized_by_is_asked_in_words_of_either_generation(server: Server) -> None:
-    """A revision without batches is told of by the gateways as if there were no others; one with, not."""
-    server.pods.texts.clear()
-    server.pods.texts["sizing"] = f"tailbound_gateway_envoy_start_time_seconds {STARTED}\n" + "".join(
+SIZED = (
+    f"tailbound_gateway_envoy_start_time_seconds {STARTED}\n"
+    + "".join(
         f'envoy_cluster_membership_total{{envoy_cluster_name="{name}/http"}} {pods}\n'
         f'envoy_cluster_upstream_rq_total{{envoy_cluster_name="{name}/http"}} 7\n'
         for name, pods in (("risk/churn/r1", 3), ("risk/churn/r2", 5), ("ads/churn/r2", 2))
     )
+    + 'envoy_cluster_upstream_rq_total{envoy_cluster_name="ads/churn/r2/http",replica="b"} 7\n'
+)
+"""What a gateway tells of three revisions; of one there is a copy."""
+
+
+def test_what_services_are_sized_by_is_asked_in_words_of_either_generation(server: Server) -> None:
+    """A revision without batches is told of by the gateways as if there were no others; one with, not."""
+    server.pods.texts.clear()
+    server.pods.texts["sizing"] = SIZED
     server.pods.servers["batches"] = (
         'tailbound_runtime_batches_total{namespace="risk",service="churn",revision="r2"} 9\n'
     )
@@ -355,5 +363,7 @@ def test_what_services_are_sized_by_is_asked_in_words_of_either_generation(serve
         assert not load.keys() & found["risk", "r2"].keys()
         of_first = found["risk", "r1"]
         assert (of_first["replicas"], of_first["fewest replicas"], of_first["gateways"]) == (3, 3, 1)
+        assert "copies" not in of_first
+        assert found["ads", "r2"]["copies"] == 2, "counted twice"
     finally:
         server.pods.servers.clear()

@@ -68,6 +68,15 @@ def test_arrivals_are_unknown_unless_every_gateway_reports(reporting: Any, known
     assert isinstance(seen.arrivals.over_10s, Known) is known
 
 
+def test_arrivals_are_unknown_where_prometheus_has_them_twice_and_the_remedy_is_told() -> None:
+    taken = snapshot(copies=fleet(r2=2), arrivals_10=fleet(r1=3.0), arrivals_60=fleet(r1=3.0))
+    for unknown in (signals(taken).arrivals.over_10s, taken.watched(KEY, ("r1", "r2")).arrivals):
+        assert isinstance(unknown, Unknown)
+        assert "each counter of the gateways 2 times" in unknown.reason
+        assert "set prometheus.url to one replica" in unknown.reason
+    assert isinstance(signals(snapshot(copies=Unknown("slow"))).arrivals.over_10s, Unknown)
+
+
 @pytest.mark.parametrize(
     ("judged", "late", "share", "p99"),
     [
