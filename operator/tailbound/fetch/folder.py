@@ -31,13 +31,16 @@ class RemoteFolder:
     """The file at a path."""
     stated: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of files by path, as far as the source states them."""
+    is_same: Callable[[], bool] = lambda: True
+    """Asks the source whether it has the same files in the same versions still."""
 
 
 def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: FetchDependencies) -> Fetched:
     """Fetch the folder into `root`, and say what was done. Raises FetchFailedError.
 
-    Without a pin nothing of an earlier start is kept: no comparison would find files of two versions. Files
-    whose digest the source states are not fetched then: only their digests are wanted.
+    Without a pin nothing of an earlier start is kept, and the source is listed again at the end: no
+    comparison would find files of two versions. Files whose digest the source states are not fetched then:
+    only their digests are wanted.
     """
     check_paths([path for path, _ in folder.files], folder.shown)
     stated = folder.stated if pin is None else {}
@@ -59,6 +62,13 @@ def fetch_folder(folder: RemoteFolder, pin: Pin | None, root: Path, world: Fetch
         download.forget()
         entries, _ = _fetch_files(folder, root, download, world, stated)
     found = manifest_digest(entries)
+    if pin is None and not download.ask(folder.is_same):
+        clear(root)
+        raise FetchFailedError(
+            TerminationReason.SOURCE_CHANGED,
+            f"files of {folder.shown} have changed while they were read to find its digest, which is tried "
+            "again: write each version of a model to a folder of its own, or set spec.model.sha256",
+        )
     if pin is not None and found != pin.sha256:
         clear(root)
         raise folder_mismatch(folder.shown, entries, pin)

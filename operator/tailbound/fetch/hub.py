@@ -38,10 +38,11 @@ class HubFile:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A file in the tree."""
+    """A file in the tree. version: as git names it."""
 
     size_bytes: int
     sha256: str | None
+    version: str
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,14 @@ class HubModel:
             if entry is not None:
                 return HubFile(self.file(source, self.path), entry.size_bytes, entry.sha256)
         below = f"{self.path}/" if self.path else ""
-        inside = dict(chosen(self._files(source, below), patterns, f"{self.shown}/{below}"))
+
+        def listed() -> dict[str, _Entry]:
+            try:
+                return dict(chosen(self._files(source, below), patterns, f"{self.shown}/{below}"))
+            finally:
+                source.close()
+
+        inside = listed()
         if not inside:
             raise self._absent()
         return RemoteFolder(
@@ -89,6 +97,7 @@ class HubModel:
             [(path, each.size_bytes) for path, each in inside.items()],
             lambda path: self.file(source, below + path),
             {path: each.sha256 for path, each in inside.items() if each.sha256 is not None},
+            lambda: listed() == inside,
         )
 
     def _entry(self, source: Source) -> _Entry | None:
@@ -131,7 +140,7 @@ class HubModel:
         path, size = entry.get("path"), entry.get("size")
         if not isinstance(path, str) or type(size) is not int or not 0 <= size <= LARGEST_FILE_BYTES:
             raise TransientError(f"the list of {self.shown} has a file without a path or a size")
-        return path, _Entry(size, _stated(entry))
+        return path, _Entry(size, _stated(entry), str(entry.get("oid")))
 
     def _page(self, response: http.client.HTTPResponse) -> list[dict[str, Any]]:
         try:

@@ -10,6 +10,8 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
@@ -32,6 +34,15 @@ _NO_BUCKET: Final = "NoSuchBucket"
 _DEBUG: Final = "Debug source:"
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """An object in the list of a bucket, in one version."""
+
+    size_bytes: int
+    etag: str | None
+    changed: datetime
 
 
 class ObjectSource:
@@ -62,13 +73,22 @@ class ObjectSource:
         """
         shown = f"{self._shown}/{prefix}".rstrip("/") + "/"
         below = f"{prefix}/" if prefix else ""
-        files = self.ask(lambda: chosen(self._listed(prefix, below), patterns, shown))
+
+        def listed() -> list[tuple[str, _Listed]]:
+            return self.ask(lambda: chosen(self._listed(prefix, below), patterns, shown))
+
+        files = listed()
         if not files:
             raise FetchFailedError(
                 TerminationReason.SOURCE_NOT_FOUND,
                 f"there is neither an object {shown.rstrip('/')} nor one below {shown}: check spec.model.uri",
             )
-        return RemoteFolder(shown, files, lambda path: self.file(below + path))
+        return RemoteFolder(
+            shown,
+            [(path, each.size_bytes) for path, each in files],
+            lambda path: self.file(below + path),
+            is_same=lambda: listed() == files,
+        )
 
     def get(self, key: str, options: Mapping[str, Any]) -> "GetResult":
         return self.ask(lambda: obstore.get(self._store, key, options=options))  # type: ignore[arg-type]
@@ -100,13 +120,16 @@ class ObjectSource:
             return RangeRefusedError(f"{self._shown} has changed meanwhile")
         return TransientError(f"{self._shown}: {_short(error)}")
 
-    def _listed(self, prefix: str, below: str) -> Iterator[tuple[str, int]]:
-        """Path below the prefix and size of each object."""
+    def _listed(self, prefix: str, below: str) -> Iterator[tuple[str, _Listed]]:
+        """Each object by its path below the prefix."""
         for chunk in obstore.list(self._store, prefix or None, chunk_size=1000):
             for meta in chunk:
                 key = meta["path"]
                 if not key.endswith("/") and key.startswith(below):
-                    yield key.removeprefix(below), meta["size"]
+                    yield (
+                        key.removeprefix(below),
+                        _Listed(meta["size"], meta["e_tag"], meta["last_modified"]),
+                    )
 
 
 class ObjectFile:

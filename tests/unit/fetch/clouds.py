@@ -113,7 +113,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if inside and (recursive or len(parts) == 1):
                 lfs = {"lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}}
                 stated = lfs if name in self.clouds.lfs else {}
-                found[name] = {"type": "file", "path": name, "size": len(data), **stated}
+                oid = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+                found[name] = {"type": "file", "oid": oid, "path": name, "size": len(data), **stated}
         if not found:
             self._say(b"Entry not found", status=404)
             return
@@ -152,7 +153,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def _gcs_page(files: Mapping[str, bytes]) -> str:
     entries = "".join(
         f"<Contents><Key>{escape(key)}</Key><Size>{len(data)}</Size>"
-        '<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"1"</ETag></Contents>'
+        "<LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+        f"<ETag>{hashlib.sha256(data).hexdigest()}</ETag></Contents>"
         for key, data in files.items()
     )
     return f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"

@@ -204,6 +204,24 @@ def test_a_bucket_of_too_many_objects_is_refused_unless_patterns_choose_fewer(
             source.folder("models", ("**/*.onnx",))
 
 
+@pytest.mark.parametrize("scheme", ["gs", "hf"])
+def test_no_digest_is_found_of_a_folder_that_changes_meanwhile(
+    clouds: Clouds, tmp_path: Path, scheme: str
+) -> None:
+    after = {name: data + b"new" for name, data in FILES.items()}
+
+    def emit(event: str, **fields: object) -> None:
+        if (event, fields.get("path")) == ("fetched a file", "model.onnx"):
+            clouds.files = after
+
+    order = FetchRequest(f"{ROOTS[scheme]}/v", None, tmp_path / "model.onnx", resolve=True)
+    world, access = replace(WORLD, emit=emit), Access(ALL, ca=clouds.ca)
+    with pytest.raises(FetchFailedError, match="have changed while they were read") as caught:
+        fetch(order, access, world)
+    assert (caught.value.reason, clouds.files) == (TerminationReason.SOURCE_CHANGED, after)
+    assert fetch(order, access, world).sha256 is not None
+
+
 def test_a_digest_that_the_hub_states_is_found_without_the_file(clouds: Clouds, tmp_path: Path) -> None:
     for name, data in FILES.items():
         (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -229,7 +247,7 @@ def test_a_folder_of_a_repository_is_listed_alone_however_large_the_repository_i
     order = FetchRequest(f"{ROOTS['hf']}/v", None, tmp_path / "model.onnx", resolve=True)
     assert fetch(order, Access(ALL, ca=clouds.ca), WORLD).sha256 is not None
     listed = [path for host, path, _ in clouds.requests if host == HUB and "/tree/" in path]
-    assert [path.rpartition(COMMIT)[2] for path in listed] == ["", "/v?recursive=true"]
+    assert [path.rpartition(COMMIT)[2] for path in listed] == ["", *["/v?recursive=true"] * 2]
     with pytest.raises(FetchFailedError, match=f"hf://risk/churn@{COMMIT}/ has more than {MOST_FILES} files"):
         fetch(replace(order, uri=ROOTS["hf"]), Access(ALL, ca=clouds.ca), WORLD)
     few = replace(order, uri=ROOTS["hf"], files=("v/**",), output=tmp_path / "few" / "v" / "model.onnx")
