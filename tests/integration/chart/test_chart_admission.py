@@ -34,6 +34,7 @@ ACTIONS = (
 
 SPEC = {"model": {"uri": "https://models.example.com/churn.onnx", "format": "onnx", "sha256": SHA256}}
 WAIT_SECONDS = 180
+ANOTHER_OPERATOR = "system:serviceaccount:elsewhere:tailbound-operator"
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,15 @@ def bind_users(plane: ControlPlane) -> None:
         ("writer", "role=writer"),
         ("tuner", "role=tuner"),
         ("archivist", "role=archivist"),
+        (ANOTHER_OPERATOR, "role=archivist"),
     ):
         plane.kubectl(
-            *("create", "rolebinding", f"{user}-{role.partition('=')[2]}", "--namespace=risk"),
+            *(
+                "create",
+                "rolebinding",
+                f"{user}-{role.partition('=')[2]}".replace(":", "-"),
+                "--namespace=risk",
+            ),
             *(f"--user={user}", f"--{role}"),
         )
     plane.kubectl("create", "clusterrolebinding", "admin", "--clusterrole=cluster-admin", "--user=admin")
@@ -260,6 +267,9 @@ def test_records_of_revisions_are_written_by_the_operator_alone(cluster: Cluster
     assert refused in archivist.kubectl(
         "label", "controllerrevision", "other", "app.kubernetes.io/managed-by=tailbound"
     )
+    said = cluster.admin.kubectl("--as", ANOTHER_OPERATOR, "create", "-f", "-", document=record)
+    of_this_one = f"namespace risk belongs to the installation of Tailbound in namespace {NAMESPACE}"
+    assert f"{of_this_one}, and {ANOTHER_OPERATOR} is the operator of another one" in said
     assert "created" in cluster.operator.kubectl("create", "-f", "-", document=record)
     for change in (("label", "app.kubernetes.io/managed-by-"), ("annotate", "tailbound.dev/stable=true")):
         assert refused in archivist.kubectl(change[0], "controllerrevision", "churn-r1-a", change[1])
