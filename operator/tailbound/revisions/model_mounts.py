@@ -68,13 +68,13 @@ def _arguments(model: ModelSource, pin: list[str]) -> list[str]:
     arguments = ["fetch", "--uri", model.uri, *pin]
     arguments += ["--output", model_path(model.format, model.path)]
     if model.path is not None:
-        arguments += ["--path", model.path]
+        arguments += _option("--path", model.path)
     if model.archive is not None:
         arguments += ["--archive", model.archive]
     if model.cache is not None:
         arguments += ["--cache", CACHE_MOUNT]
     for pattern in model.files:
-        arguments += ["--files", pattern]
+        arguments += _option("--files", pattern)
     if model.secret_ref is not None:
         arguments += ["--credentials", CREDENTIALS_MOUNT]
     if model.ca_ref is not None:
@@ -82,13 +82,18 @@ def _arguments(model: ModelSource, pin: list[str]) -> list[str]:
     if model.proxy is not None:
         arguments += ["--proxy", model.proxy]
     if model.s3 is not None:
-        arguments += ["--s3-region", model.s3.region]
+        arguments += _option("--s3-region", model.s3.region)
         if model.s3.endpoint is not None:
             arguments += ["--s3-endpoint", model.s3.endpoint]
         if not model.s3.path_style:
             arguments.append("--s3-virtual-hosts")
-    # The kubelet expands $(NAME) in arguments; $$ is a plain $.
-    return [argument.replace("$(", "$$(") for argument in arguments]
+    # The kubelet expands $(NAME) in arguments, of any variable of the container; $$ is a plain $.
+    return [argument.replace("$", "$$") for argument in arguments]
+
+
+def _option(name: str, value: str) -> list[str]:
+    """An option with a value that could be taken for another option."""
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
 
 
 def fetch_environment(fetcher: Fetcher, resources: Resources, model: ModelSource) -> Mapping[str, str]:
