@@ -1,6 +1,7 @@
-"""Alerts from the SLA, in the Prometheus of the installation."""
+"""Alerts from the SLA and the queries of the dashboard, in the Prometheus of the installation."""
 
 import json
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
@@ -14,6 +15,10 @@ from e2e.scenarios.library.waiting import SYSTEM, Unmet
 _PROMETHEUS: Final = f"/api/v1/namespaces/{SYSTEM}/services/tailbound-prometheus:9090/proxy/api/v1"
 # Two dozen observations that all missed the target leave no doubt; 30 s count as ten.
 ALERTED_SECONDS: Final = 240
+DASHBOARD: Final = Path(__file__).parents[2] / "charts" / "tailbound" / "files" / "grafana" / "tailbound.json"
+# The class of these pods has no price, their server is not the included one, and the Service of the operators
+# may lead to one that does not decide.
+MAY_BE_EMPTY: Final = {"Cost of pods in an hour", "Time in the pod", "Time of a decision"}
 ALL_SLOW: Final = {"SLOW_FRACTION": 1.0, "DELAY_MS": 2500}
 
 
@@ -24,11 +29,13 @@ def test_service_that_becomes_slow_raises_an_alert_and_its_neighbour_does_not(sc
         slow.afflict(slow.stable(), ALL_SLOW)
         alert = scene.wait("the alert of slow", lambda: _alert(scene, "slow"), ALERTED_SECONDS)
         others = {each["labels"]["service"] for each in _alerts(scene)}
+        empty = _panels_without_data(scene, "slow")
     assert alert["labels"]["objective"] == "latency", alert
     assert alert["labels"]["severity"] == "critical", alert
     assert f"kubectl tailbound status slow -n {scene.namespace}" in alert["annotations"]["description"], alert
     assert others == {"slow"}
     assert _query(scene, 'up{job="tailbound-operator"} == 1')
+    assert empty <= MAY_BE_EMPTY
 
 
 def _alert(scene: Scene, service: str) -> Object | Unmet:
@@ -48,3 +55,18 @@ def _query(scene: Scene, expression: str) -> list[Object]:
     _, body = scene.api.raw("GET", f"{_PROMETHEUS}/query?{urlencode({'query': expression})}")
     series: list[Object] = json.loads(body)["data"]["result"]
     return series
+
+
+def _panels_without_data(scene: Scene, service: str) -> set[str]:
+    """Titles of panels of the dashboard that show nothing for a service."""
+    panels = [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
+    variables = {"$namespace": scene.namespace, "$service": service}
+    empty = set[str]()
+    for panel in panels:
+        for target in panel["targets"]:
+            query = target["expr"]
+            for name, value in variables.items():
+                query = query.replace(name, value)
+            if not _query(scene, query):
+                empty.add(panel["title"])
+    return empty

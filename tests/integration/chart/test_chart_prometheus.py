@@ -1,5 +1,7 @@
 """The chart's own Prometheus, or the address of somebody else's."""
 
+import json
+
 import pytest
 import yaml
 from tailbound.api import names
@@ -137,3 +139,11 @@ def test_a_changed_configuration_restarts_it() -> None:
         return str(deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
 
     assert checksum() == checksum() != checksum("clusterDomain=cluster.test")
+
+
+def test_the_dashboard_is_where_a_sidecar_of_grafana_looks() -> None:
+    found = named(
+        template("metrics.grafanaDashboard.enabled=true"), "ConfigMap", "tailbound-grafana-dashboard"
+    )
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(found["data"]["tailbound.json"])["uid"] == "tailbound"
