@@ -82,6 +82,7 @@ def resolution(decided: Decided) -> Iterator[WriteRequest]:
                 fetcher(settings),
                 settings.serving_user_id,
                 owner_reference(owned.service),
+                model_caches.name_for_job(owned.observation.claims, intended.name),
             )
         )
 

@@ -15,6 +15,7 @@ A claim without a volume is no obstacle by itself: many StorageClasses wait for 
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, Final
 
 from tailbound.api.conditions import Reason
@@ -61,6 +62,17 @@ def claim_of_job(job: KubernetesObject, model: ModelSource, live: Object | None)
     if name is None or model.cache is None:
         return None
     return _wanted(name, job.namespace, model, _reference("batch/v1", "Job", job), live)
+
+
+def name_for_job(claims: Sequence[Object], job: str) -> str:
+    """The name of the claim that a Job of this name is to fill: one that no revision has taken.
+
+    A model that lies there already may not be the one that the source has now: the Job of a service that was
+    deleted, whose claim another service keeps, had the same name.
+    """
+    taken = {view.name for view in map(KubernetesObject, claims) if view.label(CACHED_MODEL_LABEL)}
+    names = (model_cache.name_of_job(job, number) for number in count())
+    return next(name for name in names if name not in taken)
 
 
 def filled_by(job: KubernetesObject) -> str | None:

@@ -39,9 +39,9 @@ def claim_name(model: ModelSource, resolved: ResolvedModel | None) -> str:
     return _named(canonical_json(identity))
 
 
-def name_of_job(job: str) -> str:
-    """The name of the claim that the Job of this name fills."""
-    return _named(job)
+def name_of_job(job: str, number: int = 0) -> str:
+    """The name of the claim that the Job of this name fills. number: the claims before that are in use."""
+    return _named(f"{job}/{number}" if number else job)
 
 
 def filled_by_job(model: ModelSource) -> bool:

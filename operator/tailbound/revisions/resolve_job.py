@@ -13,7 +13,7 @@ from tailbound.api.model_source import ModelSource
 from tailbound.api.names import MANAGED_BY_LABEL, MANAGED_BY_VALUE, SERVICE_LABEL
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.revisions.containers import environment, own_container, pod_security, pull_secrets
-from tailbound.revisions.model_cache import claim_volume, filled_by_job, name_of_job
+from tailbound.revisions.model_cache import claim_volume, filled_by_job
 from tailbound.revisions.model_mounts import (
     Fetcher,
     fetch_environment,
@@ -33,9 +33,17 @@ _MEMORY: Final = "512Mi"
 
 
 def resolve_job(
-    name: str, service: InferenceService, fetcher: Fetcher, user_id: int | None, owner: Mapping[str, Any]
+    name: str,
+    service: InferenceService,
+    fetcher: Fetcher,
+    user_id: int | None,
+    owner: Mapping[str, Any],
+    claim: str,
 ) -> dict[str, Any]:
-    """The Job of this name, which is also that of the revision to make."""
+    """The Job of this name, which is also that of the revision to make.
+
+    claim: the name of the claim to which it downloads, if it does to any.
+    """
     labels = {MANAGED_BY_LABEL: MANAGED_BY_VALUE, SERVICE_LABEL: service.metadata.name}
     return {
         "apiVersion": "batch/v1",
@@ -49,14 +57,14 @@ def resolve_job(
         "spec": {
             "backoffLimit": _ATTEMPTS,
             "activeDeadlineSeconds": fetcher.timeout_seconds + _START_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": _pod(name, service, fetcher, user_id)},
+            "template": {"metadata": {"labels": labels}, "spec": _pod(service, fetcher, user_id, claim)},
         },
     }
 
 
-def _pod(name: str, service: InferenceService, fetcher: Fetcher, user_id: int | None) -> dict[str, Any]:
+def _pod(service: InferenceService, fetcher: Fetcher, user_id: int | None, claim: str) -> dict[str, Any]:
     spec = service.spec
-    kept = [claim_volume(name_of_job(name))] if filled_by_job(spec.model) else []
+    kept = [claim_volume(claim)] if filled_by_job(spec.model) else []
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

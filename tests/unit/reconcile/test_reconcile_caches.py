@@ -228,6 +228,24 @@ def test_a_revision_with_a_digest_shares_the_claim_that_a_job_has_filled_with_it
     assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
 
 
+def test_the_job_of_a_service_that_was_made_again_reads_its_source_again() -> None:
+    before = resolving()
+    finds(before, "a" * 64)
+    before.settle()
+    (kept,) = before.of(KIND)
+    again = Simulator(service=service(model={**UNPINNED, "cache": CACHE}))
+    again.objects[KIND, kept["metadata"]["name"]] = kept
+    for _ in range(2):
+        again.reconcile()
+    (job,) = again.of("Job")
+    assert mounts(job) != [kept["metadata"]["name"]]
+    assert owned_by(again)[mounts(job)[0]] == ["Job"]
+    assert again.reconcile().writes == ()
+    finds(again, "a" * 64)
+    again.settle()
+    assert mounts(again.of("Deployment")[0]) == [kept["metadata"]["name"]]
+
+
 @pytest.mark.parametrize(
     ("uri", "cache"),
     [
