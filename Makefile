@@ -19,6 +19,9 @@ ACROSS := -n auto --dist load
 PLANES := $(shell processes=$$(( $$(nproc) * 3 / 2 )); echo $$(( processes < 4 ? processes : 4 )))
 ACROSS_PLANES := -n $(PLANES)
 
+# Where bytecode is not kept, each process that tests start compiles what it imports, and pytest rewrites each test.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test packages binaries servers images quick checks tested suites lint types contracts crds crd-check unit runtime \
         integration e2e test-security test-servers fuzz release test-harness soak explore mutants cluster-up cluster-down bench-rollout bench-batching bench-runtime bench-models bench-start bench-gpu conformance bench-autoscale bench-shedding bench-fleet
