@@ -39,14 +39,14 @@ class Task:
 class Answers:
     """The answers of the seconds that count.
 
-    latencies: seconds of each answer, from when it was due to be asked
-    stolen: CPUs that the host of this virtual machine withheld meanwhile, on average; known of all together
+    latencies: seconds of each answer, from when it was due to be asked; a client's timer is up to 1 ms late
+    stolen: seconds of each CPU that the host of this virtual machine withheld; known of all together
     """
 
     latencies: Sequence[float]
     failed: int
     cpu_seconds: float
-    stolen: float | None = None
+    stolen: Sequence[float] = ()
 
 
 class _Caller(asyncio.Protocol):
@@ -134,18 +134,18 @@ def client(task: Task) -> Answers:
 
 def load(pool: ProcessPoolExecutor, processes: int, task: Task) -> Answers:
     """The same task in so many processes at once; what they got together."""
-    stolen, started = _stolen_seconds(), time.perf_counter()
+    before = _stolen_seconds()
     parts = list(pool.map(client, [task] * processes))
-    stolen = (_stolen_seconds() - stolen) / (time.perf_counter() - started)
     return Answers(
         sorted(latency for part in parts for latency in part.latencies),
         sum(part.failed for part in parts),
         sum(part.cpu_seconds for part in parts),
-        round(stolen, 2),
+        [after - since for after, since in zip(_stolen_seconds(), before, strict=True)],
     )
 
 
-def _stolen_seconds() -> float:
-    """Time of all CPUs so far in which the host ran something else."""
-    fields = Path("/proc/stat").read_text().splitlines()[0].split()
-    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+def _stolen_seconds() -> list[float]:
+    """Time of each CPU so far in which the host ran something else."""
+    lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    ticks = [int(line[8]) for line in lines if line[0].startswith("cpu") and line[0] != "cpu"]
+    return [each / os.sysconf("SC_CLK_TCK") for each in ticks]

@@ -28,13 +28,6 @@ _RELAXED: Final = 2  # cudaStreamCaptureModeRelaxed: other threads may use the d
 _TO_DEVICE: Final = 1
 _TO_HOST: Final = 2
 _OUT_OF_MEMORY: Final = 2
-_PINNED: Final = 1  # cudaMemoryTypeHost
-
-
-class _Attributes(ctypes.Structure):
-    """cudaPointerAttributes, with room for what later versions add."""
-
-    _fields_ = (("type", ctypes.c_int), ("device", ctypes.c_int), ("more", ctypes.c_uint64 * 16))
 
 
 @dataclass(frozen=True)
@@ -81,12 +74,6 @@ class Runtime:
     def wait(self, function: str, *arguments: object) -> None:
         """Call a function that may take long: other threads have the interpreter meanwhile."""
         self._check(function, getattr(self._slow, function)(*arguments))
-
-    def is_pinned(self, address: int) -> bool:
-        """Whether the device copies from and to this memory of the host by itself."""
-        it = _Attributes()
-        error = self._quick.cudaPointerGetAttributes(ctypes.byref(it), ctypes.c_void_p(address))
-        return not error and it.type == _PINNED
 
     def made(self, function: str, *arguments: object) -> ctypes.c_void_p:
         """What a function makes, whose first argument says where to."""
@@ -171,7 +158,7 @@ class Graphs:
             self._runtime.use()
             bound = make()
             for name, array in inputs.items():
-                self._copy(_TO_DEVICE, bound.inputs[name], array, self._stream)
+                self._copy(bound.inputs[name], array.ctypes.data, array.nbytes, _TO_DEVICE, self._stream)
             with self.lock:
                 bound.enqueue()  # which takes the memory that the run needs
                 self._runtime.wait("cudaStreamSynchronize", self._stream)
@@ -223,7 +210,7 @@ class Graphs:
         call, bound = self._runtime.call, recording.bound
         arrays = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
         for name, array in arrays.items():
-            self._copy(_TO_DEVICE, bound.inputs[name], array, place.copies)
+            self._copy(bound.inputs[name], array.ctypes.data, array.nbytes, _TO_DEVICE, place.copies)
         call("cudaEventRecord", place.copied, place.copies)
         with self.lock:
             call("cudaStreamWaitEvent", self._stream, place.copied, ctypes.c_uint(0))
@@ -231,19 +218,16 @@ class Graphs:
             call("cudaEventRecord", place.computed, self._stream)
         call("cudaStreamWaitEvent", place.copies, place.computed, ctypes.c_uint(0))
         for name in outputs:
-            self._copy(_TO_HOST, bound.outputs[name].address, recording.answers[name], place.copies)
+            answer = recording.answers[name]
+            self._copy(answer.ctypes.data, bound.outputs[name].address, answer.nbytes, _TO_HOST, place.copies)
         call("cudaEventRecord", place.copied, place.copies)
         self._runtime.wait("cudaEventSynchronize", place.copied)
         return [recording.answers[name].copy() for name in outputs]
 
-    def _copy(self, kind: int, device: int, array: Array, stream: ctypes.c_void_p) -> None:
-        host = array.ctypes.data
-        to, of = (device, host) if kind == _TO_DEVICE else (host, device)
-        # From or to memory that is not pinned it returns once the copy is made. Otherwise it returns at once:
-        # a thread that let go of the interpreter for that long would only wait to have it again.
-        copy = self._runtime.call if self._runtime.is_pinned(host) else self._runtime.wait
-        copy(
+    def _copy(self, to: int, of: int, size: int, kind: int, stream: ctypes.c_void_p) -> None:
+        # From memory that is not pinned it returns once the copy is made.
+        self._runtime.wait(
             "cudaMemcpyAsync",
-            *(ctypes.c_void_p(to), ctypes.c_void_p(of), ctypes.c_size_t(array.nbytes)),
+            *(ctypes.c_void_p(to), ctypes.c_void_p(of), ctypes.c_size_t(size)),
             *(ctypes.c_int(kind), stream),
         )
