@@ -21,7 +21,7 @@ HEAVY_IMAGES = TEST_IMAGES / "heavy"
 OPERATOR_IMAGE = "localhost/tailbound:e2e"
 RUNTIME_IMAGE = "localhost/tailbound-runtime:e2e"
 ENGINES_IMAGE = "localhost/tailbound-runtime-engines:e2e"
-ENGINES = "xgboost,lightgbm"
+ENGINES = "xgboost,lightgbm,mlx"
 BUSYBOX = Path("/bin/busybox")
 PREPARE = "prepare.py"
 

@@ -22,9 +22,14 @@ from tailbound_runtime.engines import (
 )
 from tailbound_runtime.errors import ModelLoadError
 
+from e2e.scenarios.library.engines import IN_THE_IMAGE
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/tailbound"
 OPTIONAL = [kind for kind in KINDS if kind.name != DEFAULT_ENGINE]
+ON_THE_CLUSTER = {
+    **dict.fromkeys((DEFAULT_ENGINE, *(each.name for each in IN_THE_IMAGE)), "`make test`"),
+}
 
 
 @pytest.mark.parametrize("kind", OPTIONAL, ids=lambda kind: kind.name)
@@ -71,6 +76,10 @@ def test_the_table_of_the_documentation_says_what_the_engines_module_does(kind: 
     assert [row["Format"].partition(",")[0] for row in rows] == list(kind.formats)
     module = "session" if kind.name == DEFAULT_ENGINE else f"engines/{kind.module}"
     source = (ROOT / f"runtime_image/tailbound_runtime/{module}.py").read_text()
+    assert [row["On the cluster"] for row in rows] == [
+        ON_THE_CLUSTER.get(kind.name, "no"),
+        *("no" for _ in kind.formats[1:]),
+    ]
     for row in rows:
         assert row["Extra"] == (f"`{kind.extra}`" if kind.extra else "none")
         assert (row["Devices"] == "CPU") == ("check_cpu_only(" in source or "TableModel" in source)

@@ -34,7 +34,8 @@ LOCAL_REGISTRY: Final = "localhost"
 TAG: Final = "e2e"
 PROMETHEUS_IMAGE: Final = "tailbound-prometheus"
 ENGINES_IMAGE: Final = "tailbound-runtime-engines"
-ENGINES: Final = ("xgboost", "lightgbm", "litert")
+# Of the last one the image has no library.
+ENGINES: Final = ("xgboost", "lightgbm", "mlx", "jax")
 # The same images by another name: what a new release looks like.
 NEXT_TAG: Final = "e2e-next"
 TIMEOUT: Final = "180s"
@@ -96,7 +97,6 @@ def upgrade(world: World, tag: str) -> None:
         # The tag is a digest, which may have digits only.
         *("--set-string", f"image.tag={tag}"),
         *("--set", f"prometheus.image={registry()}/{PROMETHEUS_IMAGE}:{TAG}"),
-        # Of the last one the image has no library.
         *(f"--set=engines.{name}.image={registry()}/{ENGINES_IMAGE}:{TAG}" for name in ENGINES),
         *("--wait", "--timeout", TIMEOUT),
         timeout_seconds=HELM_SECONDS,
