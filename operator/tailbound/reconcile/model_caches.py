@@ -65,12 +65,16 @@ def claim_of_job(job: KubernetesObject, model: ModelSource, live: Object | None)
 
 
 def name_for_job(claims: Sequence[Object], job: str) -> str:
-    """The name of the claim that a Job of this name is to fill: one that no revision has taken.
+    """The name of the claim that a Job of this name is to fill: one that no revision has taken, and no user.
 
     A model that lies there already may not be the one that the source has now: the Job of a service that was
     deleted, whose claim another service keeps, had the same name.
     """
-    taken = {view.name for view in map(KubernetesObject, claims) if view.label(CACHED_MODEL_LABEL)}
+    taken = {
+        view.name
+        for view in map(KubernetesObject, claims)
+        if view.label(CACHED_MODEL_LABEL) or not is_cache(view.raw)
+    }
     names = (model_cache.name_of_job(job, number) for number in count())
     return next(name for name in names if name not in taken)
 

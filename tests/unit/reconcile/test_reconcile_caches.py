@@ -9,6 +9,7 @@ from tailbound.objects.fields import Object
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.model import RefusedWrite
 from tailbound.reconcile.model_caches import finding_of
+from tailbound.revisions.model_cache import name_of_job
 
 from tests.support.simulated.objects import service, spec
 from tests.support.simulated.serving import verbs
@@ -230,16 +231,19 @@ def test_a_revision_with_a_digest_shares_the_claim_that_a_job_has_filled_with_it
 
 def test_the_job_of_a_service_that_was_made_again_reads_its_source_again() -> None:
     before = resolving()
+    (before_job,) = before.names("Job")
     finds(before, "a" * 64)
     before.settle()
     (kept,) = before.of(KIND)
     again = Simulator(service=service(model={**UNPINNED, "cache": CACHE}))
     again.objects[KIND, kept["metadata"]["name"]] = kept
+    of_a_user = {"name": name_of_job(before_job, 1), "namespace": "risk", "uid": "u"}
+    again.objects[KIND, of_a_user["name"]] = {"kind": KIND, "metadata": of_a_user, "spec": {}}
     for _ in range(2):
         again.reconcile()
     (job,) = again.of("Job")
-    assert mounts(job) != [kept["metadata"]["name"]]
-    assert owned_by(again)[mounts(job)[0]] == ["Job"]
+    assert mounts(job) == [name_of_job(before_job, 2)]
+    assert again.objects[KIND, mounts(job)[0]]["metadata"]["ownerReferences"][0]["kind"] == "Job"
     assert again.reconcile().writes == ()
     finds(again, "a" * 64)
     again.settle()
