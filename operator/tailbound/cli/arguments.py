@@ -142,7 +142,7 @@ _COMMANDS: Final = (
     _Command("why", "explain the last decision with its numbers", _service),
     _Command("diff", "show how two revisions differ", _diff),
     *(
-        _Command(action, text, _rollback if action is Action.ROLLBACK else _service)
+        _Command(action.value, text, _rollback if action is Action.ROLLBACK else _service)
         for action, text in ACTIONS.items()
     ),
     _Command("plan", "show what applying a file would do, without applying it", _plan),

@@ -265,7 +265,7 @@ def _no_end(subject: Subject, timeout: Duration) -> str:
     silent = outcome.awaited(subject)
     return (
         f"{subject.title}: the rollout has not ended within "
-        f"{timeout}.{f' {silent}.' if silent else ''}\n{why(subject)}"
+        f"{timeout}{f': {silent}' if silent else ''}.\n{why(subject)}"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tailbound.api.parsing import InvalidObject
+from tailbound.cli.arguments import parser
 from tailbound.cli.history import diff, history
 from tailbound.cli.status import age, overview, status
 from tailbound.cli.subject import CommandError
@@ -25,6 +26,13 @@ from tests.unit.cli.cli_objects import (
 )
 
 NOW = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
+
+
+def test_an_unknown_command_is_answered_with_the_names_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["frobnicate"])
+    said = capsys.readouterr().err.replace("'", "")
+    assert "(choose from status, history, why, diff, promote, abort" in said
 
 
 def test_status_of_a_rollout() -> None:
