@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from e2e.scenarios.library.api import Object
-from e2e.scenarios.library.engines import IN_THE_IMAGE, JAX
+from e2e.scenarios.library.engines import FROM_A_VOLUME, IN_THE_IMAGE, JAX, Engine
 from e2e.scenarios.library.manifests import CPU, MEMORY
 from e2e.scenarios.library.scene import Scene
 
 OF_A_SMALL_NODE: Final[Object] = {"cpu": CPU, "memory": MEMORY}
+OF_A_LARGE_ENGINE: Final[Object] = {"cpu": "1", "memory": "2Gi", "ephemeralStorage": "1Gi"}
 
 
 def test_an_engines_model_answers_as_its_library_and_a_missing_engine_names_its_build_argument(
@@ -26,3 +29,14 @@ def test_an_engines_model_answers_as_its_library_and_a_missing_engine_names_its_
         scene.ready(engine.name)
         engine.check(scene, rows, answers)
     scene.not_ready(JAX.name, "ModelLoadFailed", "build the image with --build-arg ENGINES=jax")
+
+
+@pytest.mark.heavy
+@pytest.mark.needs_own_cluster
+@pytest.mark.parametrize("engine", FROM_A_VOLUME, ids=lambda engine: engine.name)
+def test_a_large_engines_model_answers_as_its_library(scene: Scene, tmp_path: Path, engine: Engine) -> None:
+    content, rows, answers = engine.made(tmp_path)
+    runtime = engine.with_packages_of_this_machine(scene)
+    engine.apply(scene, content, runtime=runtime, resources=OF_A_LARGE_ENGINE)
+    scene.ready(engine.name)
+    engine.check(scene, rows, answers)

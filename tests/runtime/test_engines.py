@@ -22,13 +22,14 @@ from tailbound_runtime.engines import (
 )
 from tailbound_runtime.errors import ModelLoadError
 
-from e2e.scenarios.library.engines import IN_THE_IMAGE
+from e2e.scenarios.library.engines import FROM_A_VOLUME, IN_THE_IMAGE
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/tailbound"
 OPTIONAL = [kind for kind in KINDS if kind.name != DEFAULT_ENGINE]
 ON_THE_CLUSTER = {
     **dict.fromkeys((DEFAULT_ENGINE, *(each.name for each in IN_THE_IMAGE)), "`make test`"),
+    **dict.fromkeys((each.name for each in FROM_A_VOLUME), "`make test-servers`"),
 }
 
 
@@ -77,7 +78,7 @@ def test_the_table_of_the_documentation_says_what_the_engines_module_does(kind: 
     module = "session" if kind.name == DEFAULT_ENGINE else f"engines/{kind.module}"
     source = (ROOT / f"runtime_image/tailbound_runtime/{module}.py").read_text()
     assert [row["On the cluster"] for row in rows] == [
-        ON_THE_CLUSTER.get(kind.name, "no"),
+        ON_THE_CLUSTER[kind.name],
         *("no" for _ in kind.formats[1:]),
     ]
     for row in rows:

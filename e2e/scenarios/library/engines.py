@@ -14,16 +14,20 @@ import yaml
 
 from e2e.scenarios.library import volumes
 from e2e.scenarios.library.api import Object
+from e2e.scenarios.library.installation import TAG, registry
+from e2e.scenarios.library.manifests import serving_runtime
 from e2e.scenarios.library.models import Model
 from e2e.scenarios.library.scene import Scene
-from tests.engines import test_engine_large
-from tests.runtime import test_engine_mlx
-from tests.runtime.engine_packages import Rows, folder, heavy_folder, output_of
+from tests.engines import test_engine_executorch, test_engine_large, test_engine_torch
+from tests.runtime import test_engine_litert, test_engine_mlx, test_engine_openvino
+from tests.runtime.engine_packages import Rows, folder, heavy_folder, output_of, torch_folder
 
 Answers = Mapping[str, Rows]
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 _ROWS: Final = 5
+_PACKAGES: Final = "packages"
+_PACKAGES_PATH: Final = "/opt/engine"
 _TABLE: Final = """
 import sys, numpy
 dice = numpy.random.default_rng(3)
@@ -45,6 +49,13 @@ trees = lightgbm.train(how, lightgbm.Dataset(x, y), 5)
 trees.save_model(sys.argv[1])
 numpy.savez(sys.argv[3], predict=trees.predict(rows))
 """
+_SKLEARN: Final = """
+import skops.io
+from sklearn.linear_model import LogisticRegression
+model = LogisticRegression().fit(x, y)
+skops.io.dump(model, sys.argv[1])
+numpy.savez(sys.argv[3], predict=model.predict(rows), predict_proba=model.predict_proba(rows))
+"""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,8 @@ class Engine:
     model: file or folder there; a folder is uploaded as an archive
     input, datatype: of the model's only tensor
     tolerance: of answers, by whose number of rows sums of FP32 are ordered
+    packages: the folder on this machine that has the engine's
+    most_rows: of a batch, if the model has room for fewer than the example's
     """
 
     name: str
@@ -63,6 +76,8 @@ class Engine:
     input: str = "x"
     datatype: str = "FP32"
     tolerance: float = 1e-5
+    packages: Callable[[], Path] = folder
+    most_rows: int | None = None
 
     def made(self, scratch: Path) -> tuple[bytes, Rows, Answers]:
         """The model as it is uploaded, rows for it, and its library's answers to them."""
@@ -82,9 +97,31 @@ class Engine:
         model = scene.world.store.put(Model(f"{scene.namespace}-{self.name}", content))
         source = {**example["spec"]["model"], "uri": scene.world.store.uri(model), "sha256": model.sha256}
         metadata = {"name": self.name, "namespace": scene.namespace}
-        scene.api.apply(
-            {**example, "metadata": metadata, "spec": {**example["spec"], "model": source, **fields}}
-        )
+        spec = {**example["spec"], "model": source, **fields}
+        if self.most_rows is not None:
+            spec["batching"] = {**spec["batching"], "maxBatchSize": self.most_rows}
+        scene.api.apply({**example, "metadata": metadata, "spec": spec})
+
+    def with_packages_of_this_machine(self, scene: Scene) -> Object:
+        """spec.runtime of a runtime with the server's plain image and a volume with the engine's packages."""
+        volumes.node_folder(scene.api, scene.namespace, _PACKAGES, str(self.packages()))
+        spec = scene.api.need("ClusterServingRuntime", "tailbound-xgboost")["spec"]
+        server = {
+            **spec["server"],
+            "image": f"{registry()}/tailbound-runtime:{TAG}",
+            "env": [
+                {"name": "TAILBOUND_ENGINE", "value": self.name},
+                {"name": "PYTHONPATH", "value": _PACKAGES_PATH},
+            ],
+            "volumeMounts": [{"name": _PACKAGES, "mountPath": _PACKAGES_PATH}],
+        }
+        changed = {
+            "formats": [{"name": self._example()["spec"]["model"]["format"]}],
+            "server": server,
+            "volumes": [{"name": _PACKAGES, "persistentVolumeClaim": {"claimName": _PACKAGES}}],
+        }
+        scene.api.apply(serving_runtime(scene.namespace, self.name, {**spec, **changed}))
+        return {"name": self.name}
 
     def check(self, scene: Scene, rows: Rows, expected: Answers) -> None:
         """The service answers what the library does, to each row alone and to all together."""
@@ -130,6 +167,16 @@ def _in_files(script: str, model: str, scratch: Path, of: Callable[[], Path] = f
     return dict(np.load(scratch / "out.npz"))
 
 
+def _openvino(scratch: Path) -> Answers:
+    (scratch / "made").mkdir()
+    onnx = test_engine_openvino.perceptron(scratch / "model.onnx")
+    files = (onnx, scratch / "made/model.xml", scratch / "rows.npy", scratch / "out.npz")
+    output_of(test_engine_openvino.REFERENCE, *map(str, files))
+    found = np.load(scratch / "out.npz")
+    return {"probabilities": found["arr_0"], "label": found["arr_1"]}
+
+
+_TENSORFLOW: Final = test_engine_large.DATA + test_engine_large.TENSORFLOW
 _JAX: Final = test_engine_large.DATA + test_engine_large.JAX
 XGBOOST: Final = Engine(
     "xgboost", partial(_in_files, _TABLE + _XGBOOST, "model.ubj"), "model.ubj", "input", tolerance=0
@@ -143,6 +190,40 @@ LIGHTGBM: Final = Engine(
     tolerance=0,
 )
 MLX: Final = Engine("mlx", partial(_in_folder, test_engine_mlx.MAKE, "out.npz"), "model.mlxfn")
-JAX: Final = Engine("jax", partial(_in_files, _JAX, "model.jax", of=heavy_folder), "model.jax")
+JAX: Final = Engine(
+    "jax", partial(_in_files, _JAX, "model.jax", of=heavy_folder), "model.jax", packages=heavy_folder
+)
 IN_THE_IMAGE: Final = (XGBOOST, LIGHTGBM, MLX)
 """The engines of the image tailbound-runtime-engines of the tests."""
+FROM_A_VOLUME: Final = (
+    Engine("litert", partial(_in_files, test_engine_litert.MAKE, "model.tflite"), "model.tflite"),
+    Engine("openvino", _openvino, "made"),
+    Engine(
+        "sklearn",
+        partial(_in_files, _TABLE + _SKLEARN, "model.skops"),
+        "model.skops",
+        "input",
+        "FP64",
+    ),
+    Engine(
+        "tensorflow",
+        partial(_in_files, _TENSORFLOW, "made/saved_model.pb", of=heavy_folder),
+        "made",
+        packages=heavy_folder,
+    ),
+    JAX,
+    Engine(
+        "torch",
+        partial(_in_folder, test_engine_torch.MAKE, "out.npz", of=torch_folder),
+        "model.pt2",
+        packages=torch_folder,
+    ),
+    Engine(
+        "executorch",
+        partial(_in_folder, test_engine_executorch.MAKE, "xnnpack.npz", of=torch_folder),
+        "xnnpack.pte",
+        packages=torch_folder,
+        most_rows=8,
+    ),
+)
+"""Others, whose packages the plain image gets from a volume: images with them have up to 5 GB."""

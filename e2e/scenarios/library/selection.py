@@ -4,7 +4,7 @@ needs_own_cluster   uses the node's host or the audit log; not run with KUBECONF
 disturbs            touches what every scenario stands on (operator, gateways, node, CRDs): runs alone
 lasts(seconds)      much longer than the others, about so long, until its own duration is known here
 runs_last           takes the installation away
-heavy               takes an image of a gigabyte, which only `make test-servers` and T=NAME build
+heavy               takes an image, or packages, of a gigabyte, which only `make test-servers` and T=NAME get
 security            an attack: `make test-security` runs these alone
 """
 

@@ -135,8 +135,8 @@ def shared(api: Api, namespace: str, registry: str, tag: str) -> str:
     return volume
 
 
-def claim(api: Api, namespace: str, name: str, registry: str, tag: str, files: Files) -> None:
-    """A PersistentVolumeClaim with these files, on a folder of the node."""
+def node_folder(api: Api, namespace: str, name: str, path: str) -> None:
+    """A PersistentVolumeClaim of a folder of the node, which is made if it is not there."""
     volume = f"{namespace}-{name}"
     size = {"storage": "16Mi"}
     api.apply(
@@ -149,7 +149,7 @@ def claim(api: Api, namespace: str, name: str, registry: str, tag: str, files: F
                 "accessModes": ["ReadWriteMany"],
                 "storageClassName": "",
                 "claimRef": {"name": name, "namespace": namespace},
-                "hostPath": {"path": f"/var/tmp/tailbound-e2e/{volume}", "type": "DirectoryOrCreate"},
+                "hostPath": {"path": path, "type": "DirectoryOrCreate"},
             },
         }
     )
@@ -166,6 +166,11 @@ def claim(api: Api, namespace: str, name: str, registry: str, tag: str, files: F
             },
         }
     )
+
+
+def claim(api: Api, namespace: str, name: str, registry: str, tag: str, files: Files) -> None:
+    """A PersistentVolumeClaim with these files, on a folder of the node."""
+    node_folder(api, namespace, name, f"/var/tmp/tailbound-e2e/{namespace}-{name}")
     writer = _writer(
         "writer", namespace, registry, tag, files, {"persistentVolumeClaim": {"claimName": name}}
     )
