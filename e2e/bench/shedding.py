@@ -23,7 +23,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from tailbound_runtime.batch import Batching, Mode
@@ -125,7 +125,7 @@ class _Run:
         except WouldBeLateError:
             self.outcome.refused += 1
             return
-        pod.queue.put(Job(_REQUEST, now, cast(Any, None), late_at))
+        pod.queue.put(Job(_REQUEST, now, late_at))
         pod.inside += 1
         if not pod.running:
             self._next(now, pod)

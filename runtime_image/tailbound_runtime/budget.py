@@ -21,50 +21,47 @@ _PART_FOR_SHORT: Final = 8
 
 
 class Budget:
-    """How many bytes are in use. Any thread may use it.
+    """How many bytes are in use, of which each request has a share. Any thread may use it.
 
-    lock: held while it is looked at and changed; a share holds it around both
+    lock: a share holds it while it looks at this, or changes it
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
         self._room = limit // _PART_FOR_SHORT  # for short requests alone
-        self.lock = threading.RLock()
+        self.lock = threading.Lock()
 
     def take(self, size: int, more: int) -> None:
         """Bytes for a request that uses `size` then, `more` than before.
 
         Raises ApiError 503, or 413 for what never fits.
         """
-        with self.lock:
-            if size > self._limit:
-                raise ApiError(
-                    413,
-                    f"the request takes {size} bytes, but the limit of this server is {self._limit}",
-                )
-            if self._used + more > self._limit:
-                raise ApiError(
-                    503,
-                    f"the requests that are here take {self._used} bytes, and this one would take {more} "
-                    f"more: the limit of this server is {self._limit}",
-                    [RETRY_AFTER],
-                )
-            self._used += more
+        if size > self._limit:
+            raise ApiError(
+                413,
+                f"the request takes {size} bytes, but the limit of this server is {self._limit}",
+            )
+        if self._used + more > self._limit:
+            raise ApiError(
+                503,
+                f"the requests that are here take {self._used} bytes, and this one would take {more} "
+                f"more: the limit of this server is {self._limit}",
+                [RETRY_AFTER],
+            )
+        self._used += more
 
     def take_short(self, more: int) -> bool:
         """Take bytes of what only short requests may use; False if there are not enough."""
-        with self.lock:
-            if more > self._room:
-                return False
-            self._room -= more
-            return True
+        if more > self._room:
+            return False
+        self._room -= more
+        return True
 
     def give(self, size: int, short: int) -> None:
         """Give back what was taken."""
-        with self.lock:
-            self._used -= size
-            self._room += short
+        self._used -= size
+        self._room += short
 
     @property
     def used(self) -> int:

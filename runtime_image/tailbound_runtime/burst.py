@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import Final, Protocol
 
-from tailbound_runtime.inferences import Inferences, Short
+from tailbound_runtime.inferences import Inferences, Pending, Short
 from tailbound_runtime.reception import Head, Intake
 from tailbound_runtime.responses import Response
 
@@ -20,7 +20,7 @@ TOGETHER_SECONDS: Final = 0.0005
 class Asking(Protocol):
     """A connection with one request in the burst."""
 
-    def answer(self, head: Head, body: bytes, begun: Response | Intake | None) -> None:
+    def answer(self, head: Head, body: bytes, begun: Response | Pending | Intake | None) -> None:
         """Go on with that request; None: it has yet to begin."""
 
 

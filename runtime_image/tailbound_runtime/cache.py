@@ -13,12 +13,11 @@ keeps a state, must not have its answers remembered.
 
 import hashlib
 import threading
-from asyncio import Future
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tailbound_runtime.batch import Batching
 from tailbound_runtime.engine import Engine
@@ -135,13 +134,15 @@ class CachingThread(InferenceThread):
         found = self._found(request, digest_of(request))
         return await super().wait(request, deadline, bound, ran) if found is None else found
 
-    def ask(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> Job:
-        """Run a request whose answer is not in the cache, with the answer in the future of its job."""
-        job = super().ask(request, deadline, bound)
+    def ask(
+        self, request: InferRequest, deadline: float, bound: Bound | None, then: Callable[[Job], None]
+    ) -> Job:
+        """Run a request whose answer is not in the cache, and remember that before `then`."""
         digest = digest_of(request)
-        if digest is not None:
-            self._metrics.missed()
-            job.future.add_done_callback(partial(self._remember, digest))
+        if digest is None:
+            return super().ask(request, deadline, bound, then)
+        job = super().ask(request, deadline, bound, partial(self._remember, digest, then))
+        self._metrics.missed()
         return job
 
     def close(self) -> None:
@@ -155,9 +156,10 @@ class CachingThread(InferenceThread):
             self._metrics.hit()
         return found
 
-    def _remember(self, digest: bytes, future: Future[Any]) -> None:
-        if not (future.cancelled() or future.exception() or self._closed):
-            self._cache.put(self._owner, digest, future.result())
+    def _remember(self, digest: bytes, then: Callable[[Job], None], job: Job) -> None:
+        if job.arrays is not None and not self._closed:
+            self._cache.put(self._owner, digest, job.arrays)
+        then(job)
 
 
 def digest_of(request: InferRequest) -> bytes | None:

@@ -16,6 +16,7 @@ from tailbound_runtime.app import App
 from tailbound_runtime.burst import Burst
 from tailbound_runtime.connections import Admission, Connections
 from tailbound_runtime.head_parts import MOST_HEADERS, HeadParts, HeadTooLongError
+from tailbound_runtime.inferences import Pending
 from tailbound_runtime.pipeline import Exchange, Pipeline
 from tailbound_runtime.reception import Head, Heads, Intake, space
 from tailbound_runtime.responses import Response, refusal
@@ -212,17 +213,22 @@ class Connection(HeadParts, asyncio.BufferedProtocol):
         else:
             self._go_on(head, body, None)
 
-    def answer(self, head: Head, body: bytes, begun: Response | Intake | None) -> None:
+    def answer(self, head: Head, body: bytes, begun: Response | Pending | Intake | None) -> None:
         """Go on with the request that was in the burst; None: it has yet to begin."""
         if self._in_burst:
             self._in_burst = False
             self._go_on(head, body, begun)
-        elif isinstance(begun, Intake):  # the client has gone since
+        elif isinstance(begun, Pending):  # the client has gone since
+            begun.cancel()
+        elif isinstance(begun, Intake):
             self._app.left(begun, True)
 
-    def _go_on(self, head: Head, body: bytes, begun: Response | Intake | None) -> None:
+    def _go_on(self, head: Head, body: bytes, begun: Response | Pending | Intake | None) -> None:
         if isinstance(begun, Response):
             self._pipeline.answer_at_once(begun)
+            return
+        if isinstance(begun, Pending):
+            self._pipeline.wait(begun)
             return
         exchange = Exchange(False, True, begun or self._begin(head), False)
         exchange.complete = True

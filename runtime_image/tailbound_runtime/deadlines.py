@@ -1,7 +1,8 @@
 """When requests are given up that are asked for and not answered yet, also while a run does not end.
 
 One timer serves all of them, for the one that is due first: a timer for each would cost more than its queue,
-and each time that the loop wakes up, the model's run loses what it has in the caches. Seconds.
+and each time that the loop wakes up, the model's run loses what it has in the caches. Times are those of
+`perf_counter`.
 """
 
 import asyncio
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from tailbound_runtime.lane import fail
 from tailbound_runtime.queue import Job
 from tailbound_runtime.shedding import WouldBeLateError
 
@@ -30,14 +30,13 @@ class Deadlines:
         self._looks_at = inf
 
     def add(self, job: Job, deadline: float) -> None:
-        """Fail this job unless it is done in time: with TimeoutError at the deadline, a time of the loop, and
-        with WouldBeLateError if it still waits at its `late_at`.
+        """Fail this job unless it is done in time: with TimeoutError at the deadline, and with
+        WouldBeLateError if it still waits at its `late_at`.
         """
-        late_at = inf
-        if job.late_at != inf:
-            late_at = self._loop.time() + job.late_at - time.perf_counter()
-        self._due[job] = deadline, late_at
-        self._look(min(deadline, late_at))
+        self._due[job] = deadline, job.late_at
+        due = min(deadline, job.late_at)
+        if due < self._looks_at:
+            self._look(due)
 
     def done(self, job: Job) -> None:
         """Forget a job that is answered, or whose caller has left."""
@@ -50,10 +49,8 @@ class Deadlines:
         self._timer, self._looks_at = None, inf
 
     def _look(self, due: float) -> None:
-        """Look for jobs that are due at this time of the loop, or a little later."""
-        if due >= self._looks_at:
-            return
-        now = self._loop.time()
+        """Look for jobs that are due at this time, or a little later."""
+        now = time.perf_counter()
         at = max(due, now + LEAST_SECONDS)
         if at < self._looks_at:  # else requests that come again and again would put it off for ever
             self.close()
@@ -62,15 +59,17 @@ class Deadlines:
 
     def _fail_due(self) -> None:
         self.close()
-        now = self._loop.time()
+        now = time.perf_counter()
         for job, (deadline, late_at) in tuple(self._due.items()):
-            if job.future.done() or deadline <= now:
+            if job.is_over:  # by what the caller of one before it did
+                continue
+            if deadline <= now:
                 self.done(job)
-                fail(job, TimeoutError())
+                job.end(None, TimeoutError())
             elif late_at <= now:
                 self._due[job] = deadline, inf
                 if self._withdraw(job):
                     self.done(job)
-                    fail(job, WouldBeLateError())
+                    job.end(None, WouldBeLateError())
         if self._due:
             self._look(min(map(min, self._due.values())))

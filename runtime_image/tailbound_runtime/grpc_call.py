@@ -30,7 +30,7 @@ from tailbound_runtime.http2 import Http2Connection
 from tailbound_runtime.http2_blocks import literal
 from tailbound_runtime.http2_frames import Code
 from tailbound_runtime.http2_outflow import Part, Stream
-from tailbound_runtime.inferences import UNEXPECTED
+from tailbound_runtime.inferences import UNEXPECTED, Pending
 from tailbound_runtime.protocol import Body
 from tailbound_runtime.reception import CLOSE, Limits
 
@@ -108,7 +108,7 @@ class RpcCall:
         self.share = Share(surface.budget)
         self.over = False
         self._content: bytes | bytearray = b""
-        self._task: asyncio.Future[Any] | None = None
+        self._task: asyncio.Future[Any] | Pending | None = None
 
     # --- what goes on
 

@@ -128,21 +128,19 @@ class InferCall(MessageCall):
         metrics.answered_at_once(*times, RPC.name, size)
         return None
 
-    def _go_on(
-        self, intake: Intake, outcome: Response | Pending | Coroutine[Any, Any, Response] | None
-    ) -> None:
+    def _go_on(self, intake: Intake, outcome: Response | Pending | Coroutine[Any, Any, Response]) -> None:
         if isinstance(outcome, Response):
             self._respond(intake, outcome)
         elif isinstance(outcome, Pending):
-            self._task = outcome.job.future
-            self._task.add_done_callback(partial(self._run_is_over, intake, outcome))
-        elif outcome is not None:
-            self._task = self.surface.loop.create_task(outcome)
-            self._task.add_done_callback(partial(self._answered, intake))
+            self._task = outcome
+            outcome.then = self._run_is_over
+        else:
+            self._task = task = self.surface.loop.create_task(outcome)
+            task.add_done_callback(partial(self._answered, intake))
 
-    def _run_is_over(self, intake: Intake, pending: Pending, _: asyncio.Future[Any]) -> None:
+    def _run_is_over(self, pending: Pending) -> None:
         self._task = None
-        self._go_on(intake, self.surface.app.run_is_over(pending))
+        self._go_on(pending.intake, self.surface.app.run_is_over(pending))
 
     def _answered(self, intake: Intake, task: asyncio.Future[Response]) -> None:
         self._task = None

@@ -118,7 +118,7 @@ async def infer(
     bound: Bound | None,
     ran: Callable[[Job], None] | None = None,
 ) -> Sequence[Array]:
-    """The outputs that the request asks for. Raises ApiError; the deadline is in the loop's time.
+    """The outputs that the request asks for. Raises ApiError; the deadline is in the time of `perf_counter`.
 
     `ran` gets the job once it has run.
     """

@@ -38,14 +38,27 @@ log = structlog.get_logger(__name__)
 
 
 class Pending:
-    """An inference whose run is over when the job's future is done; to be cancelled if its client leaves."""
+    """An inference that waits for its run, or has one.
 
-    __slots__ = ("intake", "job", "request")
+    then: to be set by who is to be told that the run is over, on the loop
+    """
 
-    def __init__(self, intake: Intake, request: InferRequest, job: Job) -> None:
+    __slots__ = ("_given_up", "intake", "job", "request", "then")
+
+    def __init__(self, intake: Intake, request: InferRequest, given_up: "Callable[[Pending], None]") -> None:
         self.intake = intake
         self.request = request
-        self.job = job
+        self._given_up = given_up
+        self.job: Job
+        self.then: Callable[[Pending], None]
+
+    def ends(self, _: Job) -> None:
+        """The run is over."""
+        self.then(self)
+
+    def cancel(self) -> None:
+        """The client has gone: nobody is told."""
+        self._given_up(self)
 
 
 class Short:
@@ -58,13 +71,15 @@ class Short:
 
     __slots__ = ("arrays", "body", "decoded", "error", "executed", "head", "model", "request", "since")
 
-    def __init__(self, head: Head, body: bytes, model: Model, since: float, request: InferRequest) -> None:
+    def __init__(
+        self, head: Head, body: bytes, model: Model, since: float, decoded: float, request: InferRequest
+    ) -> None:
         self.head = head
         self.body = body
         self.model = model
         self.since = since
         self.request = request
-        self.decoded = self.executed = time.perf_counter()
+        self.decoded = self.executed = decoded
         self.arrays: Sequence[Array] | None = None
         self.error: Exception | None = None
 
@@ -99,11 +114,15 @@ class Inferences:
             return self._refused(intake, error)
         return self.infer(intake, now)
 
-    def read(self, head: Head, body: bytes, since: float) -> Short | Response | None:
-        """Read a request whose whole short body came at this time of `perf_counter`; `run` comes next.
+    def read(self, head: Head, body: bytes, since: float) -> Short | Pending | Response | None:
+        """Read a request whose whole short body came at this time of `perf_counter`.
 
-        A response if it is refused. None if its body is not to be read now: then it begins, receives that and
-        is inferred, which takes half as much CPU time again.
+        | then | it is |
+        |---|---|
+        | its run may be short | a Short: `run` comes next |
+        | it waits for a run, as those do that share one | a Pending |
+        | it is refused | the answer |
+        | it is long, or its stages are to be told apart | None: it begins, receives and is inferred |
         """
         target = self.models.targets.get(head.path)
         model = None if target is None else target.model
@@ -116,7 +135,10 @@ class Inferences:
             request = model.codec.parse(body, head.json_length, _unlimited)
         except Exception as error:
             return self._failed(self._taken(head, body, since, model), error, None)
-        return Short(head, body, model, since, request)
+        now = time.perf_counter()
+        if thread.runs_here(now):
+            return Short(head, body, model, since, now, request)
+        return self._waits(self._taken(head, body, since, model), now, request)
 
     def run(self, short: Short) -> None:
         """Run it, if its run is short; `answer` comes next."""
@@ -127,8 +149,8 @@ class Inferences:
             short.error = error
         short.executed = time.perf_counter()
 
-    def answer(self, short: Short) -> Response | Intake:
-        """The answer to it; an intake if that takes more."""
+    def answer(self, short: Short) -> Response | Pending | Intake:
+        """The answer to it, or what that comes from by itself; an intake if it takes more."""
         given = short.head, short.body, short.since, short.model
         try:
             if short.error is not None:
@@ -136,13 +158,13 @@ class Inferences:
             response = self._known(short)
         except Exception as error:
             return self._failed(self._taken(*given), error, short.request)
-        metrics, decoding = short.model.metrics, short.decoded - short.since
         if response is None:
-            metrics.received(0.0)
-            metrics.decoded(decoding)
             intake = self._taken(*given)
+            if short.arrays is None:
+                return self._waits(intake, short.decoded, short.request)
             intake.parsed = short.request, short.arrays
-            return self.received(intake, len(short.body)) or intake
+            return self._counted(intake, short.decoded) or intake
+        metrics, decoding = short.model.metrics, short.decoded - short.since
         response.sent = metrics.sent
         ended = time.perf_counter()
         metrics.answered_at_once(
@@ -166,6 +188,17 @@ class Inferences:
         intake = Intake(head, since, self._limits, Share(self.budget), model, REST)
         intake.body = body
         return intake
+
+    def _counted(self, intake: Intake, decoded: float) -> Response | None:
+        """Count what came as a whole and is read now; an answer if there is no memory for it."""
+        metrics = intake.model.metrics
+        metrics.received(0.0)
+        metrics.decoded(decoded - intake.received)
+        return self.received(intake, len(intake.body))
+
+    def _waits(self, intake: Intake, decoded: float, request: InferRequest) -> Pending | Response:
+        """One that came as a whole waits for a run; an answer if it is refused."""
+        return self._counted(intake, decoded) or self._asked(intake, request)
 
     def receive(self, intake: Intake, part: bytes) -> Response | None:
         """Take in a part of the body; an answer if that refuses it."""
@@ -213,6 +246,7 @@ class Inferences:
         request = None
         try:
             signature, thread = intake.model.loaded()
+            arrays: Sequence[Array] | None
             if intake.parsed is not None:
                 request, arrays = intake.parsed
             elif intake.wire.takes_long(intake):
@@ -222,23 +256,33 @@ class Inferences:
                 self._decoded(intake)
                 arrays = thread.here(request)
             if arrays is None:
-                return Pending(
-                    intake, request, thread.ask(request, self._deadline(intake, request), _bound(intake))
-                )
+                return self._asked(intake, request)
             return self._inferred_here(intake, request, signature, arrays)
         except Exception as error:
             return self._failed(intake, error, request)
 
-    def run_is_over(self, pending: Pending) -> Response | Coroutine[Any, Any, Response] | None:
-        """The answer to an inference whose run is over; None if its caller has gone."""
+    def _asked(self, intake: Intake, request: InferRequest) -> Pending | Response:
+        """Let it wait for a run; an answer if it is refused."""
+        _, thread = intake.model.loaded()
+        pending = Pending(intake, request, self.given_up)
+        try:
+            pending.job = thread.ask(request, _deadline(intake, request), _bound(intake), pending.ends)
+        except Exception as error:
+            return self._failed(intake, error, request)
+        return pending
+
+    def given_up(self, pending: Pending) -> None:
+        """The client has gone before the run was over."""
+        _, thread = pending.intake.model.loaded()
+        thread.leave(pending.job)
+        self._end(pending.intake, 499)
+
+    def run_is_over(self, pending: Pending) -> Response | Coroutine[Any, Any, Response]:
+        """The answer to an inference whose run is over."""
         intake, job = pending.intake, pending.job
         signature, thread = intake.model.loaded()
-        if job.future.cancelled():
-            thread.leave(job)
-            self._end(intake, 499)
-            return None
         try:
-            return self._inferred_here(intake, pending.request, signature, job.future.result())
+            return self._inferred_here(intake, pending.request, signature, job.outcome())
         except Exception as error:
             thread.leave(job)
             return self._failed(intake, error, pending.request)
@@ -250,13 +294,6 @@ class Inferences:
             log.error("inference failed unexpectedly", exc_info=error)
             error = UNEXPECTED
         return self._refused(intake, error)
-
-    def _deadline(self, intake: Intake, request: InferRequest) -> float:
-        now = time.perf_counter()
-        left = intake.left(now)
-        if request.timeout_seconds is not None:
-            left = min(left, intake.received + request.timeout_seconds - now)
-        return self._loop.time() + left
 
     def _inferred_here(
         self, intake: Intake, request: InferRequest, signature: Signature, arrays: Sequence[Array]
@@ -304,7 +341,7 @@ class Inferences:
         if request is None:
             request = await self.aside(lambda: self._parsed_aside(intake))
         if arrays is None:
-            deadline = self._deadline(intake, request)
+            deadline = _deadline(intake, request)
             metrics, seconds = intake.model.metrics, intake.limits.seconds
             watch = self._watch(intake)
             arrays = await infer(request, thread, metrics, seconds, deadline, _bound(intake), watch)
@@ -347,6 +384,13 @@ class Inferences:
 
 def _unlimited(size: int) -> None:
     """Short bodies are not counted."""
+
+
+def _deadline(intake: Intake, request: InferRequest) -> float:
+    due = intake.started + intake.limits.seconds
+    if request.timeout_seconds is None:
+        return due
+    return min(due, intake.received + request.timeout_seconds)
 
 
 def _bound(intake: Intake) -> Bound | None:

@@ -1,4 +1,4 @@
-"""One thread of runs, and how the jobs of a run get what became of them."""
+"""One thread of runs, and how it has something done on the event loop."""
 
 import asyncio
 import concurrent.futures
@@ -9,7 +9,6 @@ from math import inf
 from tailbound_runtime.batch import Staging
 from tailbound_runtime.engine import Run
 from tailbound_runtime.queue import Job
-from tailbound_runtime.tensors import Array
 
 
 class Lane:
@@ -32,19 +31,6 @@ class Lane:
         self.ends = inf
         self.run = Run()
         self.warm: concurrent.futures.Future[None] = concurrent.futures.Future()
-
-
-def answer_all(jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
-    """Give each job that is still waited for its answer."""
-    for job, arrays in zip(jobs, answers, strict=True):
-        if not job.future.done():
-            job.future.set_result(arrays)
-
-
-def fail(job: Job, error: Exception) -> None:
-    """Give the job this error, if it is still waited for."""
-    if not job.future.done():
-        job.future.set_exception(error)
 
 
 def settle(loop: asyncio.AbstractEventLoop, outcomes: Sequence[Callable[[], None]]) -> None:

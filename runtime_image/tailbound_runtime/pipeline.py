@@ -1,7 +1,7 @@
 """The requests of one connection, which are answered in turn, whatever each of them needs (HTTP pipelining).
 
-A request that can be answered at once is: no task, timer or thread is made for it. The others become tasks of
-the event loop.
+A request that can be answered at once is, and one that waits for a run is told when that is over: no task,
+timer or thread is made for it. The others become tasks of the event loop.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ class Exchange:
     """One request, and its answer once that is known.
 
     intake: where its body goes; None if it was answered without
+    task: what its answer comes from by itself; None before, and once it is known
     complete: whether all of it has arrived
     expects: whether the client waits to be asked for the body
     """
@@ -44,7 +45,7 @@ class Exchange:
         self.response = begun if isinstance(begun, Response) else None
         self.expects = expects
         self.complete = self.written = False
-        self.task: asyncio.Future[Any] | None = None
+        self.task: asyncio.Task[Response] | Pending | None = None
 
 
 class Pipeline:
@@ -99,6 +100,13 @@ class Pipeline:
             response.sent(seconds)
         if self._full:
             self._count()
+
+    def wait(self, pending: Pending) -> None:
+        """Answer a request that is not in line, as `is_free`, when its run is over."""
+        exchange = Exchange(False, True, pending.intake, False)
+        exchange.complete = True
+        self._waits(exchange, pending)
+        self._line.append(exchange)
 
     def lost(self) -> None:
         """The client has gone: what is not answered yet is given up."""
@@ -187,24 +195,27 @@ class Pipeline:
             exchange.response = outcome
             return True
         if isinstance(outcome, Pending):
-            exchange.task = outcome.job.future
-            exchange.task.add_done_callback(partial(self._run_is_over, exchange, outcome))
+            self._waits(exchange, outcome)
         else:
             self._goes_on(exchange, outcome)
         return False
 
-    def _run_is_over(self, exchange: Exchange, pending: Pending, _: asyncio.Future[Any]) -> None:
+    def _waits(self, exchange: Exchange, pending: Pending) -> None:
+        exchange.task = pending
+        pending.then = partial(self._run_is_over, exchange)
+
+    def _run_is_over(self, exchange: Exchange, pending: Pending) -> None:
         exchange.task = None
         outcome = self._app.run_is_over(pending)
         if isinstance(outcome, Response):
             exchange.response = outcome
             self.advance()
-        elif outcome is not None:
+        else:
             self._goes_on(exchange, outcome)
 
     def _goes_on(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Response]) -> None:
-        exchange.task = self._loop.create_task(coroutine)
-        exchange.task.add_done_callback(partial(self._answered, exchange))
+        exchange.task = task = self._loop.create_task(coroutine)
+        task.add_done_callback(partial(self._answered, exchange))
 
     def _answered(self, exchange: Exchange, task: asyncio.Future[Response]) -> None:
         if task.cancelled():

@@ -1,44 +1,88 @@
 """The requests that wait for the model, grouped by what may share a run. Knows no threads and no clock."""
 
-import asyncio
 from collections.abc import Callable, Hashable
 from math import inf
-from typing import Any
+
+import structlog
 
 from tailbound_runtime.batch import Batching, Mode, to_take
 from tailbound_runtime.queue_delay import QueueDelay
 from tailbound_runtime.run_sizes import RunSizes
 from tailbound_runtime.signature import InferRequest
 from tailbound_runtime.speed import Line
+from tailbound_runtime.tensors import Array
+
+log = structlog.get_logger(__name__)
 
 
 class Job:
     """One request on its way through the model.
 
     arrived: when it began to wait, in seconds of whatever clock the queue's caller uses
-    future: what its caller waits for; done early if the caller has left
+    is_over: whether its outcome is there, or nobody waits for that any more; set by the loop's thread
+    arrays, error: its outcome; both None before, and one of them after
     level: of its priority, 1 being the first
     ran: when a run took it, began and ended, on the clock of the inference thread; None before
     late_at: when, on the same clock, it is too late for an answer; infinite for one that runs in any case
     """
 
-    __slots__ = ("arrived", "future", "key", "late_at", "level", "ran", "request")
+    __slots__ = (
+        "_then",
+        "arrays",
+        "arrived",
+        "error",
+        "is_over",
+        "key",
+        "late_at",
+        "level",
+        "ran",
+        "request",
+    )
 
     def __init__(
         self,
         request: InferRequest,
         arrived: float,
-        future: asyncio.Future[Any],
         late_at: float = inf,
         level: int = 1,
+        then: "Callable[[Job], None] | None" = None,
     ) -> None:
+        """`then` is called once with the job when its outcome is there, and not if its caller has left."""
         self.request = request
         self.arrived = arrived
-        self.future = future
+        self._then = then
+        self.is_over = False
+        self.arrays: list[Array] | None = None
+        self.error: Exception | None = None
         self.late_at = late_at
         self.level = level
         self.ran: tuple[float, float, float] | None = None
         self.key = key_of(request)
+
+    def outcome(self) -> list[Array]:
+        """What the model answered, once the job is over. Raises its error."""
+        if self.arrays is None:
+            assert self.error is not None
+            raise self.error
+        return self.arrays
+
+    def end(self, arrays: list[Array] | None, error: Exception | None = None) -> None:
+        """Tell the outcome to the caller who still waits for it. What fails there concerns no other job."""
+        if self.is_over:
+            return
+        then = self._then
+        self.leave()
+        self.arrays, self.error = arrays, error
+        try:
+            if then is not None:
+                then(self)
+        except Exception:
+            log.exception("an answer failed unexpectedly")
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        self.is_over = True
+        self._then = None  # who waits for a job has it: both would be garbage in a cycle
 
 
 def key_of(request: InferRequest) -> Hashable:
@@ -81,7 +125,7 @@ class Queue:
     def put(self, job: Job) -> None:
         """Add a job at the end of its level in its group."""
         group = self._groups.setdefault(job.key, {})
-        overtakes = bool(group) and next(reversed(group)).level > job.level
+        overtakes = self._batching.levels > 1 and group and next(reversed(group)).level > job.level
         group[job] = None
         if overtakes:
             self._groups[job.key] = dict.fromkeys(sorted(group, key=_level))

@@ -46,7 +46,9 @@ def scheduling_of(parameters: Mapping[str, Any]) -> Scheduling:
 
 def level_of(priority: int, levels: int) -> int:
     """The level that a request waits in, 1 being the first."""
-    return priority if 1 <= priority <= levels else max(1, levels)
+    if levels <= 1:
+        return 1
+    return priority if 1 <= priority <= levels else levels
 
 
 _NONE: Final = Scheduling(0, None)

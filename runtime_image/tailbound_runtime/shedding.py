@@ -85,9 +85,11 @@ class Shedding:
 
         Raises WouldBeLateError.
         """
+        if bound is None:
+            return inf
         line = self._speed.line()
         idle = not self._running and not len(self._queue)
-        if bound is None or line is None or idle or not self._reachable(request, bound, line):
+        if line is None or idle or not self._reachable(request, bound, line):
             return inf
         ends = bound.since + bound.seconds
         begins = max(self._free(line, now), self._queue.full_at(request, now, line))

@@ -40,7 +40,12 @@ class TracedApp(App):
         super().__init__(models, limits, budget)
         self._tracer = tracer
 
-    def run_is_over(self, pending: Pending) -> Response | Coroutine[Any, Any, Response] | None:
+    def given_up(self, pending: Pending) -> None:
+        """Note when it waited and ran, if it has run."""
+        self._ran(pending.intake, pending.job)
+        super().given_up(pending)
+
+    def run_is_over(self, pending: Pending) -> Response | Coroutine[Any, Any, Response]:
         """Note when it waited and ran."""
         self._ran(pending.intake, pending.job)
         return super().run_is_over(pending)

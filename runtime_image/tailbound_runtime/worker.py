@@ -1,7 +1,7 @@
 """The inference threads: one model with a bounded queue in front of it, and one thread for each of its lanes.
 
 Runs happen outside the event loop so that health checks are answered while the model computes. A request's
-failure stays in its own future: a run that several requests share and that fails is halved until the requests
+failure is its own: a run that several requests share and that fails is halved until the requests
 that make it fail are alone. What such a request brought is remembered for a while, and refused without a run.
 
 A model on a CPU has one lane. On a device it has more: one joins the tensors of its requests, or takes the
@@ -36,7 +36,7 @@ from tailbound_runtime.engine import Engine, Run
 from tailbound_runtime.errors import ModelBrokenError, ModelFailedError, ModelInputError, TooLargeError
 from tailbound_runtime.faults import Faults
 from tailbound_runtime.inline import SHORT_SECONDS, Inline
-from tailbound_runtime.lane import Lane, answer_all, fail, settle
+from tailbound_runtime.lane import Lane, settle
 from tailbound_runtime.metrics import Metrics, no_device, nothing_waits
 from tailbound_runtime.queue import Job, Queue, QueueFullError
 from tailbound_runtime.refused import Refused
@@ -146,48 +146,54 @@ class InferenceThread:
         bound: Bound | None = None,
         ran: Callable[[Job], None] | None = None,
     ) -> list[Array]:
-        """The answer from the thread. `deadline` is in the loop's time, `bound` in that of `perf_counter`.
+        """The answer from the thread. `deadline` and `bound` are in the time of `perf_counter`.
 
         `ran` gets the job once it has run.
 
         Raises QueueFullError at once, WouldBeLateError at once or later, TimeoutError at the deadline,
         ModelInputError and ModelFailedError.
         """
-        job = self.ask(request, deadline, bound)
+        over = self._loop.create_future()
+        job = self.ask(request, deadline, bound, partial(_wake, over))
         try:
-            answers: list[Array] = await job.future
-        except (TimeoutError, asyncio.CancelledError):
+            await over
+            arrays = job.outcome()
+        except (Exception, asyncio.CancelledError):
             self.leave(job)
             raise
         if ran is not None:
             ran(job)
-        return answers
+        return arrays
 
-    def ask(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> Job:
-        """Queue a request, with the answer in the future of its job; a caller must `leave` what it gives up.
+    def ask(
+        self, request: InferRequest, deadline: float, bound: Bound | None, then: Callable[[Job], None]
+    ) -> Job:
+        """Queue a request; `then` is called on the loop with its job once the outcome is in there.
+
+        That is never before this returns. A caller must `leave` what it gives up, and then is not told.
 
         Raises QueueFullError, WouldBeLateError and ModelInputError at once.
         """
         now, level = time.perf_counter(), level_of(request.priority, self._batching.levels)
-        with self._changed:
-            displaced = self._make_room(level)
+        with self._lock:
+            displaced = self._make_room(level) if self.is_full else None
             known = self._refused.why(request, now)
             if known is not None:
                 raise ModelInputError(known)
             late_at = self._shedding.late_at(request, bound, now, level)
-            job = Job(request, now, self._loop.create_future(), late_at, level)
+            job = Job(request, now, late_at, level, then)
             if displaced is not None and self._queue.remove(displaced):
-                self._fail(displaced, QueueFullError(self._queue_limit))
+                # Not now: its caller may ask for something else at once.
+                self._loop.call_soon(self._fail, displaced, QueueFullError(self._queue_limit))
             self._queue.put(job)
-            if not self._running or len(self._queue) >= self._full:
+            running = len(self._running)  # a lane that ends its run looks by itself
+            if running < len(self._lanes) and (not running or len(self._queue) >= self._full):
                 self._changed.notify()
         self._deadlines.add(job, deadline)
         return job
 
-    def _make_room(self, level: int) -> Job | None:
-        """The job that has to go for one of this level, if one has to. Raises QueueFullError if none may."""
-        if not self.is_full:
-            return None
+    def _make_room(self, level: int) -> Job:
+        """The job that has to go for one of this level. Raises QueueFullError if none may."""
         last = self._queue.last_behind(level)
         if last is None:
             raise QueueFullError(self._queue_limit)
@@ -195,24 +201,25 @@ class InferenceThread:
 
     def _fail(self, job: Job, error: Exception) -> None:
         self._deadlines.done(job)
-        fail(job, error)
+        job.end(None, error)
 
     def _answer_all(self, jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
-        for job in jobs:
+        for job, arrays in zip(jobs, answers, strict=True):
             self._deadlines.done(job)
-        answer_all(jobs, answers)
+            job.end(arrays)
 
     def _depth(self) -> int:
         return len(self._queue)
 
     def leave(self, job: Job) -> None:
         """The caller of this job has gone, or waits no longer."""
+        job.leave()
         self._deadlines.done(job)
         with self._changed:
             if self._queue.remove(job):
                 return
             for lane in self._lanes:
-                if job in lane.jobs and all(other.future.done() for other in lane.jobs):
+                if job in lane.jobs and all(other.is_over for other in lane.jobs):
                     lane.run.stop()
 
     def close(self) -> None:
@@ -249,10 +256,11 @@ class InferenceThread:
             lane.jobs = ()
             self._running.discard(lane)
             self._shedding.ends(lane.number)
-            while not (jobs := self._take(time.perf_counter())):
+            # One time for both: a run that is to begin in between would not be waited for.
+            while not (jobs := self._take(now := time.perf_counter())):
                 if self._closed:
                     return False
-                self._changed.wait(self._wait_seconds(time.perf_counter()))
+                self._changed.wait(self._wait_seconds(now))
             self._begin(lane, jobs)
             if len(self._lanes) > 1:
                 self._changed.notify()  # another lane is to begin before this run ends
@@ -330,7 +338,7 @@ class InferenceThread:
         middle = len(jobs) // 2
         for half in (jobs[:middle], jobs[middle:]):
             with self._changed:
-                wanted = [job for job in half if not job.future.done()]
+                wanted = [job for job in half if not job.is_over]
                 self._begin(lane, wanted)
             if wanted:
                 self._infer(lane)
@@ -366,6 +374,11 @@ class InferenceThread:
 
     def _settle(self, outcomes: Sequence[Callable[[], None]]) -> None:
         settle(self._loop, outcomes)
+
+
+def _wake(waiting: asyncio.Future[None], _: Job) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _withdraw(changed: threading.Condition, queue: Queue, job: Job) -> bool:

@@ -31,7 +31,7 @@ class Steps:
             return None
         if body.isdigit():
             return Response(400, (), [body])
-        return Short(head, body, MODEL, since, cast(Any, None))
+        return Short(head, body, MODEL, since, since, cast(Any, None))
 
     def run(self, short: Short) -> None:
         self.log.append(("run", short.body))

@@ -13,52 +13,73 @@ from tailbound_runtime.signature import InferRequest
 SOON = 2 * LEAST_SECONDS
 
 
-def job(late_at: float = inf) -> Job:
-    asked = InferRequest(None, {"x": np.zeros((1, 1), np.float32)}, ("y",), 1)
-    return Job(asked, 0.0, asyncio.get_running_loop().create_future(), late_at)
+class Asked(Job):
+    """Says when it is over."""
+
+    def __init__(self, late_at: float = inf) -> None:
+        asked = InferRequest(None, {"x": np.zeros((1, 1), np.float32)}, ("y",), 1)
+        self.over = asyncio.Event()
+        super().__init__(asked, 0.0, late_at, then=lambda _: self.over.set())
 
 
 async def test_each_is_failed_when_it_is_due_and_not_before_whatever_comes_after_it() -> None:
     """The timer is for the first one; others that come all the time do not move it."""
-    loop = asyncio.get_running_loop()
-    deadlines = Deadlines(loop, lambda job: False)
-    started = loop.time()
-    far, near, answered = job(), job(), job()
+    deadlines = Deadlines(asyncio.get_running_loop(), lambda job: False)
+    started = time.perf_counter()
+    far, near, answered = Asked(), Asked(), Asked()
     deadlines.add(far, started + 100)
     deadlines.add(near, started + SOON)
     deadlines.add(answered, started + SOON)
-    answered.future.set_result([])
+    answered.end([])
     deadlines.done(answered)
     others = []
-    while not near.future.done():
-        assert loop.time() < started + 10, "it was put off"
-        others.append(job())
-        deadlines.add(others[-1], loop.time() + LEAST_SECONDS / 10)
+    while not near.is_over:
+        assert time.perf_counter() < started + 10, "it was put off"
+        others.append(Asked())
+        deadlines.add(others[-1], time.perf_counter() + LEAST_SECONDS / 10)
         await asyncio.sleep(LEAST_SECONDS / 5)
-    assert loop.time() >= started + SOON
-    assert isinstance(near.future.exception(), TimeoutError)
-    await asyncio.wait([other.future for other in others])
-    assert all(isinstance(other.future.exception(), TimeoutError) for other in others)
-    assert not far.future.done()
+    assert time.perf_counter() >= started + SOON
+    assert isinstance(near.error, TimeoutError)
+    for other in others:
+        await other.over.wait()
+        assert isinstance(other.error, TimeoutError)
+    assert not far.is_over
     deadlines.close()
 
 
 async def test_one_that_is_late_is_withdrawn_if_it_waits_and_else_has_until_its_deadline() -> None:
-    loop = asyncio.get_running_loop()
     asked: list[Job] = []
     late_at = time.perf_counter() + LEAST_SECONDS
-    running, waiting = job(late_at), job(late_at)
+    running, waiting = Asked(late_at), Asked(late_at)
 
     def withdraw(late: Job) -> bool:
         asked.append(late)
         return late is waiting
 
-    deadlines = Deadlines(loop, withdraw)
+    deadlines = Deadlines(asyncio.get_running_loop(), withdraw)
     for each in (running, waiting):
-        deadlines.add(each, loop.time() + 3 * SOON)
-    await asyncio.wait([waiting.future])
-    assert isinstance(waiting.future.exception(), WouldBeLateError)
-    assert not running.future.done()
-    await asyncio.wait([running.future])
-    assert isinstance(running.future.exception(), TimeoutError)
+        deadlines.add(each, time.perf_counter() + 3 * SOON)
+    await waiting.over.wait()
+    assert isinstance(waiting.error, WouldBeLateError)
+    assert not running.is_over
+    await running.over.wait()
+    assert isinstance(running.error, TimeoutError)
     assert asked == [running, waiting], "each is asked for once"
+
+
+async def test_who_is_told_may_give_up_another_that_is_due_as_well_and_ask_for_one_more() -> None:
+    deadlines = Deadlines(asyncio.get_running_loop(), lambda job: True)
+    soon = time.perf_counter() + LEAST_SECONDS
+    given_up, more = Asked(soon), Asked()
+
+    def told(_: Job) -> None:
+        given_up.leave()
+        deadlines.done(given_up)
+        deadlines.add(more, time.perf_counter())
+
+    first = Job(more.request, 0.0, then=told)
+    deadlines.add(first, soon)
+    deadlines.add(given_up, inf)
+    await more.over.wait()
+    assert (isinstance(first.error, TimeoutError), isinstance(more.error, TimeoutError)) == (True, True)
+    assert given_up.error is None

@@ -1,7 +1,7 @@
 """From when on a request is late: its bound is counted from its last byte, however long its body took."""
 
-import asyncio
 import json
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -32,9 +32,11 @@ class Queueing:
     def here(self, request: InferRequest) -> None:
         """Never."""
 
-    def ask(self, request: InferRequest, deadline: float, bound: Bound | None) -> Job:
+    def ask(
+        self, request: InferRequest, deadline: float, bound: Bound | None, then: Callable[[Job], None]
+    ) -> Job:
         self.bound = bound
-        return Job(request, 0.0, asyncio.get_running_loop().create_future())
+        return Job(request, 0.0)
 
 
 @pytest.mark.parametrize("body_seconds", [0.0, 0.3, 5.0])

@@ -1,10 +1,6 @@
 """Waiting requests: who shares a run, who goes first, and who has left. Time is a number here."""
 
-import asyncio
-from collections.abc import Iterator
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tailbound_runtime.batch import Batching, Mode
@@ -14,15 +10,7 @@ from tailbound_runtime.signature import InferRequest
 DYNAMIC = Batching(Mode.DYNAMIC, 4, (), 1.0)
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    yield loop
-    loop.close()
-
-
 def job(
-    loop: asyncio.AbstractEventLoop,
     arrived: float,
     rows: int = 1,
     width: int = 1,
@@ -30,7 +18,7 @@ def job(
     level: int = 1,
 ) -> Job:
     inputs = {"x": np.zeros((rows, width), np.float32)}
-    return Job(InferRequest(None, inputs, outputs, rows), arrived, loop.create_future(), level=level)
+    return Job(InferRequest(None, inputs, outputs, rows), arrived, level=level)
 
 
 def queue_of(*jobs: Job, batching: Batching = DYNAMIC) -> Queue:
@@ -40,9 +28,9 @@ def queue_of(*jobs: Job, batching: Batching = DYNAMIC) -> Queue:
     return queue
 
 
-def test_only_requests_of_the_same_shapes_and_outputs_share_a_run(loop: asyncio.AbstractEventLoop) -> None:
-    narrow, wide, other = job(loop, 0), job(loop, 0.1, width=2), job(loop, 0.2, outputs=("z",))
-    second = job(loop, 0.3, rows=3)
+def test_only_requests_of_the_same_shapes_and_outputs_share_a_run() -> None:
+    narrow, wide, other = job(0), job(0.1, width=2), job(0.2, outputs=("z",))
+    second = job(0.3, rows=3)
     queue = queue_of(narrow, wide, other, second)
     assert queue.take(5) == [narrow, second]
     assert queue.take(5) == [wide]
@@ -50,10 +38,8 @@ def test_only_requests_of_the_same_shapes_and_outputs_share_a_run(loop: asyncio.
     assert (queue.take(5), len(queue)) == ([], 0)
 
 
-def test_a_full_group_does_not_wait_for_an_older_one_that_is_not_full(
-    loop: asyncio.AbstractEventLoop,
-) -> None:
-    old, full = job(loop, 0), job(loop, 0.5, rows=4, width=2)
+def test_a_full_group_does_not_wait_for_an_older_one_that_is_not_full() -> None:
+    old, full = job(0), job(0.5, rows=4, width=2)
     queue = queue_of(old, full)
     assert queue.take(0.6) == [full]
     assert queue.take(0.6) == []
@@ -61,13 +47,13 @@ def test_a_full_group_does_not_wait_for_an_older_one_that_is_not_full(
     assert queue.take(1.0) == [old]
 
 
-def test_of_two_groups_that_may_go_the_one_that_waits_longest_goes(loop: asyncio.AbstractEventLoop) -> None:
-    first, second = job(loop, 1, width=2), job(loop, 2)
+def test_of_two_groups_that_may_go_the_one_that_waits_longest_goes() -> None:
+    first, second = job(1, width=2), job(2)
     assert queue_of(second, first).take(10) == [first]
 
 
-def test_who_has_left_takes_no_place(loop: asyncio.AbstractEventLoop) -> None:
-    first, second, third = (job(loop, at, rows=2) for at in (0, 1, 2))
+def test_who_has_left_takes_no_place() -> None:
+    first, second, third = (job(at, rows=2) for at in (0, 1, 2))
     queue = queue_of(first, second, third)
     assert queue.remove(first)
     assert not queue.remove(first)
@@ -76,18 +62,18 @@ def test_who_has_left_takes_no_place(loop: asyncio.AbstractEventLoop) -> None:
     assert not queue.remove(second)
 
 
-def test_without_batching_requests_go_one_by_one_as_they_came(loop: asyncio.AbstractEventLoop) -> None:
-    jobs = [job(loop, at, rows=at + 1, width=at % 2 + 1) for at in range(4)]
+def test_without_batching_requests_go_one_by_one_as_they_came() -> None:
+    jobs = [job(at, rows=at + 1, width=at % 2 + 1) for at in range(4)]
     queue = queue_of(*jobs, batching=Batching(Mode.NONE, 1, (), 0))
     assert [queue.take(9) for _ in jobs] == [[each] for each in jobs]
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2)), max_size=12))
 def test_a_level_goes_before_all_later_ones_and_each_in_the_order_of_arrival(
-    loop: asyncio.AbstractEventLoop, kinds: list[tuple[int, int, int]]
+    kinds: list[tuple[int, int, int]],
 ) -> None:
     """Level, rows and width of each request."""
-    jobs = [job(loop, at, rows, width, level=level) for at, (level, rows, width) in enumerate(kinds)]
+    jobs = [job(at, rows, width, level=level) for at, (level, rows, width) in enumerate(kinds)]
     queue = queue_of(*jobs, batching=Batching(Mode.DYNAMIC, 4, (), 0, levels=3))
     last = max(jobs, key=lambda each: (each.level, each.arrived), default=None)
     assert queue.last_behind(1) is (last if last is not None and last.level > 1 else None)
@@ -107,11 +93,9 @@ def test_an_empty_queue_is_never_due() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=20))
-def test_nobody_is_lost_or_served_twice(
-    loop: asyncio.AbstractEventLoop, kinds: list[tuple[int, int, bool]]
-) -> None:
+def test_nobody_is_lost_or_served_twice(kinds: list[tuple[int, int, bool]]) -> None:
     """Rows, width and whether the caller leaves, of each request."""
-    jobs = [job(loop, at, rows, width) for at, (rows, width, _) in enumerate(kinds)]
+    jobs = [job(at, rows, width) for at, (rows, width, _) in enumerate(kinds)]
     for each in jobs[::2]:
         each.late_at = 10**6
     queue = queue_of(*jobs)

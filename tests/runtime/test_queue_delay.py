@@ -1,12 +1,10 @@
 """Requests wait for others only where that gains: simulated arrivals, with fixed and with learned delays."""
 
-import asyncio
 import heapq
 import itertools
 import random
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -51,7 +49,7 @@ def latencies(arrivals: Sequence[float], delay: float, line: Line | None) -> lis
     queue = Queue(Batching(Mode.DYNAMIC, 32, (), delay))
     numbers = itertools.count()
     events: list[tuple[float, int, list[Job] | None]] = [(at, next(numbers), None) for at in arrivals]
-    jobs = iter([Job(REQUEST, at, cast(asyncio.Future[Any], None)) for at in arrivals])
+    jobs = iter([Job(REQUEST, at) for at in arrivals])
     left, busy, found = list(arrivals), False, []
     while events:
         now, _, ended = heapq.heappop(events)
@@ -116,10 +114,10 @@ def test_a_learned_delay_is_about_as_good_as_the_better_of_none_and_all_and_bett
 def test_a_run_begins_in_time_for_whom_it_would_be_late_otherwise() -> None:
     queue = Queue(Batching(Mode.DYNAMIC, 32, (), 5.0))
     for number in range(LEAST_GAPS + 1):  # one each millisecond, so that it gains to wait for more
-        queue.put(Job(REQUEST, number * 0.001, cast(asyncio.Future[Any], None)))
+        queue.put(Job(REQUEST, number * 0.001))
         queue.remove_if(lambda job: True)
     now = (LEAST_GAPS + 1) * 0.001
-    queue.put(Job(REQUEST, now, cast(asyncio.Future[Any], None), late_at=now + 0.0215))
+    queue.put(Job(REQUEST, now, late_at=now + 0.0215))
     assert queue.take(now, LINE) == []
     due = queue.due(now, LINE)
     assert due == pytest.approx(now + 0.0215 - 2 * (LINE.base + LINE.per_row))

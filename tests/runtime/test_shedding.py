@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -72,6 +72,14 @@ def test_the_time_of_what_waits(batching: Batching, requests: int, rows: int, se
     assert LINE.seconds(requests, rows, batching) == seconds
 
 
+class Numbered(Job):
+    """A job that knows the number of its request."""
+
+    def __init__(self, number: int, request: InferRequest, arrived: float, late_at: float) -> None:
+        super().__init__(request, arrived, late_at)
+        self.number = number
+
+
 @dataclass
 class Model:
     """A server whose runs take exactly as long as `LINE` says, or `slower` times that; time is a number."""
@@ -110,7 +118,7 @@ class Model:
                 continue
             if late_at == inf:
                 self.exempt.add(number)
-            self.queue.put(Job(each, at, cast(Any, number), late_at))
+            self.queue.put(Numbered(number, each, at, late_at))
             self._next(at)
         self._until(inf)
 
@@ -119,7 +127,7 @@ class Model:
             now, _, ended = heapq.heappop(self.events)
             if ended is not None:
                 jobs, seconds = ended
-                self.answered |= {cast(Any, job.future): now for job in jobs}
+                self.answered |= {cast(Numbered, job).number: now for job in jobs}
                 self.rules.ran(sum(job.request.rows for job in jobs), seconds)
                 self.rules.ends()
                 self.running = False
@@ -128,7 +136,7 @@ class Model:
     def _next(self, now: float) -> None:
         if self.running:
             return
-        self.refused |= {cast(Any, job.future): now for job in self.rules.give_up(now)}
+        self.refused |= {cast(Numbered, job).number: now for job in self.rules.give_up(now)}
         jobs = self.queue.take(now, self.rules.line())
         if jobs:
             rows = sum(job.request.rows for job in jobs)
