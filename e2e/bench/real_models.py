@@ -37,7 +37,7 @@ from tests.runtime.models import magika_model
 
 SENDERS: Final = 64
 TURNS: Final = 8
-REQUESTS: Final = 128  # of one turn
+RUNS: Final = 64  # of the model alone in one turn, or as many rows
 SIZES: Final = (1, 2, 4, 8, 16, 32)
 
 Row = npt.NDArray[Any]
@@ -45,10 +45,14 @@ Row = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Server:
-    """sent: the request that all senders send"""
+    """sent: the request that all senders send, so many of them in one turn.
+
+    The first run of a turn has the one row that came first. With few requests it would count for much.
+    """
 
     path: Path
     sent: bytes
+    requests: int
     env: Mapping[str, str]
 
 
@@ -72,7 +76,7 @@ class Alone:
         """The time of one row, in runs of so many."""
         rows = {self._name: np.repeat(self._row, size, axis=0)}
         self._session.run(None, rows)
-        runs = max(1, REQUESTS // 2 // size)
+        runs = max(1, RUNS // size)
         started, computed = time.perf_counter(), time.process_time()
         for _ in range(runs):
             self._session.run(None, rows)
@@ -99,14 +103,15 @@ async def turns(alone: Alone, size: int, server: Server, url: str, pid: int, bar
     """What was measured in all turns, by what it is."""
     cpu, wall, liveness = [], [], Liveness(url, bare)
     async with closed_loop.senders(url, server.sent, SENDERS) as senders:
-        await senders.turn(REQUESTS)
+        requests = server.requests
+        await senders.turn(requests)
         for _ in range(TURNS):
             raw, before = alone.row(size), batching.cpu_seconds(pid)
-            seconds = await senders.turn(REQUESTS)
-            cpu.append(raw.cpu * REQUESTS / (batching.cpu_seconds(pid) - before))
-            wall.append(raw.wall * REQUESTS / seconds)
+            seconds = await senders.turn(requests)
+            cpu.append(raw.cpu * requests / (batching.cpu_seconds(pid) - before))
+            wall.append(raw.wall * requests / seconds)
             async with liveness:  # in a turn of its own: to answer it takes CPU time as well
-                await senders.turn(REQUESTS)
+                await senders.turn(requests)
     slowest = {"liveness": url, "bare": bare}
     return {
         "share": round(statistics.median(cpu), 3),
@@ -129,7 +134,7 @@ def main() -> int:
     dice = np.random.default_rng(3)
     document: dict[str, Any] = {"bench": "real_models"}
     content = dice.integers(0, 256, (1, 2048), dtype=np.int32)
-    magika = Server(magika_model(), message("bytes", "INT32", content), {})
+    magika = Server(magika_model(), message("bytes", "INT32", content), 128, {})
     document |= compare("magika", Alone(magika.path, "bytes", content), 1, magika)
     with tempfile.TemporaryDirectory() as folder:
         path = batching.model(Path(folder) / "wide.onnx", batching.WIDTHS)
@@ -137,7 +142,7 @@ def main() -> int:
         alone = Alone(path, "x", row)
         best = min(SIZES, key=lambda size: alone.row(size).cpu)
         env = {"TAILBOUND_BATCHING_MODE": "dynamic", "TAILBOUND_BATCHING_MAX_SIZE": str(best)}
-        wide = Server(path, message("x", "FP32", row), env)
+        wide = Server(path, message("x", "FP32", row), 640, env)
         document |= {"wide_size": best, **compare("wide", alone, best, wide)}
     print(json.dumps(document))
     return 0

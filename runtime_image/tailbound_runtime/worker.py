@@ -186,11 +186,19 @@ class InferenceThread:
                 # Not now: its caller may ask for something else at once.
                 self._loop.call_soon(self._fail, displaced, QueueFullError(self._queue_limit))
             self._queue.put(job)
-            running = len(self._running)  # a lane that ends its run looks by itself
-            if running < len(self._lanes) and (not running or len(self._queue) >= self._full):
+            if self._may_begin(now):
                 self._changed.notify()
         self._deadlines.add(job, deadline)
         return job
+
+    def _may_begin(self, now: float) -> bool:
+        """Whether a lane that has no run is to look at the queue. One that ends its run looks by itself."""
+        if not self._running:
+            return True
+        if len(self._running) == len(self._lanes):
+            return False
+        soon = self._soon()
+        return len(self._queue) >= self._full or (soon is not None and now >= soon)
 
     def _make_room(self, level: int) -> Job:
         """The job that has to go for one of this level. Raises QueueFullError if none may."""

@@ -7,7 +7,7 @@ import pytest
 from tailbound_runtime.burst import MOST, Burst
 from tailbound_runtime.connections import Connections
 from tailbound_runtime.front import Front
-from tailbound_runtime.inferences import Short
+from tailbound_runtime.inferences import Pending, Short
 from tailbound_runtime.reception import Head, Intake
 from tailbound_runtime.responses import Response
 
@@ -47,7 +47,7 @@ class Asker:
     def __init__(self) -> None:
         self.outcomes: list[tuple[bytes, int | None]] = []
 
-    def answer(self, head: Head, body: bytes, begun: Response | Intake | None) -> None:
+    def answer(self, head: Head, body: bytes, begun: Response | Pending | Intake | None) -> None:
         self.outcomes.append((body, begun.status if isinstance(begun, Response) else None))
 
 
