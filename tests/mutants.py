@@ -242,7 +242,7 @@ MUTANTS: Final = (
     Mutant(
         "pods go only after the stabilization window",
         "autoscale/behavior.py",
-        "(*self.needs, needed)[-kept:]",
+        "(*self.needs, needed)[-(least if moved else max(least, longest)) :]",
         "(needed,)",
         "autoscale",
     ),

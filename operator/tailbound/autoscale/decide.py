@@ -21,7 +21,16 @@ from tailbound.autoscale.model import (
     RevisionObservation,
     Service,
 )
-from tailbound.autoscale.panic import LASTS, backlog, caution_after, flooded, late, overloaded, panic_until
+from tailbound.autoscale.panic import (
+    EXPLAINED,
+    LASTS,
+    backlog,
+    caution_after,
+    flooded,
+    late,
+    overloaded,
+    panic_until,
+)
 from tailbound.autoscale.replica_estimate import ReplicaEstimate
 from tailbound.autoscale.rule import ReplicaChange, needed_within
 from tailbound.autoscale.state import State, taught
@@ -77,12 +86,16 @@ def _resigned(state: State, seen: RevisionObservation) -> tuple[State, RevisionO
 def _alarmed(state: State, seen: RevisionObservation, objective: LatencyTarget, now: float) -> State:
     """The state with panic and more caution, if requests are late or about to be, or else another quiet tick.
 
-    While replicas that were asked for still start, lateness says nothing new of how much spare is needed.
+    While replicas that were asked for still start, lateness says nothing new of how much spare is needed, nor
+    while requests that waited for them are among those whose latency is measured.
     """
     hot = overloaded(seen, objective, state.rows.per_request)
+    starting_at = now if _starting(seen) else state.starting_at
+    explained = starting_at is not None and abs(now - starting_at) <= EXPLAINED
     return state._replace(
         panic_until=panic_until(state.panic_until, hot, now),
-        caution=caution_after(state.caution, hot and not _starting(seen)),
+        caution=caution_after(state.caution, hot and not explained),
+        starting_at=starting_at if explained else None,
         quiet=_quiet(state, seen, objective),
     )
 
@@ -177,7 +190,8 @@ def _corrected(state: State, seen: RevisionObservation, sizing: ReplicaEstimate)
 def _stabilized(state: State, demand: Demand, cold_start: float) -> State:
     if isinstance(demand.forecast, Unknown):
         return state._replace(stabilization=StabilizationWindow())
-    return state._replace(stabilization=state.stabilization.with_need(demand.with_spares, cold_start))
+    moved = state.panic_until is not None or state.forecasts.falling
+    return state._replace(stabilization=state.stabilization.with_need(demand.with_spares, cold_start, moved))
 
 
 def _wanted(

@@ -29,6 +29,9 @@ _RISES: Final = (5, 12)
 """Ticks that lines are drawn through: a steep rise shows early, a slow one late."""
 _SIGNIFICANT: Final = 5.0
 """Standard errors of the slope that are none of chance."""
+_FALLS: Final = 3.0
+"""Standard errors of the slope from which the traffic falls. They are fewer than for a rise: where it was
+chance after all, a replica is given up two minutes too soon, and none is started."""
 _MEDIAN: Final = 1.05
 """Standard deviation of values over the median of what two of them differ by."""
 _HIGHEST_RISE: Final = 1.5
@@ -144,6 +147,11 @@ class Forecasts:
     def expected(self) -> float:
         """Requests per second at the horizon, spare included; 0 while nothing was seen."""
         return (self.holding if self.returns else self.following).rate
+
+    @property
+    def falling(self) -> bool:
+        """Whether the rate falls by more than chance."""
+        return _falls(self.rates)
 
     @cached_property
     def dispersion(self) -> float:
@@ -283,13 +291,36 @@ def _rise(rates: Vector, horizon: float) -> float:
     """
     if len(rates) < max(_RISES):
         return 0.0
-    counted = sqrt(max(_LEAST_RATE, sum(rates[-min(_RISES) :]) / min(_RISES)) / TICK)
+    counted = _counted(rates)
     # The least scatter first: what does not rise beyond it needs no look at the others.
     if not _reached(rates, counted, horizon):
         return 0.0
+    return min(_reached(rates, _scatter(rates, counted), horizon), _HIGHEST_RISE * rates[-1])
+
+
+def _falls(rates: Vector) -> bool:
+    """Whether a line through the last rates falls by more than chance."""
+    if len(rates) < max(_RISES):
+        return False
+    steepest = min([_slope(rates[-ticks:]) / _error_of_slope(ticks, _FALLS) for ticks in _RISES])
+    counted = _counted(rates)
+    return steepest < -counted and steepest < -_scatter(rates, counted)
+
+
+def _counted(rates: Vector) -> float:
+    """The standard deviation of a count of one tick at the present rate, in requests per second."""
+    return sqrt(max(_LEAST_RATE, sum(rates[-min(_RISES) :]) / min(_RISES)) / TICK)
+
+
+def _scatter(rates: Vector, counted: float) -> float:
+    """What ticks scatter by chance: what neighbours differ by, and at least what counts do."""
     differences = sorted([abs(after - before) for before, after in pairwise(rates)])
-    scatter = max(_MEDIAN * differences[len(differences) // 2], counted)
-    return min(_reached(rates, scatter, horizon), _HIGHEST_RISE * rates[-1])
+    return max(_MEDIAN * differences[len(differences) // 2], counted)
+
+
+def _error_of_slope(ticks: int, errors: float) -> float:
+    """The slope that is so many standard errors, of a line through `ticks` values that scatter by 1."""
+    return errors / sqrt(_steps(ticks)[1])
 
 
 def _reached(rates: Vector, scatter: float, horizon: float) -> float:
@@ -301,7 +332,7 @@ def _drawn_on(recent: Vector, scatter: float, ticks: float) -> float:
     """The value of the line through `recent` after `ticks` more; 0 if it does not rise significantly."""
     count = len(recent)
     slope = _slope(recent)
-    if slope <= _SIGNIFICANT * scatter / sqrt(count * (count * count - 1) / 12):
+    if slope <= scatter * _error_of_slope(count, _SIGNIFICANT):
         return 0.0
     still = _slope(recent[count // 2 :])
     return sum(recent) / count + slope * (count - 1) / 2 + max(0.0, min(slope, still)) * ticks

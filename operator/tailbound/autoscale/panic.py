@@ -8,8 +8,9 @@ LASTS: Final = 60.0
 """Seconds after its last sign for which panic goes on."""
 DRAIN: Final = 60.0
 """Seconds in which a backlog is to be worked off."""
-
-
+EXPLAINED: Final = 75.0
+"""Seconds after a start in which the P99 may be that of requests that waited for it: the minute that it is
+taken over, and the age of a scrape."""
 MOST_CAUTION: Final = 0.2
 _CAUTION_STEP: Final = 0.01
 _CAUTION_LEFT: Final = 0.995

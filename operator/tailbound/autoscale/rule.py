@@ -61,7 +61,8 @@ def _shrunk(change: ReplicaChange, window: StabilizationWindow) -> str:
 
 def needed_within(window: StabilizationWindow) -> str:
     """The highest need within the stabilization window."""
-    return f"{window.floor} were needed within the last {window.hold * TICK:.0f} s (stabilization window)"
+    seconds = len(window.needs) * TICK
+    return f"{window.floor} were needed within the last {seconds:.0f} s (stabilization window)"
 
 
 def _added(change: ReplicaChange, demand: Demand) -> str:

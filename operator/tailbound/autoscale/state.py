@@ -38,6 +38,8 @@ class State(NamedTuple):
     panic_until: float | None = None
     caution: float = 0.0
     """Share of the forecast that is added since requests were late."""
+    starting_at: float | None = None
+    """When a replica that was asked for was last starting; None if requests that waited for it are past."""
     stabilization: StabilizationWindow = StabilizationWindow()
     quiet: int = 0
     """Ticks for which nothing has moved, up to `feedback.QUIET`."""

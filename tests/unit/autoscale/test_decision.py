@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.autoscale.decide import decide
 from tailbound.autoscale.decision import ReplicaDecision, ReplicaReason
-from tailbound.autoscale.model import Known, LearnedCapacity, Limits
+from tailbound.autoscale.model import Known, LearnedCapacity, Limits, Replicas
 from tailbound.autoscale.state import State, restored, worth_saving
 from tailbound.objects.unknown import Unknown
 
@@ -62,6 +62,18 @@ def test_a_decision_says_why_in_words() -> None:
 
 def test_a_decision_and_its_state_can_be_written_down() -> None:
     assert json.loads(json.dumps(asdict(steady(160, 20))))["replicas"] > 0
+
+
+def test_requests_that_waited_for_a_start_call_for_no_further_spare() -> None:
+    """A pod starts for the first minute, and for two more the P99 is above the target."""
+    before = steady(160, 60)
+    state, count, cautions = before.state, before.replicas, []
+    for tick in range(60, 78):
+        at = tick * 10.0
+        pods = Replicas(count, count - 1, 1, 0, (10.0,)) if tick < 66 else ready(count)
+        state = decide(at, seen(at, 160, pods, p99=2.5), OBJECTIVE, LIMITS, state).state
+        cautions.append(state.caution)
+    assert cautions[12] == 0 < cautions[13] < cautions[14]
 
 
 def fell(rate: float, ticks: int) -> ReplicaDecision:

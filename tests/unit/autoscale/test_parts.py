@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.autoscale.batch_time import BatchTimeModel
-from tailbound.autoscale.behavior import LEAST_HOLD, PAUSE, StabilizationWindow, grown, shrunk
+from tailbound.autoscale.behavior import PAUSE, StabilizationWindow, grown, shrunk
 from tailbound.autoscale.course import Course
 from tailbound.autoscale.feedback import LOWEST, corrected
 from tailbound.autoscale.forecast import Forecasts, Regression, dispersion, observed
@@ -210,6 +210,16 @@ def test_a_step_is_no_rise() -> None:
     assert ramp.expected >= 156 + 8 * 8
 
 
+def test_traffic_falls_where_it_does_by_more_than_chance() -> None:
+    random = Random(1)
+    steady = [120 + random.gauss(0, 3.5) for _ in range(400)]
+    assert sum(Forecasts(rates=tuple(steady[at : at + 60])).falling for at in range(340)) <= 10
+    for least, down in ((5, 6.0), (12, 2.0)):
+        fallen = [rate - down * max(0, tick - 47) for tick, rate in enumerate(steady[:60])]
+        assert Forecasts(rates=tuple(fallen[: 48 + least])).falling
+    assert not Forecasts(rates=(9.0, 1.0)).falling
+
+
 def test_forecasts_are_proven_once_they_were_judged_for_some_minutes() -> None:
     assert not forecast([100.0] * 30).proven
     assert forecast([100.0] * 36).proven
@@ -312,19 +322,26 @@ def test_the_way_down_is_bounded(replicas: int, floor: int, result: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("cold_start", "hold"), [(0.0, LEAST_HOLD), (20.0, LEAST_HOLD), (31.0, 4), (60.0, 6), (300.0, 6)]
+    ("cold_start", "least", "longest"),
+    [(0.0, 2, 2), (20.0, 2, 6), (31.0, 4, 10), (60.0, 6, 18), (150.0, 6, 9), (300.0, 6, 6)],
 )
-def test_the_highest_need_of_a_cold_start_is_kept_and_steps_are_apart(cold_start: float, hold: int) -> None:
-    stabilization = StabilizationWindow()
-    for needed in (9, *[4] * (hold - 1)):
-        assert not stabilization.full
-        stabilization = stabilization.with_need(needed, cold_start)
-    assert (stabilization.floor, stabilization.full) == (9, True)
-    stepped = stabilization.stepped()
-    for _ in range(PAUSE):
-        assert not stepped.full
-        stepped = stepped.with_need(4, cold_start)
-    assert (stepped.floor, stepped.full) == (4, True)
+def test_a_need_counts_for_three_starts_and_for_one_where_traffic_has_moved(
+    cold_start: float, least: int, longest: int
+) -> None:
+    for moved, ticks in ((True, least), (False, longest)):
+        window = StabilizationWindow().with_need(9, cold_start, moved)
+        for _ in range(ticks - 1):
+            window = window.with_need(4, cold_start, moved)
+        assert (window.floor, window.hold) == (9, least)
+        assert window.with_need(4, cold_start, moved).floor == 4
+    assert window.with_need(4, cold_start, True).needs == (4,) * least
+
+
+def test_steps_down_are_apart() -> None:
+    window = StabilizationWindow().stepped()
+    for left in (PAUSE, *reversed(range(PAUSE))):
+        assert window.pause == left
+        window = window.with_need(4, 60.0, False)
 
 
 @pytest.mark.parametrize(
