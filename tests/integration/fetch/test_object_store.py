@@ -6,10 +6,11 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import obstore
 import pytest
 from tailbound.api.runtime_contract import FetchEnv, TerminationReason
 from tailbound.fetch.addresses import AddressPolicy
@@ -21,7 +22,8 @@ from tailbound.fetch.failures import FetchFailedError
 from tailbound.fetch.fetching import Access, FetchRequest, fetch
 from tailbound.fetch.gate import Gate
 from tailbound.fetch.partial import Partial
-from tailbound.fetch.stores import ObjectSource
+from tailbound.fetch.remote import Version
+from tailbound.fetch.stores import ObjectFile, ObjectSource
 
 from e2e.cluster import binaries
 from e2e.cluster.ports import free_port
@@ -105,6 +107,29 @@ def test_an_object_is_fetched_and_verified(server: S3Server, tmp_path: Path) -> 
     with pytest.raises(FetchFailedError, match="has sha256") as caught:
         run(server, tmp_path, "s3://models/one.onnx", "a" * 64)
     assert caught.value.reason is TerminationReason.DIGEST_MISMATCH
+
+
+def test_a_large_object_comes_in_ranges_of_one_version(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailbound.fetch.ranges.BLOCK_BYTES", 100_000)
+    monkeypatch.setattr("tailbound.fetch.download.LEAST_BYTES", 1_000_000)
+    parts: list[int] = []
+    read = ObjectFile.part
+
+    def part(file: ObjectFile, start: int, end: int, version: Version) -> Callable[[], bytes]:
+        found = read(file, start, end, version)
+        parts.append(start)
+        return found
+
+    monkeypatch.setattr(ObjectFile, "part", part)
+    secret = _at(server, ACCESS).credentials
+    with Gate(ACCESS.dialer(WORLD)) as gate:
+        store = s3_store("models", S3Options(server.endpoint), secret, BucketConnection(gate, WORLD))
+        obstore.put(store, "large.onnx", MEGABYTES)  # a file on the server's disk alone has no ETag
+    run(server, tmp_path, "s3://models/large.onnx", hashlib.sha256(MEGABYTES).hexdigest())
+    assert (tmp_path / "model.onnx").read_bytes() == MEGABYTES
+    assert sorted(parts) == list(range(0, len(MEGABYTES), 100_000))
 
 
 @pytest.mark.parametrize("uri", ["s3://models/churn/7", "s3://models/churn/7/"])
