@@ -334,6 +334,22 @@ class Trials(RuleBasedStateMachine):
             stored["metadata"]["labels"].pop("app.kubernetes.io/managed-by", None)
         self.trial.touch(stored)
 
+    @rule(index=st.integers(0, 3), then=ROUNDS)
+    def a_deployment_is_deleted(self, index: int, then: int) -> None:
+        deployments = self.trial.of("Deployment")
+        if deployments:
+            stored = deployments[index % len(deployments)]
+            stored["metadata"]["deletionTimestamp"] = self.trial.now.isoformat()
+            self.trial.touch(stored)
+        self.trial.go(then)
+
+    @rule(index=st.integers(0, 5), then=ROUNDS)
+    def a_pod_ends_for_good(self, index: int, then: int) -> None:
+        pods = [pod for pod in self.trial.pods if not self.trial.gone(pod)]
+        if pods:
+            self.trial.fail(pods[index % len(pods)], "Evicted", "The node was low on resource: memory.")
+        self.trial.go(then)
+
     @rule(rounds=st.sampled_from((1, 5, 20)))
     def all_goes_on(self, rounds: int) -> None:
         self.trial.go(rounds)
