@@ -33,7 +33,7 @@ def _attack(case: ElementTree.Element) -> dict[str, Any]:
 
 
 def _run(folder: Path, arguments: list[str]) -> Iterator[tuple[int, Path]]:
-    """Exit status and report of each part: side by side, and one at a time."""
+    """Exit status and report of each part: of those that run side by side, and of those that disturb."""
     for number, (_, options) in enumerate(PARTS):
         marker, *others = options[1:]
         report = folder / f"{number}.xml"

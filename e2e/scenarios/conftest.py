@@ -3,10 +3,11 @@
 import re
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from e2e.scenarios.library import installation
+from e2e.scenarios.library import installation, parts
 from e2e.scenarios.library.audit import AuditLog
 from e2e.scenarios.library.scene import Scene, World
 
@@ -14,12 +15,27 @@ pytest_plugins = ["e2e.scenarios.library.selection"]
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> World:
-    """The cluster with Tailbound installed; workers that run side by side install it once."""
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder of all workers that run side by side."""
     base = tmp_path_factory.getbasetemp()
-    return installation.installed_world(
-        scratch=tmp_path_factory.mktemp("world"), shared=base if worker_id == "master" else base.parent
-    )
+    return base if worker_id == "master" else base.parent
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> World:
+    """The cluster with Tailbound installed; workers that run side by side install it once."""
+    return installation.installed_world(scratch=tmp_path_factory.mktemp("world"), shared=shared)
+
+
+@pytest.fixture(autouse=True)
+def parts_reserved(request: pytest.FixtureRequest, world: World, shared: Path) -> Iterator[None]:
+    """What a scenario marked `disturbs` takes from the others that are."""
+    marker = request.node.get_closest_marker("disturbs")
+    if marker is None:
+        yield
+        return
+    with parts.reserved(shared, marker.args, marker.kwargs.get("needs", ())):
+        yield
 
 
 @pytest.fixture

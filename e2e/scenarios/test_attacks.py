@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from e2e.scenarios.library import installation, pods
+from e2e.scenarios.library import installation, parts, pods
 from e2e.scenarios.library.api import Object
 from e2e.scenarios.library.attack import attack
 from e2e.scenarios.library.manifests import serving_runtime
@@ -39,7 +39,7 @@ MADE_SECONDS: Final = 30
 
 
 @pytest.mark.security
-@pytest.mark.disturbs
+@pytest.mark.disturbs(needs=(parts.GATEWAYS,))
 def test_floods_cost_a_neighbour_no_request(
     scene: Scene, other_scene: Scene, record_property: Record
 ) -> None:

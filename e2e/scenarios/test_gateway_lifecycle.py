@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from e2e.scenarios.library import gateways, host, installation
+from e2e.scenarios.library import gateways, host, installation, parts
 from e2e.scenarios.library.rollouts import Rollout, canary
 from e2e.scenarios.library.scene import GATEWAY, OPERATOR, Scene, leader, restarts, workload
 from e2e.scenarios.library.waiting import Unmet, stays
@@ -14,7 +14,7 @@ from e2e.scenarios.library.waiting import Unmet, stays
 NO_VERDICT_SECONDS = 8
 
 
-@pytest.mark.disturbs
+@pytest.mark.disturbs(parts.GATEWAYS)
 @pytest.mark.needs_own_cluster
 def test_what_serves_goes_on_without_the_kubelet_and_through_a_gateway_without_the_api_server(
     scene: Scene,
@@ -51,7 +51,7 @@ def test_what_serves_goes_on_without_the_kubelet_and_through_a_gateway_without_t
     scene.predicts("remembered", newer)
 
 
-@pytest.mark.disturbs
+@pytest.mark.disturbs(parts.OPERATOR, needs=(parts.GATEWAYS,))
 @pytest.mark.needs_own_cluster
 def test_unreadable_gateway_freezes_the_verdict_until_it_is_back(scene: Scene) -> None:
     rollout = Rollout.begin(scene, "blind", canary(50), sla={"errorRate": "2%"})

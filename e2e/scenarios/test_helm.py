@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from e2e.scenarios.library import installation
+from e2e.scenarios.library import installation, parts
 from e2e.scenarios.library.api import conditions
 from e2e.scenarios.library.audit import OPERATOR_USER, AuditLog, assert_at_most_one_condition
 from e2e.scenarios.library.scene import (
@@ -32,7 +32,7 @@ def test_helm_test_passes(world: World) -> None:
     world.helm.run("test", installation.RELEASE, "-n", SYSTEM, "--timeout", "120s")
 
 
-@pytest.mark.disturbs
+@pytest.mark.disturbs(*parts.EVERYTHING)
 @pytest.mark.needs_own_cluster
 @pytest.mark.runs_last
 def test_upgrade_under_load_and_new_installation_restart_no_pod(

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from e2e.scenarios.library import gateways, host
+from e2e.scenarios.library import gateways, host, parts
 from e2e.scenarios.library.api import Object, conditions, names
 from e2e.scenarios.library.audit import OPERATOR_USER, AuditLog
 from e2e.scenarios.library.models import Model
@@ -25,8 +25,6 @@ from e2e.scenarios.library.scene import (
     workload,
 )
 from e2e.scenarios.library.waiting import SYSTEM, Unmet
-
-pytestmark = pytest.mark.disturbs
 
 RUNTIME = ("ClusterServingRuntime", "onnxruntime")
 DEFAULTS = (("HardwareClass", "cpu"), ("HardwareClass", "gpu"), RUNTIME)
@@ -53,6 +51,7 @@ def _edited_runtime(scene: Scene) -> Iterator[None]:
         scene.api.patch(*RUNTIME, None, {"spec": {"drain": {"time": before}}})
 
 
+@pytest.mark.disturbs(parts.OPERATOR)
 def test_without_an_operator_what_serves_goes_on_and_what_was_asked_is_done_later(
     scene: Scene, other_scene: Scene
 ) -> None:
@@ -134,6 +133,7 @@ def _judged(rollout: Rollout, least: float) -> float | Unmet:
 
 
 @pytest.mark.needs_own_cluster
+@pytest.mark.disturbs(parts.OPERATOR, needs=(parts.GATEWAYS,))
 def test_operator_killed_at_work_finishes_it_follows_a_ramp_and_counts_each_request_once(
     scene: Scene, other_scene: Scene, audit: AuditLog
 ) -> None:
@@ -197,6 +197,7 @@ def _one_deployment(scene: Scene, name: str) -> bool | Unmet:
 
 
 @pytest.mark.needs_own_cluster
+@pytest.mark.disturbs(parts.OPERATOR)
 def test_leader_cut_off_from_the_api_falls_silent_before_the_new_one_writes(
     scene: Scene, audit: AuditLog
 ) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from e2e.scenarios.library import parts
 from e2e.scenarios.library.rollouts import ERRORS, Rollout, through_prometheus
 from e2e.scenarios.library.scaling import BUSY, CALM, RISE_SECONDS, Scaled
 from e2e.scenarios.library.scene import Scene, scale
@@ -9,7 +10,7 @@ from e2e.scenarios.library.scene import Scene, scale
 PROMETHEUS = "tailbound-prometheus"
 
 
-@pytest.mark.disturbs
+@pytest.mark.disturbs(parts.PROMETHEUS, needs=(parts.GATEWAYS,))
 @pytest.mark.needs_own_cluster
 def test_without_prometheus_pods_stay_and_verdicts_wait(scene: Scene) -> None:
     judged = Rollout.applied(scene, "unscraped", through_prometheus(50))

@@ -1,4 +1,7 @@
-"""How long each scenario took when it last passed: kept in the cache, so that the longest start first."""
+"""How long each scenario took when it last passed: kept in the cache, so that the longest start first.
+
+Without its set-up, in which it may wait for others to end.
+"""
 
 import json
 from collections.abc import Mapping
@@ -27,8 +30,9 @@ class Recorder:
         self._failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add up the phases of a scenario; what failed waited for something that did not come."""
-        self._took[report.nodeid] = self._took.get(report.nodeid, 0.0) + report.duration
+        """Take down the call of a scenario; what failed waited for something that did not come."""
+        if report.when == "call":
+            self._took[report.nodeid] = report.duration
         if not report.passed:
             self._failed.add(report.nodeid)
 

@@ -1,7 +1,8 @@
 """Which scenarios run, in which order, and what their reports say: a pytest plugin.
 
 needs_own_cluster   uses the node's host or the audit log; not run with KUBECONFIG set, and counted apart
-disturbs            touches what every scenario stands on (operator, gateways, node, CRDs): runs alone
+disturbs(*parts)    touches what every scenario stands on: runs after the others, beside those of this mark
+                    that disturb other parts, and none of its `needs=(*parts)`: see parts.py
 lasts(seconds)      much longer than the others, about so long, until its own duration is known here
 runs_last           takes the installation away
 heavy               takes an image, or packages, of a gigabyte, which only `make test-servers` and T=NAME get
@@ -20,7 +21,14 @@ from e2e.scenarios.library.scene import Scene
 from e2e.scenarios.library.waiting import report
 
 NOT_RUN: Final = "not run: needs its own cluster"
-MARKERS: Final = ("needs_own_cluster", "disturbs", "lasts(seconds)", "runs_last", "heavy", "security")
+MARKERS: Final = (
+    "needs_own_cluster",
+    "disturbs(*parts, needs)",
+    "lasts(seconds)",
+    "runs_last",
+    "heavy",
+    "security",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,9 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the scenarios; refuse to run disturbing ones beside others."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if workers > 1 and any(item.get_closest_marker("disturbs") for item in items):
+    if workers > 1 and len({item.get_closest_marker("disturbs") is None for item in items}) > 1:
         raise pytest.UsageError(
-            "scenarios marked disturbs run alone: select with -m 'not disturbs', or leave -n out"
+            "scenarios marked disturbs run beside no others: select with -m disturbs or -m 'not disturbs', "
+            "or leave -n out"
         )
     items[:] = ordered(items, workers, durations.kept(cache_folder()))
 
@@ -47,13 +56,12 @@ def ordered(items: list[pytest.Item], workers: int, known: Mapping[str, float]) 
 
     Each worker gets two items to begin with: one of the longest, and one of the shortest behind it.
     """
-    items = sorted(
-        items, key=lambda item: (bool(item.get_closest_marker("runs_last")), -_seconds(item, known))
-    )
-    if workers == 1 or len(items) < 2 * workers:
-        return items
-    firsts, between, seconds = items[:workers], items[workers:-workers], items[-workers:]
-    return [item for pair in zip(firsts, seconds, strict=True) for item in pair] + between
+    last = [item for item in items if item.get_closest_marker("runs_last")]
+    others = sorted((item for item in items if item not in last), key=lambda item: -_seconds(item, known))
+    if workers > 1 and len(others) >= 2 * workers:
+        firsts, between, seconds = others[:workers], others[workers:-workers], others[-workers:]
+        others = [item for pair in zip(firsts, seconds, strict=True) for item in pair] + between
+    return others + last
 
 
 def _seconds(item: pytest.Item, known: Mapping[str, float]) -> float:
