@@ -5,6 +5,7 @@ with limits on time and memory: a sandbox bounds what a template may touch, not 
 """
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -24,6 +25,9 @@ _ENVIRONMENT: Final = SandboxedEnvironment(
 _REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 200
 """Characters of a leaf that is compiled once: so that those remembered take little of the child's memory."""
+
+_ADDRESS: Final = re.compile(r"<[^<>]* at 0x[0-9a-f]+>")
+"""What Python writes for an object that is no text, such as what `map` returns: its address in memory."""
 
 # A template comes to the same text each time: a random one would be another revision after each restart.
 del _ENVIRONMENT.filters["random"], _ENVIRONMENT.globals["lipsum"]
@@ -81,6 +85,11 @@ def _leaf(context: Mapping[str, Any], text: str, path: str) -> str:
         raise _RefusedError(f"{path} expands to {size} bytes; shorten it to at most {LEAF_LIMIT_BYTES}")
     if "\0" in result:
         raise _RefusedError(f"{path} expands to text with a NUL character; remove it")
+    if _ADDRESS.search(result):
+        raise _RefusedError(
+            f"{path} is {_shown(text)}, which expands to the address of an object in memory, another one "
+            "after each restart: end filters such as map and select with |list or |join(' ')"
+        )
     return result
 
 

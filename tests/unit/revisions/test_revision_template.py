@@ -77,6 +77,8 @@ def test_values_are_taken_literally(value: str) -> None:
         ({"a": "{{ 'x' * 20000 }}"}, f"expands to 20000 bytes; shorten it to at most {LEAF_LIMIT_BYTES}"),
         ({"a": ["{{ 'x' * 16000 }}"] * 9}, f"shorten them to at most {TOTAL_LIMIT_BYTES}"),
         ({"a": "{{ '\\x00' }}"}, "NUL"),
+        ({"a": "{{ ['a'] | map('upper') }}"}, "end filters such as map and select with |list or |join(' ')"),
+        ({"a": "{{ [cycler('a')] ~ '' }}"}, "the address of an object in memory"),
         ({"a": "{{ '\\ud800' }}"}, "surrogates not allowed"),
         ({"a": "{% for i in [1] %}" * 21 + "{% endfor %}" * 21}, "too many statically nested blocks"),
         ({"a": "{% if 1 %}" * 100 + "{% endif %}" * 100}, "too many levels of indentation"),
