@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 # Most of a scenario is waiting, above all in the longest, which begin together.
-WORKERS: Final = 5
+WORKERS: Final = 6
 # More have to wait for one another: most of them disturb the operator.
 DISTURBING: Final = 2
 SIDE_BY_SIDE: Final = "not disturbs and not heavy"
