@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 class Pending:
     """An inference that waits for its run, or has one.
 
-    then: to be set by who is to be told that the run is over, on the loop
+    then: called on the loop once the run is over; set by who waits for that
     """
 
     __slots__ = ("_given_up", "intake", "job", "request", "then")
@@ -150,7 +150,7 @@ class Inferences:
         short.executed = time.perf_counter()
 
     def answer(self, short: Short) -> Response | Pending | Intake:
-        """The answer to it, or what that comes from by itself; an intake if it takes more."""
+        """The answer to a read request: Pending if it waits for a run, an intake if it has more steps."""
         given = short.head, short.body, short.since, short.model
         try:
             if short.error is not None:
@@ -197,7 +197,7 @@ class Inferences:
         return self.received(intake, len(intake.body))
 
     def _waits(self, intake: Intake, decoded: float, request: InferRequest) -> Pending | Response:
-        """One that came as a whole waits for a run; an answer if it is refused."""
+        """Let a request that came as a whole wait for a run; an answer if it is refused."""
         return self._counted(intake, decoded) or self._asked(intake, request)
 
     def receive(self, intake: Intake, part: bytes) -> Response | None:
@@ -262,7 +262,7 @@ class Inferences:
             return self._failed(intake, error, request)
 
     def _asked(self, intake: Intake, request: InferRequest) -> Pending | Response:
-        """Let it wait for a run; an answer if it is refused."""
+        """Let a request wait for a run; an answer if it is refused."""
         _, thread = intake.model.loaded()
         pending = Pending(intake, request, self.given_up)
         try:

@@ -319,7 +319,7 @@ def _scatter(rates: Vector, counted: float) -> float:
 
 
 def _error_of_slope(ticks: int, errors: float) -> float:
-    """The slope that is so many standard errors, of a line through `ticks` values that scatter by 1."""
+    """The slope of `errors` standard errors, of a line through `ticks` values that scatter by 1."""
     return errors / sqrt(_steps(ticks)[1])
 
 
@@ -346,7 +346,7 @@ def _slope(values: Vector) -> float:
 
 @cache
 def _steps(count: int) -> tuple[Vector, float]:
-    """The distances of so many steps from their middle, and the sum of their squares."""
+    """The distances of `count` steps from their middle, and the sum of their squares."""
     middle = (count - 1) / 2
     return tuple(index - middle for index in range(count)), count * (count**2 - 1) / 12
 

@@ -305,7 +305,7 @@ class Autoscaler:
 
 
 async def _in_turns(items: Iterable[_T]) -> AsyncIterator[_T]:
-    """The items. Others have their turn between them: a large fleet takes seconds."""
+    """Yield the items, with turns of the event loop between them: a large fleet takes seconds."""
     clock = asyncio.get_running_loop().time
     since = clock()
     for item in items:

@@ -268,7 +268,7 @@ class FleetSnapshot:
         return {window: self._total(key, names, f"arrivals {window}") for window in ARRIVAL_WINDOWS}
 
     def _unreported(self, key: Key, names: Iterable[str]) -> Unknown | None:
-        """Why arrivals are not known, if they are not: only all gateways, each of them once, count all."""
+        """Why arrivals are unknown; None if they are known, as each gateway reports them once."""
         reporting, copies = self.answers["gateways"], self.answers["copies"]
         if isinstance(reporting, Unknown):
             return reporting

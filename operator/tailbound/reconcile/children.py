@@ -92,6 +92,7 @@ def deployment(
         "metadata": _metadata(service, revision.name, revision.name),
         "spec": {
             "replicas": replicas,
+            "paused": False,  # `kubectl rollout pause` would hold up a change of the hardware class
             "revisionHistoryLimit": _REPLICA_SETS_KEPT,
             "progressDeadlineSeconds": _PROGRESS_DEADLINE_SECONDS,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},

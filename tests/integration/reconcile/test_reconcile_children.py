@@ -187,6 +187,7 @@ async def test_what_somebody_changed_is_changed_back(live: Live) -> None:
         "patch", "service", NAME, "-n", live.namespace, "-p", '{"spec":{"externalName":"evil.example.com"}}'
     )
     kubectl("patch", "service", name, "-n", live.namespace, "-p", '{"spec":{"selector":{"team":"risk"}}}')
+    kubectl("rollout", "pause", f"deployment/{name}", "-n", live.namespace)
     budgets = live.simulator.names("PodDisruptionBudget")
     for budget in budgets:
         label = '{"spec":{"selector":{"matchLabels":{"team":"risk"}}}}'
@@ -197,7 +198,9 @@ async def test_what_somebody_changed_is_changed_back(live: Live) -> None:
     assert written == ["Deployment", *["PodDisruptionBudget"] * len(budgets), "Service", "Service"]
     await live.execute(plan)
     assert live.simulator.plan().writes == ()
-    (server,) = live.simulator.objects["Deployment", name]["spec"]["template"]["spec"]["containers"]
+    deployment = live.simulator.objects["Deployment", name]["spec"]
+    assert not deployment.get("paused")
+    (server,) = deployment["template"]["spec"]["containers"]
     assert server["image"] == "registry.example.com/runtime:1"
     assert live.simulator.objects["Service", name]["spec"]["selector"] == {"tailbound.dev/revision": name}
     front = live.simulator.objects["Service", NAME]

@@ -326,11 +326,11 @@ SIZED = (
     )
     + 'envoy_cluster_upstream_rq_total{envoy_cluster_name="ads/churn/r2/http",replica="b"} 7\n'
 )
-"""What a gateway tells of three revisions; of one there is a copy."""
+"""The metrics of a gateway for three revisions; one counter is there twice."""
 
 
 def test_what_services_are_sized_by_is_asked_in_words_of_either_generation(server: Server) -> None:
-    """A revision without batches is told of by the gateways as if there were no others; one with, not."""
+    """Gateways give the load of a revision without batches as if it were alone, and of no other."""
     server.pods.texts.clear()
     server.pods.texts["sizing"] = SIZED
     server.pods.servers["batches"] = (
