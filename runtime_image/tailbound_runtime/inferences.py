@@ -351,7 +351,7 @@ class Inferences:
         return await self.aside(lambda: self._written(intake, known, there, aside=True))
 
     def _watch(self, intake: Intake) -> Callable[[Job], None] | None:
-        """What is told of the run of a request that takes long."""
+        """What gets the job of a long request once it has run; None if nothing does."""
         return None
 
     def _parsed_aside(self, intake: Intake) -> InferRequest:

@@ -308,14 +308,14 @@ def _metadata(route: Route) -> Metadata:
         DEADLINE_FIELD: f"{timeout * 0.9:.3f}s",
         PATIENCE_FIELD: f"{min(timeout / 4, MOST_PATIENCE.total_seconds()):.3f}s",
     }
-    told = {OWNER_FIELD: _text(str(route.service)), MODEL_FIELD: _text(route.service.name)}
+    fields = {OWNER_FIELD: _text(str(route.service)), MODEL_FIELD: _text(route.service.name)}
     if route.inference_paths != DEFAULT_INFERENCE_PATHS:
         patterns = ListValue(values=[_text(each) for each in lua_patterns(route.inference_paths)])
-        told[PATHS_FIELD] = Value(list_value=patterns)
+        fields[PATHS_FIELD] = Value(list_value=patterns)
     return Metadata(
         filter_metadata={
             METADATA_NAMESPACE: Struct(fields={name: _text(value) for name, value in facts.items()}),
-            LUA_FILTER: Struct(fields=told),
+            LUA_FILTER: Struct(fields=fields),
         }
     )
 

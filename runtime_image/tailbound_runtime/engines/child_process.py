@@ -18,7 +18,7 @@ from tailbound_runtime.tensors import Array
 
 @dataclass(frozen=True)
 class Description:
-    """What the process says of the engine once it has loaded the model."""
+    """The engine in the process, once it has loaded the model."""
 
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
@@ -29,14 +29,14 @@ class Description:
 class InChildProcess(Loaded):
     """An engine in another process, which one thread uses at a time."""
 
-    def __init__(self, connection: Connection, told: Description) -> None:
+    def __init__(self, connection: Connection, description: Description) -> None:
         self._connection = connection
         self._lock = threading.Lock()
         super().__init__(
-            told.inputs,
-            told.outputs,
-            told.platform,
-            told.provider,
+            description.inputs,
+            description.outputs,
+            description.platform,
+            description.provider,
             inlines=False,  # it stops no run
         )
 
@@ -59,15 +59,15 @@ def load(module: str, order: Order) -> InChildProcess:
     context.Process(target=_serve, args=(theirs, module, order), daemon=True).start()
     theirs.close()
     try:
-        told: Description | Exception = ours.recv()
+        answer: Description | Exception = ours.recv()
     except (EOFError, OSError) as error:
         raise ModelLoadError(
             f"the process that loads {order.path} has ended: give the container more memory, or if it has "
             "enough, export the model again"
         ) from error
-    if isinstance(told, Exception):
-        raise told
-    return InChildProcess(ours, told)
+    if isinstance(answer, Exception):
+        raise answer
+    return InChildProcess(ours, answer)
 
 
 def _serve(connection: Connection, module: str, order: Order) -> None:
