@@ -124,7 +124,7 @@ def loop_seconds(pid: int) -> float:
 
 
 def watched(pool: ProcessPoolExecutor, task: gpu_load.Task, pid: int) -> tuple[gpu_load.Answers, float]:
-    """What clients with this task got, and the CPUs that the event loop of this server took meanwhile."""
+    """The answers to clients with this task, and the CPUs that the event loop of the server took for them."""
     loop, began = loop_seconds(pid), time.perf_counter()
     answers = gpu_load.load(pool, CLIENTS, task)
     return answers, (loop_seconds(pid) - loop) / (time.perf_counter() - began)

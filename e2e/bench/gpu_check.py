@@ -193,7 +193,7 @@ def counted() -> Iterator[Counter[str]]:
 
 
 def left(calls: Mapping[str, int]) -> Mapping[str, int]:
-    """What was made by these calls, and not destroyed."""
+    """The numbers of streams and events that these calls made and did not destroy."""
     made = {kind: calls.get(f"cuda{kind}CreateWithFlags", 0) for kind in ("Stream", "Event")}
     return {kind: number - calls.get(f"cuda{kind}Destroy", 0) for kind, number in made.items()}
 

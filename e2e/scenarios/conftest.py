@@ -29,7 +29,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> World:
 
 @pytest.fixture(autouse=True)
 def parts_reserved(request: pytest.FixtureRequest, world: World, shared: Path) -> Iterator[None]:
-    """What a scenario marked `disturbs` takes from the others that are."""
+    """Lock the parts that a scenario marked `disturbs` disturbs or needs, while it runs."""
     marker = request.node.get_closest_marker("disturbs")
     if marker is None:
         yield

@@ -57,7 +57,7 @@ class Pending:
         self.then(self)
 
     def cancel(self) -> None:
-        """The client has gone: nobody is told."""
+        """Give up, as the client has gone: `then` is not called."""
         self._given_up(self)
 
 

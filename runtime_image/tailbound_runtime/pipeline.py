@@ -1,7 +1,7 @@
 """The requests of one connection, which are answered in turn, whatever each of them needs (HTTP pipelining).
 
-A request that can be answered at once is, and one that waits for a run is told when that is over: no task,
-timer or thread is made for it. The others become tasks of the event loop.
+Some requests are answered at once, and some wait for a run, which calls back when it is over: no task, timer
+or thread is made for either. The others become tasks of the event loop.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ class Job:
     """One request on its way through the model.
 
     arrived: when it began to wait, in seconds of whatever clock the queue's caller uses
-    is_over: whether its outcome is there, or nobody waits for that any more; set by the loop's thread
+    is_over: whether it has an outcome, or its caller has left; set by the thread of the loop
     arrays, error: its outcome; both None before, and one of them after
     level: of its priority, 1 being the first
     ran: when a run took it, began and ended, on the clock of the inference thread; None before
@@ -80,7 +80,7 @@ class Job:
             log.exception("an answer failed unexpectedly")
 
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """Forget the caller, who has left."""
         self.is_over = True
         self._then = None  # who waits for a job has it: both would be garbage in a cycle
 

@@ -67,7 +67,7 @@ async def test_one_that_is_late_is_withdrawn_if_it_waits_and_else_has_until_its_
     assert asked == [running, waiting], "each is asked for once"
 
 
-async def test_who_is_told_may_give_up_another_that_is_due_as_well_and_ask_for_one_more() -> None:
+async def test_a_caller_may_give_up_another_that_is_due_as_well_and_ask_for_one_more() -> None:
     deadlines = Deadlines(asyncio.get_running_loop(), lambda job: False)
     soon = time.perf_counter() + LEAST_SECONDS
     given_up, more = Asked(soon), Asked()
@@ -83,4 +83,4 @@ async def test_who_is_told_may_give_up_another_that_is_due_as_well_and_ask_for_o
     await more.over.wait()
     assert (isinstance(first.error, TimeoutError), isinstance(more.error, TimeoutError)) == (True, True)
     assert given_up.error is None
-    assert not deadlines._due, "nobody would take it out again"
+    assert not deadlines._due, "a job that is over would stay there for ever"

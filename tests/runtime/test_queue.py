@@ -93,7 +93,7 @@ def test_an_empty_queue_is_never_due() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=20))
-def test_nobody_is_lost_or_served_twice(kinds: list[tuple[int, int, bool]]) -> None:
+def test_each_job_is_taken_once_or_removed(kinds: list[tuple[int, int, bool]]) -> None:
     """Rows, width and whether the caller leaves, of each request."""
     jobs = [job(at, rows, width) for at, (rows, width, _) in enumerate(kinds)]
     for each in jobs[::2]:

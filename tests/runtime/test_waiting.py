@@ -66,11 +66,27 @@ class Server:
         return client
 
 
+class WatchedWire(Wire):
+    """A wire that says when something was written to it, or it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.changed.set()
+
+    def close(self) -> None:
+        super().close()
+        self.changed.set()
+
+
 class Client:
     """A connection and what was written to it."""
 
     def __init__(self, server: Server) -> None:
-        self.wire, self.connection = Wire(), server.front.connection()
+        self.wire, self.connection = WatchedWire(), server.front.connection()
         self.connection.connection_made(cast(Any, self.wire))
 
     @property
@@ -82,11 +98,11 @@ class Client:
         return found
 
     async def has(self, *answers: list[float] | int) -> None:
-        """Wait for these."""
-        for _ in range(60_000):
-            if len(self.answers) >= len(answers):
-                break
-            await asyncio.sleep(0.001)
+        """Wait until as many answers have come, which have to be these."""
+        async with asyncio.timeout(60):
+            while len(self.answers) < len(answers):
+                self.wire.changed.clear()
+                await self.wire.changed.wait()
         assert self.answers == list(answers)
 
 
@@ -104,7 +120,7 @@ async def server() -> Server:
     return server
 
 
-async def test_each_of_a_run_has_its_own_answer_whoever_leaves_stops_reading_or_sends_what_is_refused(
+async def test_requests_of_a_run_get_their_own_answers_beside_clients_that_leave_stall_or_are_refused(
     server: Server,
 ) -> None:
     one, many = server.asks(asking(2)), server.asks(asking(3, 4, 5))
@@ -134,7 +150,7 @@ async def test_what_waits_is_answered_when_the_server_drains(server: Server) -> 
     idle, waits, pipelined = server.asks(), server.asks(asking(2)), server.asks(asking(3), asking(4))
     server.app.phase = Phase.DRAINING
     closing = asyncio.create_task(server.front.close(60))
-    await asyncio.sleep(0)
+    await idle.wire.changed.wait()
     assert (idle.wire.closed, waits.wire.closed) == (True, False)
     server.engine.free.set()
     await waits.has([4])

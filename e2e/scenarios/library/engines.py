@@ -155,13 +155,13 @@ class Engine:
 
 
 def _in_folder(script: str, answers: str, scratch: Path, of: Callable[[], Path] = folder) -> Answers:
-    """What a script does that gets the folder."""
+    """Run a script with the folder as its argument; the answers that it wrote."""
     output_of(script, str(scratch), of=of)
     return dict(np.load(scratch / answers))
 
 
 def _in_files(script: str, model: str, scratch: Path, of: Callable[[], Path] = folder) -> Answers:
-    """What a script does that gets the file of the model, that of the rows, and that of the answers."""
+    """Run a script with the files of model, rows and answers as its arguments; the answers that it wrote."""
     files = (scratch / model, scratch / "rows.npy", scratch / "out.npz")
     output_of(script, *map(str, files), of=of)
     return dict(np.load(scratch / "out.npz"))

@@ -160,7 +160,7 @@ class Forecasts:
 
 
 class _Learned(NamedTuple):
-    """What a tick's due guesses have taught, and the guesses that are not due yet."""
+    """The errors and the regression after a tick's due guesses, and the guesses that are not due yet."""
 
     pending: Sequence[Guess]
     errors: ForecastErrors
@@ -243,7 +243,7 @@ def dispersion(rates: Sequence[float]) -> float:
 
 
 def _learned(forecasts: Forecasts, rate: float, at: float, chance: float) -> _Learned:
-    """What due guesses teach that met the counted rate, whose relative variance is `chance`.
+    """Compare due guesses with the counted rate, whose relative variance is `chance`, and learn from that.
 
     That a count scatters about its rate is no error of a forecast: requests wait it out in a queue, which the
     latency model reckons with. Without this a service with few requests would pay for it twice.
@@ -313,7 +313,7 @@ def _counted(rates: Vector) -> float:
 
 
 def _scatter(rates: Vector, counted: float) -> float:
-    """What ticks scatter by chance: what neighbours differ by, and at least what counts do."""
+    """The scatter of ticks by chance: the difference of neighbours, and at least the scatter of counts."""
     differences = sorted([abs(after - before) for before, after in pairwise(rates)])
     return max(_MEDIAN * differences[len(differences) // 2], counted)
 

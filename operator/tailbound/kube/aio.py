@@ -1,8 +1,9 @@
-"""`Cluster` over kubernetes.aio: its connections, authentication and TLS, with dicts for models."""
+"""`KubeClient` over kubernetes.aio: its connections, authentication and TLS, with dicts for models."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
@@ -28,6 +29,20 @@ APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 # No object has this version, the first of an empty etcd: an apply with it changes nothing that is there.
 _NO_VERSION = "1"
+_AS_OURSELVES: Final = MappingProxyType({"fieldManager": FIELD_MANAGER})
+
+
+class _Request(NamedTuple):
+    """A request to the API server. query: values that are empty are left out."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = MappingProxyType({})
+    body: Any = None
+    content_type: str = JSON
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
 
 
 class AioCluster:
@@ -49,7 +64,7 @@ class AioCluster:
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
         try:
-            return await self._json("GET", resource.path(namespace, name))
+            return await self._json(_Request("GET", resource.path(namespace, name)))
         except _NotFound:
             return None
 
@@ -78,7 +93,7 @@ class AioCluster:
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         while True:
             try:
-                text = await self._text("GET", resource.path(namespace), query)
+                text = await self._text(_Request("GET", resource.path(namespace), query))
             except _NotFound as error:
                 raise NotServed(
                     f"{resource.plural} cannot be listed, is its CRD installed? {error}"
@@ -114,7 +129,7 @@ class AioCluster:
             total=timeout_seconds + 10, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=SILENCE_SECONDS
         )
         try:
-            response = await self._send("GET", resource.path(namespace), query, timeout=timeout)
+            response = await self._send(_Request("GET", resource.path(namespace), query), timeout)
             async with response.response:
                 async for line in _lines(response.response.content):
                     yield _watch_event(orjson.loads(without_managed_fields(line)))
@@ -141,7 +156,7 @@ class AioCluster:
         namespace, name = key_of(body)
         _require_guards(body)
         path = resource.path(namespace, name, "status")
-        return await self._json("PUT", path, {"fieldManager": FIELD_MANAGER}, body)
+        return await self._json(_Request("PUT", path, _AS_OURSELVES, body))
 
     async def delete(
         self,
@@ -159,18 +174,18 @@ class AioCluster:
             "preconditions": {"uid": uid, "resourceVersion": resource_version},
         }
         try:
-            answer = await self._json("DELETE", resource.path(namespace, name), body=options)
+            answer = await self._json(_Request("DELETE", resource.path(namespace, name), body=options))
         except _NotFound:
             return None
         return answer if KubernetesObject(answer).terminating else None
 
     async def insert(self, resource: Resource, body: Object) -> Object:
         namespace, _ = key_of(body)
-        return await self._json("POST", resource.path(namespace), {"fieldManager": FIELD_MANAGER}, body)
+        return await self._json(_Request("POST", resource.path(namespace), _AS_OURSELVES, body))
 
     async def replace(self, resource: Resource, body: Object) -> Object:
         namespace, name = key_of(body)
-        return await self._json("PUT", resource.path(namespace, name), {"fieldManager": FIELD_MANAGER}, body)
+        return await self._json(_Request("PUT", resource.path(namespace, name), _AS_OURSELVES, body))
 
     async def create_event(self, body: Object) -> None:
         await self.insert(EVENTS, body)
@@ -181,7 +196,7 @@ class AioCluster:
             "kind": TOKEN_REVIEWS.kind,
             "spec": {"token": token, "audiences": list(audiences)},
         }
-        answer = await self._json("POST", TOKEN_REVIEWS.path(), body=review)
+        answer = await self._json(_Request("POST", TOKEN_REVIEWS.path(), body=review))
         return dict(child(answer, "status"))
 
     async def close(self) -> None:
@@ -190,57 +205,33 @@ class AioCluster:
     async def _apply(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
         # managedFields may not be sent with an apply; everything else goes as it is.
         meta = {key: value for key, value in child(body, "metadata").items() if key != "managedFields"}
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        query |= {"dryRun": "All"} if dry_run else {}
-        return await self._json("PATCH", path, query, {**body, "metadata": meta}, APPLY)
+        query = {**_AS_OURSELVES, "force": "true", "dryRun": "All" if dry_run else ""}
+        return await self._json(_Request("PATCH", path, query, {**body, "metadata": meta}, APPLY))
 
-    async def _json(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = JSON,
-    ) -> Object:
-        return _parsed(await self._text(method, path, query, body, content_type), f"{method} {path}")
+    async def _json(self, request: _Request) -> Object:
+        return _parsed(await self._text(request), str(request))
 
-    async def _text(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = JSON,
-    ) -> bytes:
+    async def _text(self, request: _Request) -> bytes:
         timeout = aiohttp.ClientTimeout(
             total=self._timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, self._timeout_seconds)
         )
         try:
-            response = await self._send(method, path, query, body, content_type, timeout=timeout)
+            response = await self._send(request, timeout)
             async with response.response:
                 text: bytes = await response.response.read()
                 return text
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Transient(f"{method} {path}: {str(error) or type(error).__name__}") from error
+            raise Transient(f"{request}: {str(error) or type(error).__name__}") from error
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = JSON,
-        *,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, of connecting, reading and the whole
-    ) -> RESTResponse:
-        filled = {key: value for key, value in (query or {}).items() if value}
-        url = f"{self._configuration.host}{path}" + (f"?{urlencode(filled)}" if filled else "")
-        headers = {"Accept": JSON, "Content-Type": content_type, "User-Agent": self._user_agent}
+    async def _send(self, request: _Request, limits: aiohttp.ClientTimeout) -> RESTResponse:
+        filled = {key: value for key, value in request.query.items() if value}
+        url = f"{self._configuration.host}{request.path}" + (f"?{urlencode(filled)}" if filled else "")
+        headers = {"Accept": JSON, "Content-Type": request.content_type, "User-Agent": self._user_agent}
         authorization = await self._configuration.get_api_key_with_prefix("BearerToken")
         if authorization:
             headers["Authorization"] = authorization
         response: RESTResponse = await self._rest.request(
-            method, url, headers=headers, body=body, _request_timeout=timeout
+            request.method, url, headers=headers, body=request.body, _request_timeout=limits
         )
         if response.status >= 400:
             async with response.response:

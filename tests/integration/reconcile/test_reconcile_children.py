@@ -194,7 +194,7 @@ async def test_what_somebody_changed_is_changed_back(live: Live) -> None:
         kubectl("patch", "pdb", budget, "-n", live.namespace, "--type=merge", "-p", label)
     await live.refresh()
     plan = live.simulator.plan()
-    written = sorted(write.body["kind"] for write in plan.writes)  # type: ignore[union-attr]
+    written = sorted(write.kind if isinstance(write, Delete) else write.body["kind"] for write in plan.writes)
     assert written == ["Deployment", *["PodDisruptionBudget"] * len(budgets), "Service", "Service"]
     await live.execute(plan)
     assert live.simulator.plan().writes == ()
