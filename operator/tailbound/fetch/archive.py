@@ -3,15 +3,19 @@
 | a member | what follows |
 |---|---|
 | a file, at a path below the folder | written, if it matches a pattern of spec.model.files or there is none |
-| a file whose name the disk takes for that of another one | the archive is refused |
 | a folder | made with the files in it |
+| one that matches no pattern | passed over, whatever it is |
+| a file whose name the disk takes for that of another one | the archive is refused |
 | a link, a device, a pipe | the archive is refused |
 | at an absolute path, or with .. in it | the archive is refused |
-| more of them, or more bytes, than a pod may store | the archive is refused |
+| files that match: more of them, or more bytes, than a pod may store | the archive is refused |
+| any: more bytes than are read to find those, or more than a million of them | the archive is refused |
 | a size below 0, or a header of more than 1 MiB, which would be read into memory | the archive is refused |
 | anything whose reading takes more than 192 MiB of memory | the archive is refused |
 
-The sizes that members declare are added up before anything is written, and no more than them is written.
+The sizes that members declare are added up before anything is written, and no more than them is written. What
+is passed over takes no disk; but a compressed tar is decompressed up to its last member, so that the bytes of
+all members are bounded, too: by what the pod may store, or by 100 times the archive if that is more.
 """
 
 import errno
@@ -32,15 +36,17 @@ from tailbound.api.runtime_contract import TerminationReason
 from tailbound.fetch.disk import naming
 from tailbound.fetch.download import DownloadLimits
 from tailbound.fetch.failures import FetchFailedError
-from tailbound.fetch.manifest import MOST_FILES, check_paths
+from tailbound.fetch.manifest import check_paths
 from tailbound.fetch.memory import MOST_MEMORY_BYTES, bounded_memory
 from tailbound.fetch.partial import CHUNK_BYTES
-from tailbound.fetch.patterns import selected
+from tailbound.fetch.patterns import MOST_LISTED, chosen
 from tailbound.fetch.progress import human_bytes
 
 ARCHIVE: Final = ".archive"
 """The archive's own name in the folder while it is unpacked."""
 _MOST_HEADER_BYTES: Final = 1 << 20
+_MOST_EXPANSION: Final = 100
+"""Models and texts become some 20 times as large at most; what is made to do harm becomes 1000 times."""
 _HEADERS: Final = frozenset(
     {
         tarfile.GNUTYPE_LONGNAME,
@@ -82,9 +88,12 @@ def unpack(
 ) -> None:
     """Write the files of an archive below `root`. kind: tar or zip. Raises FetchFailedError."""
     with _named_failures(kind, shown), bounded_memory(MOST_MEMORY_BYTES):
+        size = archive.stat().st_size
+        beside = replace(limits, total_bytes=limits.total_bytes - size)
+        readable = replace(beside, total_bytes=max(beside.total_bytes, _MOST_EXPANSION * size))
         with _READERS[kind](archive) as contents:
-            beside = replace(limits, total_bytes=limits.total_bytes - archive.stat().st_size)
-            kept = _checked((member for member, _ in contents), files, beside, shown)
+            members = _readable((member for member, _ in contents), readable, shown)
+            kept = _checked(members, files, beside, shown)
         written: set[str] = set()
         with _READERS[kind](archive) as contents:
             for member, opened in contents:
@@ -103,19 +112,16 @@ def unpack(
                         copyfileobj(source, target, CHUNK_BYTES)
 
 
-def _checked(members: Iterator[Member], files: Sequence[str], limits: DownloadLimits, shown: str) -> set[str]:
-    """The paths of the files to write. Raises FetchFailedError for an archive that must not be unpacked."""
-    paths: list[str] = []
+def _readable(members: Iterator[Member], limits: DownloadLimits, shown: str) -> Iterator[Member]:
+    """The members, as long as looking at them ends. Raises FetchFailedError."""
     total = 0
     for count, member in enumerate(members, start=1):
-        if count > 2 * MOST_FILES:
-            raise _refused(TerminationReason.INSUFFICIENT_STORAGE, f"{shown} has over {count - 1} members")
-        if not (member.is_folder or member.is_plain_file):
+        if count > MOST_LISTED:
             raise _refused(
-                TerminationReason.SOURCE_FORBIDDEN,
-                f"{shown} holds {member.path[:200]!r}, which is neither a file nor a folder",
+                TerminationReason.INSUFFICIENT_STORAGE,
+                f"{shown} has more than {MOST_LISTED} members, the most that are looked at",
             )
-        if member.size_bytes < 0:  # it would make room for others
+        if member.size_bytes < 0:  # the next header would lie before this one
             raise _refused(
                 TerminationReason.SOURCE_FORBIDDEN,
                 f"{shown} holds {member.path[:200]!r} with the size {member.size_bytes}",
@@ -124,15 +130,35 @@ def _checked(members: Iterator[Member], files: Sequence[str], limits: DownloadLi
         if total > limits.total_bytes:
             raise FetchFailedError(
                 TerminationReason.INSUFFICIENT_STORAGE,
-                f"{shown} unpacks to at least {human_bytes(total)}, and the pod may store "
-                f"{human_bytes(limits.total_bytes)} beside the archive: {limits.if_too_large}",
+                f"{shown} unpacks to {human_bytes(total)} or more; only {human_bytes(limits.total_bytes)} "
+                f"are read, the larger of what the pod may store and {_MOST_EXPANSION} times the archive: "
+                f"make the archive of the model's files only, or {limits.if_too_large}",
             )
-        if member.is_plain_file:
-            paths.append(_path(member))
+        yield member
+
+
+def _checked(members: Iterator[Member], files: Sequence[str], limits: DownloadLimits, shown: str) -> set[str]:
+    """The paths of the files to write. Raises FetchFailedError for an archive that must not be unpacked."""
+    found = chosen(((_path(member), member) for member in members if not member.is_folder), files, shown)
+    special = next((member for _, member in found if not member.is_plain_file), None)
+    if special is not None:
+        raise _refused(
+            TerminationReason.SOURCE_FORBIDDEN,
+            f"{shown} holds {special.path[:200]!r}, which is neither a file nor a folder",
+        )
+    total = sum(member.size_bytes for _, member in found)
+    if total > limits.total_bytes:
+        what = f"the files of {shown} that spec.model.files chooses have" if files else f"{shown} unpacks to"
+        raise FetchFailedError(
+            TerminationReason.INSUFFICIENT_STORAGE,
+            f"{what} {human_bytes(total)}, and the pod may store {human_bytes(limits.total_bytes)} beside "
+            f"the archive: {limits.if_too_large}",
+        )
+    paths = [path for path, _ in found]
     check_paths(paths, shown)
     if ARCHIVE in paths:
         raise _refused(TerminationReason.SOURCE_FORBIDDEN, f"{shown} holds {ARCHIVE!r}, which is in use")
-    return set(selected(paths, files, shown))
+    return set(paths)
 
 
 def _path(member: Member) -> str:
@@ -140,7 +166,7 @@ def _path(member: Member) -> str:
 
 
 def _refused(reason: TerminationReason, what: str) -> FetchFailedError:
-    return FetchFailedError(reason, f"{what}: make the archive of plain files only, and of fewer")
+    return FetchFailedError(reason, f"{what}: make the archive of the model's files only")
 
 
 class _BoundedHeader(tarfile.TarInfo):
@@ -155,13 +181,26 @@ class _BoundedHeader(tarfile.TarInfo):
         return found
 
 
+class _Tar(tarfile.TarFile):
+    """A tar archive whose list of headers can be emptied."""
+
+    members: list[tarfile.TarInfo]
+
+
 @contextmanager
 def _tar(archive: Path) -> Iterator[Contents]:
-    with tarfile.open(archive, "r:*", tarinfo=_BoundedHeader) as opened:
-        yield (
-            (Member(each.name, each.size, each.isdir(), each.isreg()), partial(_content, opened, each))
-            for each in opened
-        )
+    with _Tar.open(archive, "r:*", tarinfo=_BoundedHeader) as opened:
+        yield ((_tar_member(each), partial(_content, opened, each)) for each in _headers(opened))
+
+
+def _headers(archive: _Tar) -> Iterator[tarfile.TarInfo]:
+    for each in iter(archive.next, None):
+        archive.members.clear()  # the library keeps them for lookups by name: a million take a gigabyte
+        yield each
+
+
+def _tar_member(info: tarfile.TarInfo) -> Member:
+    return Member(info.name, info.size, info.isdir(), info.isreg())
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:

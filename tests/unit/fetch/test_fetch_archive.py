@@ -40,10 +40,10 @@ def tar(files: dict[str, bytes], mode: str = "w:gz", *further: tarfile.TarInfo) 
 
 def zipped(files: dict[str, bytes], kind: int = 0) -> bytes:
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(made, "w") as archive:
         for path, data in files.items():
             info = zipfile.ZipInfo(path)
-            info.external_attr = kind << 16
+            info.external_attr, info.compress_type = kind << 16, zipfile.ZIP_DEFLATED
             archive.writestr(info, data)
     return made.getvalue()
 
@@ -110,8 +110,9 @@ def test_an_archive_becomes_the_folder_at_each_start(
         ("tar", tar({}, "w", special(tarfile.LNKTYPE)), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
         ("tar", tar({}, "w", special(tarfile.CHRTYPE)), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
         ("zip", zipped({"x": b"/etc"}, stat.S_IFLNK), TerminationReason.SOURCE_FORBIDDEN, "neither a file"),
-        ("tar", tar({"x": bytes(10**7)}), TerminationReason.INSUFFICIENT_STORAGE, "unpacks to at least"),
-        ("zip", zipped({"x": bytes(10**7)}), TerminationReason.INSUFFICIENT_STORAGE, "unpacks to at least"),
+        ("tar", tar({"x": bytes(10**7)}), TerminationReason.INSUFFICIENT_STORAGE, "unpacks to .* or more"),
+        ("zip", zipped({"x": bytes(10**7)}), TerminationReason.INSUFFICIENT_STORAGE, "unpacks to .* or more"),
+        ("tar", tar({"x": bytes(10**6)}), TerminationReason.INSUFFICIENT_STORAGE, "raise spec.resources"),
         ("tar", declared("x", "-1000000000000"), TerminationReason.SOURCE_FORBIDDEN, "with the size -1000"),
         ("tar", long_header(tarfile.XHDTYPE), TerminationReason.NOT_A_MODEL, "a header of 67108864 bytes"),
         ("tar", long_header(tarfile.GNUTYPE_LONGNAME), TerminationReason.NOT_A_MODEL, "a header of 67108864"),
@@ -131,6 +132,7 @@ def test_an_archive_becomes_the_folder_at_each_start(
         "link-in-zip",
         "bomb",
         "bomb-in-zip",
+        "too-large",
         "negative-size",
         "long-header",
         "long-name",
@@ -152,11 +154,44 @@ def test_an_archive_that_could_do_harm_is_refused_before_anything_is_written(
     assert content(root) == {}
 
 
-def test_only_files_that_match_are_unpacked(tmp_path: Path) -> None:
+def test_only_files_that_match_are_written_and_counted(tmp_path: Path) -> None:
+    """What is passed over takes no disk: neither its bytes, nor its number, nor what it is matters."""
+    others = {f"checkpoints/{number}": b"" for number in range(20_001)}
+    others |= {"/etc/x": b"", "a/../../x": b"", ".archive": b"", "log": bytes(range(256)) * 10_000}
+    for kind, data in (
+        ("tar", tar(FILES | others, "w:gz", special(tarfile.SYMTYPE), special(tarfile.CHRTYPE))),
+        ("zip", zipped(FILES | others)),
+    ):
+        archive, root = tmp_path / kind, tmp_path / f"root-{kind}"
+        archive.write_bytes(data)
+        limits = DownloadLimits(total_bytes=len(data) + len(b"graph"))
+        unpack(archive, kind, root, ("*.onnx",), limits, "http://models/x")
+        assert content(root) == {"model.onnx": b"graph"}
+        with pytest.raises(
+            FetchFailedError, match=r"files of http://models/x that spec.model.files chooses have 5\.0 kB"
+        ):
+            unpack(archive, kind, root, ("onnx/*",), limits, "http://models/x")
+
+
+@pytest.mark.parametrize(
+    ("files", "data", "said"),
+    [
+        (("*.onnx",), tar(FILES | {"x": bytes(10**7)}), r"unpacks to 10\.0 MB .* or more; .* are read"),
+        (("special",), tar(FILES, "w", special(tarfile.SYMTYPE)), "neither a file nor a folder"),
+        (("*.onnx",), declared("x", "-1000000000000"), "with the size -1000"),
+        (("*.txt",), tar(FILES), "none of the 2 files of"),
+    ],
+    ids=["bomb-passed-over", "link-chosen", "negative-size-passed-over", "none-matches"],
+)
+def test_patterns_open_no_way_for_harm(
+    tmp_path: Path, files: tuple[str, ...], data: bytes, said: str
+) -> None:
     archive, root = tmp_path / "archive", tmp_path / "root"
-    archive.write_bytes(zipped(FILES))
-    unpack(archive, "zip", root, ("*.onnx",), DownloadLimits(total_bytes=10**6), "http://models/x")
-    assert content(root) == {"model.onnx": b"graph"}
+    archive.write_bytes(data)
+    root.mkdir()
+    with pytest.raises(FetchFailedError, match=said):
+        unpack(archive, "tar", root, files, DownloadLimits(total_bytes=10**6), "http://models/x")
+    assert content(root) == {}
 
 
 def test_files_that_the_disk_takes_for_one_are_refused(tmp_path: Path) -> None:
