@@ -4,7 +4,8 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, StringConstraints
 
-from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.quantities import Duration
+from tailbound.api.quantity_fields import duration_between
 from tailbound.api.schema import Model, Rule, matches
 
 _Query = Annotated[str, StringConstraints(min_length=1, max_length=2048)]

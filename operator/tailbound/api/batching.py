@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, StrictInt
 
-from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.quantities import Duration
+from tailbound.api.quantity_fields import duration_between
 from tailbound.api.schema import ATOMIC, Model, Rule, whole_number
 
 DEFAULT_MAX_BATCH_SIZE: Final = 8

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import model_validator
 
-from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.quantities import Duration
+from tailbound.api.quantity_fields import duration_between
 from tailbound.api.schema import Model
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from tailbound.api.meta import ObjectName
-from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.quantities import Duration
+from tailbound.api.quantity_fields import duration_between
 from tailbound.api.schema import SET, Model, Rule
 
 DEFAULT_FALLBACK_AFTER: Final = Duration.parse("5m")

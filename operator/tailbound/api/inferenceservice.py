@@ -19,14 +19,8 @@ from tailbound.api.hosts import HostStatus
 from tailbound.api.inference_paths import MOST_PATHS, InferencePath
 from tailbound.api.meta import DNS_LABEL, Condition, EnvVar, ObjectMeta, ObjectName, PodAnnotations, PodLabels
 from tailbound.api.model_source import ModelSource, SecretReference
-from tailbound.api.quantities import (
-    Duration,
-    Percentage,
-    Quantity,
-    duration_between,
-    percentage_within,
-    quantity_between,
-)
+from tailbound.api.quantities import Duration, Percentage, Quantity
+from tailbound.api.quantity_fields import duration_between, percentage_within, quantity_between
 from tailbound.api.rollout import RolloutSpec, RolloutStatus
 from tailbound.api.scaling import Scaling, ScalingStatus
 from tailbound.api.schema import SET, InOrder, Model, Rule, list_map, matches, unreadable_as

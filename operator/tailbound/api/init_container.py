@@ -8,7 +8,8 @@ from pydantic import Field, StringConstraints
 from tailbound.api.meta import DNS_LABEL, EnvVar
 from tailbound.api.pod_parts import MOUNTED_ONCE, VolumeMount
 from tailbound.api.probe import Argument, Probe, numbered_port, only_one_success
-from tailbound.api.quantities import Quantity, quantity_between
+from tailbound.api.quantities import Quantity
+from tailbound.api.quantity_fields import quantity_between
 from tailbound.api.runtime_contract import FETCH_CONTAINER, HOLD_CONTAINER, SERVER_CONTAINER
 from tailbound.api.schema import ATOMIC, InOrder, Model, Rule, list_map, matches
 

@@ -4,7 +4,8 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from tailbound.api.meta import ObjectName
-from tailbound.api.quantities import Quantity, quantity_between
+from tailbound.api.quantities import Quantity
+from tailbound.api.quantity_fields import quantity_between
 from tailbound.api.schema import Model
 
 CLAIM_PREFIX: Final = "tailbound-model-"

@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 from pydantic import StringConstraints
 
-from tailbound.api.quantities import Quantity, quantity_between
+from tailbound.api.quantities import Quantity
+from tailbound.api.quantity_fields import quantity_between
 from tailbound.api.schema import Model, Rule, matches
 
 _POWERS: Final = {"K": 3, "M": 6, "B": 9, "T": 12}

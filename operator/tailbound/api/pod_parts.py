@@ -7,7 +7,8 @@ from typing import Annotated, Final
 from pydantic import StringConstraints
 
 from tailbound.api.meta import DNS_LABEL, ObjectName
-from tailbound.api.quantities import Quantity, quantity_between
+from tailbound.api.quantities import Quantity
+from tailbound.api.quantity_fields import quantity_between
 from tailbound.api.runtime_contract import MODELS_MOUNT, SCRATCH_MOUNT, SOURCE_MOUNT
 from tailbound.api.schema import InOrder, Model, Rule, matches
 

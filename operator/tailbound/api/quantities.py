@@ -2,7 +2,8 @@
 
 Each type parses a string, compares by value, and writes itself in one canonical form, so that `1000ms` and
 `1s` are the same spec. (A Quantity keeps to binary or decimal suffixes, as Kubernetes does.) Parse errors are
-ValueErrors whose message names the value and the remedy.
+ValueErrors whose message names the value and the remedy. As a field of a model each is what `quantity_fields`
+says; that module, and pydantic, are loaded only by processes that have models.
 """
 
 import math
@@ -11,25 +12,25 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import total_ordering
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
-
-from tailbound.api.schema import INT_OR_STRING, Rule, cel_string, matches, refusal, with_rules
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 DURATION_PATTERN: Final = "([0-9]{1,9})(ms|s|m|h)"
 """Means the same to RE2 and to Python."""
 _DURATION: Final = re.compile(DURATION_PATTERN)
-_DURATION_MESSAGE: Final = (
+DURATION_MESSAGE: Final = (
     "'{value}' is not a duration: write a whole number and one of the units ms, s, m, h, "
     "for example 100ms, 2s or 5m"
 )
 
-_PERCENTAGE: Final = re.compile(r"(?:100(?:\.0{1,4})?|[0-9]{1,2}(?:\.[0-9]{1,4})?)%")
-_PERCENTAGE_MESSAGE: Final = (
+PERCENTAGE_PATTERN: Final = r"(?:100(?:\.0{1,4})?|[0-9]{1,2}(?:\.[0-9]{1,4})?)%"
+_PERCENTAGE: Final = re.compile(PERCENTAGE_PATTERN)
+PERCENTAGE_MESSAGE: Final = (
     "'{value}' is not a percentage from 0% to 100%: write a number with at most four decimals and a percent "
     "sign, for example 0.1%"
 )
@@ -52,10 +53,10 @@ _DECIMAL_SUFFIXES: Final = {
 _BINARY_SUFFIXES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _EXPONENTS: Final = {suffix: exponent for exponent, suffix in _DECIMAL_SUFFIXES.items()}
 _MILLI: Final = Decimal("1e-3")
-_LONGEST_QUANTITY: Final = 32
+LONGEST_QUANTITY: Final = 32
 # Enough for 32 digits times 10 to the 99th.
 _EXACT: Final = Context(prec=160)
-_QUANTITY_MESSAGE: Final = "'{value}' is not a quantity: write a number and a unit, for example 500m or 4Gi"
+QUANTITY_MESSAGE: Final = "'{value}' is not a quantity: write a number and a unit, for example 500m or 4Gi"
 
 
 class Text:
@@ -67,31 +68,18 @@ class Text:
         raise NotImplementedError
 
     @classmethod
-    def _validate(cls, raw: Any) -> Self:
-        if isinstance(raw, cls):
-            return raw
-        if not isinstance(raw, str):
-            raise refusal(f"{raw!r} must be a string: put it in quotes")
-        try:
-            return cls.parse(raw)
-        except ValueError as error:
-            raise refusal(str(error)) from error
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from tailbound.api.quantity_fields import parser
 
-    @classmethod
-    def _schema(cls) -> JsonSchemaValue:
-        raise NotImplementedError
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.to_string_ser_schema()
-        )
+        return parser(cls)
 
     @classmethod
     def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return cls._schema()
+        cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        from tailbound.api.quantity_fields import SCHEMAS
+
+        return {**SCHEMAS[cls]}
 
 
 @dataclass(frozen=True, order=True)
@@ -105,7 +93,7 @@ class Duration(Text):
         """The duration that e.g. `100ms`, `2s`, `5m` or `1h` spells. Raises ValueError."""
         match = _DURATION.fullmatch(text)
         if match is None:
-            raise ValueError(_DURATION_MESSAGE.replace("{value}", text))
+            raise ValueError(DURATION_MESSAGE.replace("{value}", text))
         return cls(int(match[1]) * _UNITS_MS[match[2]])
 
     @property
@@ -125,21 +113,6 @@ class Duration(Text):
         unit = next(unit for unit in ("h", "m", "s", "ms") if self.milliseconds % _UNITS_MS[unit] == 0)
         return f"{self.milliseconds // _UNITS_MS[unit]}{unit}"
 
-    @classmethod
-    def _schema(cls) -> JsonSchemaValue:
-        return with_rules({"type": "string", "maxLength": 32}, matches(DURATION_PATTERN, _DURATION_MESSAGE))
-
-
-def duration_between(lowest: str, highest: str, why: str) -> Rule:
-    """A rule for a Duration: from `lowest` to `highest`, both included; `why` ends the sentence."""
-    low, high = Duration.parse(lowest), Duration.parse(highest)
-    malformed = f"!self.matches('^{DURATION_PATTERN}$')"
-    return Rule(
-        cel=f"{malformed} || (duration(self) >= duration('{low}') && duration(self) <= duration('{high}'))",
-        holds=lambda value: low <= value <= high,
-        message=f"'{{value}}' is out of range: write a duration from {low} to {high}, {why}",
-    )
-
 
 @dataclass(frozen=True, order=True)
 class Percentage(Text):
@@ -151,7 +124,7 @@ class Percentage(Text):
     def parse(cls, text: str) -> "Percentage":
         """The share that e.g. `0.1%` spells. Raises ValueError."""
         if _PERCENTAGE.fullmatch(text) is None:
-            raise ValueError(_PERCENTAGE_MESSAGE.replace("{value}", text))
+            raise ValueError(PERCENTAGE_MESSAGE.replace("{value}", text))
         return cls(Decimal(text[:-1]))
 
     @property
@@ -163,23 +136,6 @@ class Percentage(Text):
         """The quantity as text, without trailing zeros."""
         text = f"{self.percent:f}"
         return (text.rstrip("0").rstrip(".") if "." in text else text) + "%"
-
-    @classmethod
-    def _schema(cls) -> JsonSchemaValue:
-        rule = matches(_PERCENTAGE.pattern, _PERCENTAGE_MESSAGE)
-        return with_rules({"type": "string", "maxLength": 32}, rule)
-
-
-def percentage_within(above: str, highest: str, why: str) -> Rule:
-    """A rule for a Percentage: greater than `above`, at most `highest`; `why` ends the sentence."""
-    low, high = Percentage.parse(above), Percentage.parse(highest)
-    malformed = f"!self.matches({cel_string(f'^{_PERCENTAGE.pattern}$')})"
-    number = "double(self.replace('%', ''))"
-    return Rule(
-        cel=f"{malformed} || ({number} > {float(low.percent)} && {number} <= {float(high.percent)})",
-        holds=lambda value: low < value <= high,
-        message=f"'{{value}}' is out of range: write a percentage above {low} and at most {high}, {why}",
-    )
 
 
 @total_ordering
@@ -199,9 +155,9 @@ class Quantity(Text):
 
         Raises ValueError.
         """
-        match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_QUANTITY else None
+        match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST_QUANTITY else None
         if match is None:
-            raise ValueError(_QUANTITY_MESSAGE.replace("{value}", text))
+            raise ValueError(QUANTITY_MESSAGE.replace("{value}", text))
         number, exponent, binary, suffix = match.groups()
         if exponent is not None:
             factor = Decimal(10) ** int(exponent[1:])
@@ -213,12 +169,6 @@ class Quantity(Text):
         rounding = ROUND_CEILING if exact >= 0 else ROUND_FLOOR
         amount = exact.quantize(_MILLI, rounding=rounding, context=_EXACT)
         return cls(amount, binary=binary is not None, exponent=exponent is not None)
-
-    @classmethod
-    def _validate(cls, raw: Any) -> "Quantity":
-        if isinstance(raw, int) and not isinstance(raw, bool):
-            return cls(Decimal(raw))
-        return super()._validate(raw)
 
     def ceil(self) -> int:
         """The smallest whole number that is not below it: whole CPUs, whole bytes."""
@@ -258,24 +208,3 @@ class Quantity(Text):
         if self.exponent:
             return f"{number}e{power}" if power else f"{number}"
         return f"{number}{_DECIMAL_SUFFIXES[power]}"
-
-    @classmethod
-    def _schema(cls) -> JsonSchemaValue:
-        schema = {
-            "x-kubernetes-int-or-string": True,
-            "anyOf": list(INT_OR_STRING),
-            "maxLength": _LONGEST_QUANTITY,
-        }
-        well_formed = Rule(cel="isQuantity(string(self))", holds=lambda _: True, message=_QUANTITY_MESSAGE)
-        return with_rules(schema, well_formed)
-
-
-def quantity_between(lowest: str, highest: str, remedy: str) -> Rule:
-    """A rule for a Quantity: from `lowest` to `highest`, both included; `remedy` ends the sentence."""
-    low, high = Quantity.parse(lowest), Quantity.parse(highest)
-    in_cel = "quantity(string(self)).compareTo(quantity('{}')) {} 0"
-    return Rule(
-        cel=f"!isQuantity(string(self)) || ({in_cel.format(low, '>=')} && {in_cel.format(high, '<=')})",
-        holds=lambda value: low <= value <= high,
-        message=f"'{{value}}' is out of range: write {remedy}, from {low} to {high}",
-    )

@@ -9,13 +9,8 @@ from pydantic import AwareDatetime, Field, StrictBool, StrictInt, StringConstrai
 
 from tailbound.api.analysis_metric import AnalysisMetric
 from tailbound.api.findings import FindingStatus, MetricFindingStatus
-from tailbound.api.quantities import (
-    DURATION_PATTERN,
-    Duration,
-    Percentage,
-    duration_between,
-    percentage_within,
-)
+from tailbound.api.quantities import DURATION_PATTERN, Duration, Percentage
+from tailbound.api.quantity_fields import duration_between, percentage_within
 from tailbound.api.schema import ATOMIC, FREE_FORM, Model, Rule, list_map, whole_number
 
 _MOST_STEPS: Final = 16

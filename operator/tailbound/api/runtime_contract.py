@@ -8,10 +8,11 @@ A container that ends because of something a person must know writes one JSON ob
 message (/dev/termination-log, at most 4096 bytes): `Termination`. The operator turns it into a condition.
 """
 
+import json
+import re
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Final
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, Final, TypeGuard
 
 SERVER_CONTAINER: Final = "server"
 FETCH_CONTAINER: Final = "fetch"
@@ -104,6 +105,9 @@ class FetchEnv(StrEnum):
     DEVICE_MEMORY = "TAILBOUND_FETCH_DEVICE_MEMORY"  # what the weights must fit, as device_memory writes it
 
 
+_SHA256: Final = re.compile("[0-9a-f]{64}")
+
+
 class TerminationReason(StrEnum):
     """Why a container ended. Each equals the condition Reason of the same value."""
 
@@ -124,23 +128,61 @@ class TerminationReason(StrEnum):
     FETCHED = "Fetched"  # success: the message says how many bytes
 
 
-class Termination(BaseModel):
-    """The JSON object in a termination message."""
+@dataclass(frozen=True)
+class Termination:
+    """The JSON object in a termination message.
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    Written and read without a parser of models: a container that only fetches has none to load.
+    """
 
     reason: TerminationReason
-    message: str = Field(
-        description="One sentence for a person: what was wrong, with which value, and the remedy."
-    )
+    message: str
+    """One sentence for a person: what was wrong, with which value, and the remedy."""
+
+    def written(self) -> str:
+        """The JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def read(cls, text: str | bytes) -> "Termination":
+        """The reason and message in a JSON object; other members are ignored. Raises ValueError."""
+        match _json(text):
+            case {"reason": str(reason), "message": str(message)}:
+                message.encode()  # half of a surrogate pair can be stored nowhere
+                return cls(TerminationReason(reason), message)
+        raise ValueError("no object with reason and message")
 
 
+@dataclass(frozen=True)
 class Resolution(Termination):
     """What the Job writes that resolves a source without a digest."""
 
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    size_bytes: int = Field(ge=0)
-    weight_bytes: int | None = Field(default=None, ge=0)
+    sha256: str
+    size_bytes: int
+    weight_bytes: int | None = None
+
+    @classmethod
+    def read(cls, text: str | bytes) -> "Resolution":
+        """What such a JSON object says. Raises ValueError."""
+        said = Termination.read(text)
+        match _json(text):
+            case {"sha256": str(sha256), "size_bytes": int(size), **others} if _SHA256.fullmatch(sha256):
+                weights = others.get("weight_bytes")
+                if _is_count(size) and (weights is None or _is_count(weights)):
+                    return cls(said.reason, said.message, sha256, size, weights)
+        raise ValueError("no object with sha256 and size_bytes")
+
+
+def _json(text: str | bytes) -> Any:
+    """The value of a text that any container may have written. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("lists within lists") from error
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def model_path(model_format: str, path: str | None = None) -> str:

@@ -188,16 +188,16 @@ def _resolved(log: Path, message: str, sha256: str, size_bytes: int, weights: in
             size_bytes=size_bytes,
             weight_bytes=weights,
         )
-        log.write_bytes(said.model_dump_json().encode())
+        log.write_bytes(said.written().encode())
     return 0
 
 
 def termination_bytes(reason: TerminationReason, message: str) -> bytes:
     """The termination message, within the kubelet's limit: a longer message is cut, and ends in "…"."""
-    body = Termination(reason=reason, message=message).model_dump_json().encode()
+    body = Termination(reason=reason, message=message).written().encode()
     while len(body) > TERMINATION_LIMIT_BYTES:
         message = message[: len(message) * 3 // 4]
-        body = Termination(reason=reason, message=message + "…").model_dump_json().encode()
+        body = Termination(reason=reason, message=message + "…").written().encode()
     return body
 
 

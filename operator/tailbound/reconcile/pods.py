@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from pydantic import ValidationError
-
 from tailbound.api.conditions import PLACELESS, Reason
 from tailbound.api.runtime_contract import FETCH_CONTAINER, Termination, TerminationReason
 from tailbound.objects.deployment import Deployment
@@ -253,8 +251,8 @@ def _own_words(pod: str, container: ContainerStatus) -> PodFinding | None:
     if failed is None:
         return None
     try:
-        said = Termination.model_validate_json(failed.message)
-    except ValidationError:
+        said = Termination.read(failed.message)
+    except ValueError:
         return None
     if said.reason is TerminationReason.FETCHED:
         return None

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from pydantic import ValidationError
-
 from tailbound.api.conditions import Reason
 from tailbound.api.runtime_contract import Resolution
 from tailbound.objects.metadata import KubernetesObject
@@ -125,8 +123,8 @@ def _reported(pod: Pod) -> ResolvedModel | None:
         if ended is None or ended.exit_code != 0:
             continue
         try:
-            said = Resolution.model_validate_json(ended.message)
-        except ValidationError:
+            said = Resolution.read(ended.message)
+        except ValueError:
             continue
         return ResolvedModel(said.sha256, said.size_bytes, said.weight_bytes)
     return None

@@ -15,7 +15,8 @@ from tailbound.api.inference_paths import usable_paths
 from tailbound.api.inferenceservice import Host, Overload, ServiceLevel, effective_timeout
 from tailbound.api.meta import DNS_LABEL, ObjectMeta
 from tailbound.api.parsing import InvalidObject, parse
-from tailbound.api.quantities import Duration, duration_between
+from tailbound.api.quantities import Duration
+from tailbound.api.quantity_fields import duration_between
 from tailbound.api.rollout import Strategy, previews
 from tailbound.api.schema import Model
 from tailbound.api.traffic import Backend, TrafficStatus

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tailbound.api.runtime_contract import Resolution
+from tailbound.api.runtime_contract import Resolution, TerminationReason
 from tailbound.kube.resources import CLAIMS, CONTROLLER_REVISIONS, JOBS, PODS
 from tailbound.objects.fields import Object
 
@@ -113,7 +113,7 @@ async def _pod_finds(environment: Environment, job: Object) -> None:
             "spec": template["spec"],
         },
     )
-    said = Resolution(reason="Fetched", message="fetched", sha256=DIGEST, size_bytes=7).model_dump_json()
+    said = Resolution(TerminationReason.FETCHED, "fetched", sha256=DIGEST, size_bytes=7).written()
     ended = {"terminated": {"exitCode": 0, "message": said}}
     container = {
         "name": "fetch",

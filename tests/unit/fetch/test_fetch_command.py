@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tailbound.api.runtime_contract import Resolution, Termination, TerminationReason
+from tailbound.api.device_memory import PodMemory
+from tailbound.api.quantities import Quantity
+from tailbound.api.runtime_contract import FetchEnv, Resolution, Termination, TerminationReason
 from tailbound.fetch.command import termination_bytes
 
 from tests.unit.fetch.faulty_store import FaultyStore, cut_after, running, stall_after, status
@@ -38,6 +40,11 @@ def command(store: FaultyStore, folder: Path, sha256: str = SHA256) -> list[str]
     return [sys.executable, "-m", "tailbound.main", "fetch", *arguments]
 
 
+DIGEST_HELP, HOLD_HELP = (
+    [sys.executable, "-m", "tailbound.main", subcommand, "--help"] for subcommand in ("digest", "hold")
+)
+
+
 def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **extra}
 
@@ -53,12 +60,28 @@ def test_success_exits_0_and_says_what_was_fetched(
 ) -> None:
     done = run(command(store, tmp_path), TAILBOUND_FETCH_ALLOWED_HOSTS="localhost")
     assert (done.returncode, done.stderr) == (0, "")
-    ended = Termination.model_validate_json(termination_log.read_bytes())
+    ended = Termination.read(termination_log.read_bytes())
     assert ended.reason is TerminationReason.FETCHED
     assert "500.0 kB (500000 bytes)" in ended.message
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [lines[0]["event"], lines[-1]["event"]] == ["starting", "ended"]
     assert (tmp_path / "model.onnx").read_bytes() == CONTENT
+
+
+def test_containers_of_serving_pods_load_neither_models_nor_clients(
+    store: FaultyStore, tmp_path: Path, termination_log: Path
+) -> None:
+    """pydantic alone is half of the start of a fetch, and each pod waits for it."""
+    devices = PodMemory("gpu", 1, Quantity.parse("40G")).written()
+    for arguments in (command(store, tmp_path), DIGEST_HELP, HOLD_HELP):
+        listed = [sys.executable, "-X", "importtime", *arguments[1:]]
+        allowed = {FetchEnv.ALLOWED_HOSTS: "localhost", FetchEnv.DEVICE_MEMORY: devices}
+        done = run(listed, **{name.value: text for name, text in allowed.items()})
+        assert done.returncode == 0, done.stdout
+        loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+        assert "tailbound" in loaded
+        assert not loaded & {"pydantic", "pydantic_core", "kubernetes", "kopf", "aiohttp", "grpc", "yaml"}
+    assert Termination.read(termination_log.read_bytes()).reason is TerminationReason.FETCHED
 
 
 def test_pods_of_other_users_can_go_on_with_what_one_left_in_the_cache(
@@ -103,7 +126,7 @@ def test_failure_exits_1_and_says_why(
         command(store, tmp_path), TAILBOUND_FETCH_ALLOWED_HOSTS=allowed, TAILBOUND_FETCH_DENIED_CIDRS=denied
     )
     assert (done.returncode, done.stderr) == (1, "")
-    assert Termination.model_validate_json(termination_log.read_bytes()).reason is reason
+    assert Termination.read(termination_log.read_bytes()).reason is reason
 
 
 @pytest.mark.parametrize(
@@ -138,7 +161,7 @@ def test_what_the_disk_of_the_pod_refuses_is_named_with_its_path(
     )
     done = run([python, "-c", full, *arguments], TAILBOUND_FETCH_ALLOWED_HOSTS="localhost")
     assert (done.returncode, done.stderr) == (1, "")
-    ended = Termination.model_validate_json(termination_log.read_bytes())
+    ended = Termination.read(termination_log.read_bytes())
     assert ended.reason is reason
     assert said.format(part=tmp_path / "model.onnx.part") in ended.message
 
@@ -151,7 +174,7 @@ def test_a_name_that_the_disk_cannot_have_is_named(
         [*command(store, tmp_path), "--output", str(output)], TAILBOUND_FETCH_ALLOWED_HOSTS="localhost"
     )
     assert (done.returncode, done.stderr) == (1, "")
-    ended = Termination.model_validate_json(termination_log.read_bytes())
+    ended = Termination.read(termination_log.read_bytes())
     assert ended.reason is TerminationReason.SOURCE_NOT_FOUND
     assert f"{output}.part" in ended.message
     assert "rename the file at the source" in ended.message
@@ -195,7 +218,7 @@ def test_what_the_fetch_needs_and_does_not_find_is_named(
     extra = [] if option is None else [option, str(path)]
     done = run([*command(store, tmp_path), *extra], TAILBOUND_FETCH_ALLOWED_HOSTS="localhost", **variables)
     assert (done.returncode, done.stderr) == (1, "")
-    ended = Termination.model_validate_json(termination_log.read_bytes())
+    ended = Termination.read(termination_log.read_bytes())
     assert ended.reason is reason
     assert said in ended.message
     assert store.requests == []
@@ -208,11 +231,11 @@ def test_without_a_digest_the_source_is_resolved_and_its_change_is_told_afterwar
     at = pinned.index("--sha256")
     allowed = {"TAILBOUND_FETCH_ALLOWED_HOSTS": "localhost"}
     assert run([*pinned[:at], "--resolve", *pinned[at + 2 :]], **allowed).returncode == 0
-    found = Resolution.model_validate_json(termination_log.read_bytes())
+    found = Resolution.read(termination_log.read_bytes())
     assert (found.sha256, found.size_bytes) == (SHA256, len(CONTENT))
     (tmp_path / "model.onnx").unlink()
     assert run([*command(store, tmp_path, "b" * 64), "--resolved"], **allowed).returncode == 1
-    ended = Termination.model_validate_json(termination_log.read_bytes())
+    ended = Termination.read(termination_log.read_bytes())
     assert ended.reason is TerminationReason.SOURCE_CHANGED
     assert f"has sha256 {SHA256}, but had {'b' * 64}" in ended.message
     assert "kubectl tailbound refresh" in ended.message
@@ -225,7 +248,7 @@ def test_a_page_of_a_site_is_not_resolved(store: FaultyStore, tmp_path: Path, te
     at = pinned.index("--sha256")
     arguments = [*pinned[:at], "--resolve", *pinned[at + 2 :]]
     assert run(arguments, TAILBOUND_FETCH_ALLOWED_HOSTS="localhost").returncode == 1
-    ended = Termination.model_validate_json(termination_log.read_bytes())
+    ended = Termination.read(termination_log.read_bytes())
     assert ended.reason is TerminationReason.NOT_A_MODEL
 
 
@@ -271,7 +294,7 @@ def test_a_fetch_ends_at_its_deadline_whatever_it_waits_for(
         TAILBOUND_FETCH_TIMEOUT_SECONDS="1",
     )
     assert (done.returncode, done.stderr) == (1, "")
-    ended = Termination.model_validate_json(termination_log.read_bytes())
+    ended = Termination.read(termination_log.read_bytes())
     assert ended.reason is TerminationReason.SOURCE_UNREACHABLE
     assert "within 1 s, which fetch.timeoutSeconds of the chart sets" in ended.message
 
@@ -280,5 +303,5 @@ def test_a_fetch_ends_at_its_deadline_whatever_it_waits_for(
 def test_termination_messages_fit(message: str) -> None:
     body = termination_bytes(TerminationReason.SOURCE_UNREACHABLE, message)
     assert len(body) <= 4096
-    parsed = Termination.model_validate_json(body).message
+    parsed = Termination.read(body).message
     assert parsed == message or parsed.endswith("…")

@@ -40,7 +40,7 @@ def ends(simulator: Simulator, exit_code: int, said: Termination) -> None:
         "uid": job["metadata"]["uid"],
         "controller": True,
     }
-    ended = {"terminated": {"exitCode": exit_code, "message": said.model_dump_json()}}
+    ended = {"terminated": {"exitCode": exit_code, "message": said.written()}}
     state = {"state": ended} if exit_code == 0 else {"state": {}, "lastState": ended}
     pod: Object = {
         "metadata": {
@@ -58,7 +58,7 @@ def ends(simulator: Simulator, exit_code: int, said: Termination) -> None:
 
 def finds(simulator: Simulator, sha256: str) -> None:
     """The Job finds this digest, and the operator decides on it."""
-    ends(simulator, 0, Resolution(reason="Fetched", message="fetched", sha256=sha256, size_bytes=7))
+    ends(simulator, 0, Resolution(TerminationReason.FETCHED, "fetched", sha256=sha256, size_bytes=7))
     simulator.reconcile()
 
 
@@ -214,7 +214,7 @@ def test_a_source_that_has_changed_is_told() -> None:
     simulator.run_controllers()
     changed = Termination(reason=TerminationReason.SOURCE_CHANGED, message="it had another digest")
     (pod,) = simulator.pods
-    ended = {"terminated": {"exitCode": 1, "message": changed.model_dump_json()}}
+    ended = {"terminated": {"exitCode": 1, "message": changed.written()}}
     fetch = {"name": "fetch", "ready": False, "state": {}, "lastState": ended}
     simulator.pods[pod] = {
         **simulator.pods[pod],
@@ -234,7 +234,11 @@ def test_a_model_that_the_job_finds_too_large_makes_no_pod_until_it_fits() -> No
     simulator.hardware_classes = {"cpu": hardware_class(**devices)}
     simulator.reconcile()
     said = Resolution(
-        reason="Fetched", message="fetched", sha256=FIRST, size_bytes=7, weight_bytes=140 * 10**9
+        reason=TerminationReason.FETCHED,
+        message="fetched",
+        sha256=FIRST,
+        size_bytes=7,
+        weight_bytes=140 * 10**9,
     )
     ends(simulator, 0, said)
     simulator.settle()
