@@ -30,8 +30,6 @@ async def load_configuration(environ: Mapping[str, str]) -> Configuration:
         )
         raise Terminal(f"no usable connection from {tried}: {error}") from error
     configuration.proxy = configuration.proxy or _proxy(configuration.host, source)
-    # aiohttp would read the environment's proxies and a .netrc again for each request: a third of its time.
-    configuration.client_session_kwargs = {"trust_env": False}
     return configuration
 
 

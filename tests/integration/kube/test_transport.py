@@ -75,6 +75,14 @@ async def test_created_object_can_be_applied_and_loses_what_the_apply_leaves_out
     assert applied["data"] == {"a": "3"}
 
 
+async def test_a_text_that_utf_8_cannot_hold_is_written_as_far_as_it_can_be(
+    cluster: AioCluster, namespace: str
+) -> None:
+    """Pods and templates can bring one: JSON escapes a lone surrogate."""
+    stored = await cluster.insert(CONFIG_MAPS, config_map(namespace, a="x\ud800é"))
+    assert stored["data"] == {"a": "x\ufffdé"}
+
+
 async def test_foreign_object_is_not_created_over(cluster: AioCluster, namespace: str) -> None:
     foreign = await cluster.insert(CONFIG_MAPS, config_map(namespace, owner=None, theirs="1"))
     with pytest.raises(NameConflict, match="ConfigMap mine exists and belongs to no controller"):
