@@ -110,12 +110,13 @@ class Queue:
     """Waiting jobs, by level within each group, and oldest first within each level.
 
     bounded: how many of them may be too late
+    learns: whether how long it waits for more follows from how long runs take
     """
 
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
-        learns = batching.mode is Mode.DYNAMIC and batching.delay_seconds > 0
-        self._delay = QueueDelay() if learns else None
+        self.learns = batching.mode is Mode.DYNAMIC and batching.delay_seconds > 0
+        self._delay = QueueDelay() if self.learns else None
         self._groups: dict[Hashable, Group] = {}
         self._length = self.bounded = 0
 

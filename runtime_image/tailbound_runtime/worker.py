@@ -44,6 +44,7 @@ from tailbound_runtime.run_sizes import RunSizes
 from tailbound_runtime.scheduling import level_of
 from tailbound_runtime.shedding import Bound, Shedding, WouldBeLateError
 from tailbound_runtime.signature import InferRequest
+from tailbound_runtime.speed import Line
 from tailbound_runtime.tensors import Array
 
 SMOOTHING: Final = 0.1
@@ -279,7 +280,7 @@ class InferenceThread:
 
         A lane that ends its run looks by itself.
         """
-        due = self._soon() if self._running else self._queue.due(now, self._shedding.line())
+        due = self._soon() if self._running else self._queue.due(now, self._line())
         if due is None or (self._running and due <= now):
             return None
         return max(0.0, due - now)
@@ -290,9 +291,12 @@ class InferenceThread:
             self._settle([partial(self._fail, job, WouldBeLateError()) for job in late])
         soon = self._soon()
         early = soon is not None and now >= soon
-        return self._queue.take(
-            now, self._shedding.line(), full_only=bool(self._running) and not early, sizes=self._sizes
-        )
+        full_only = bool(self._running) and not early
+        return self._queue.take(now, self._line(), full_only, self._sizes)
+
+    def _line(self) -> Line | None:
+        """How long runs take, where the queue waits by that: to find it out takes as long as a small run."""
+        return self._shedding.line() if self._queue.learns else None
 
     def _soon(self) -> float | None:
         """When the next run is to be begun, before the one that goes on ends; None if that is not known.
