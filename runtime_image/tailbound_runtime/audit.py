@@ -276,10 +276,7 @@ def text(found: Audit) -> str:
         *(("output", str(each)) for each in found.outputs),
         ("free", ", ".join(_free(found)) or "no dimension"),
         ("weights", _mebibytes(memory.weights)),
-        (
-            "activations",
-            f"about {_mebibytes(memory.activations.size_bytes)}" + (f" with {sizes}" if sizes else ""),
-        ),
+        ("activations", f"about {_mebibytes(memory.activations.size_bytes)}{sizes}"),
         (
             "memory",
             f"about {_mebibytes(memory.loading)} while it is loaded, {_mebibytes(memory.serving)} while it "

@@ -145,7 +145,12 @@ _COMMANDS: Final = (
         _Command(action.value, text, _rollback if action is Action.ROLLBACK else _service)
         for action, text in ACTIONS.items()
     ),
-    _Command("plan", "show what applying a file would do, without applying it", _plan),
+    _Command(
+        "plan",
+        "show what applying a file would do, without applying it: exit status 0 if it would work, 2 if not, "
+        "1 otherwise",
+        _plan,
+    ),
     _Command(
         "refresh",
         "make a new revision from the present runtime, HardwareClass and operator, through a normal rollout",

@@ -1,4 +1,4 @@
-"""The command line of `kubectl tailbound`. Exit status 1 if a command fails; `wait` has more."""
+"""The command line of `kubectl tailbound`. Exit status 1 if a command fails; `wait` and `plan` have more."""
 
 import argparse
 import sys
@@ -18,7 +18,7 @@ from tailbound.cli.dryrun import applied
 from tailbound.cli.history import diff, history
 from tailbound.cli.measure import counted, measured
 from tailbound.cli.patience import Patient
-from tailbound.cli.plan import Requests, assumed, plan, rolls
+from tailbound.cli.plan import WORKS, Requests, assumed, exit_status, plan, rolls
 from tailbound.cli.proposal import Proposal, propose
 from tailbound.cli.refresh import Fleet, Key, outdated, unreadable
 from tailbound.cli.status import overview, status
@@ -176,14 +176,15 @@ class Session:
         options = self._options
         passed = {"namespace": self._namespace, "kubeconfig": options.kubeconfig, "context": options.context}
         flags = [f"--{name}={value}" for name, value in passed.items() if value is not None]
-        texts = []
+        texts, code = [], WORKS
         for wanted in applied(options.filename, flags):
             namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
             around = self._cluster.surroundings(namespace, name)
             proposal = propose(self._cluster.service(namespace, name), wanted, around)
             texts.append(plan(proposal, self._requests(proposal)))
+            code = max(code, exit_status(proposal))
         _print("\n\n".join(texts))
-        return 0
+        return code
 
     def _requests(self, proposal: Proposal) -> Requests:
         """What the flag says, or else what the gateways count meanwhile."""

@@ -1,14 +1,14 @@
 """`kubectl tailbound plan`: what applying a file would do, and how long it would take, in words. Pure.
 
-| the revision that the spec would ask for | what is said |
-|---|---|
-| cannot be made | the problem |
-| needs the digest of the model first | that a Job finds it |
-| the first one of a new service | it serves as soon as it can |
-| the one that it asks for now | no new revision |
-| the stable one | a rollout under way ends at once |
-| one that was rejected | it is not tried again by itself |
-| any other | how it takes over, from which one, and when |
+| the revision that the spec would ask for | what is said | exit status |
+|---|---|---|
+| cannot be made | the problem | 2 |
+| needs the digest of the model first | that a Job finds it | 0 |
+| was rejected | it is not tried again by itself | 2 |
+| the one that it asks for now | no new revision | 0 |
+| the stable one | a rollout under way ends at once | 0 |
+| the first one of a new service | it serves as soon as it can | 0 |
+| any other | how it takes over, from which one, and when | 0 |
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,6 +31,9 @@ from tailbound.revisions.relevant import beside
 from tailbound.rollout.fitting import LONGEST_KEPT, MOST, Grounds, fits, fitting, last_step
 from tailbound.rollout.forecast import Forecast, Traffic, forecast
 
+WORKS: Final = 0
+WORKS_NOT: Final = 2
+"""Exit statuses. 1 is that of a command that failed, which says nothing of the spec."""
 _SEED: Final = 1
 _BAD_SHARES: Final = (0.02, 0.05, 0.10)
 _LATE_SHARE: Final = 0.05
@@ -57,6 +60,14 @@ def assumed(per_second: float, terms: Terms) -> Requests:
     half = {each.measure: each.allowed / 2 for each in terms.objectives if each.stated}
     traffic = Traffic(per_second, half.get(Measure.LATENCY, 0.0), half.get(Measure.ERRORS, 0.0))
     return Requests(traffic, "as given, half as bad as the SLA allows")
+
+
+def exit_status(proposal: Proposal) -> int:
+    """Whether the spec would work once it is applied: what a pipeline asks before it applies it."""
+    desired = proposal.desired
+    waits = desired.unresolved is not None and desired.problem is None
+    known = desired.revision is not None or waits
+    return WORKS if known and desired.problem is None and proposal.rejected is None else WORKS_NOT
 
 
 def plan(proposal: Proposal, requests: Requests) -> str:
@@ -99,14 +110,14 @@ def _revision(proposal: Proposal) -> str:
         return f"it would not work: {problem.reason}: {problem.message}" if problem else unknown
     made = f"new revision {name}" if proposal.desired.is_new else f"revision {name}, which is stored already,"
     texts = (
+        (
+            proposal.rejected is not None,
+            f"{name} was rejected ({proposal.rejected}) and waits for kubectl tailbound retry",
+        ),
         (name == proposal.current, f"no new revision: {name} stays"),
         (
             stable is not None and name == stable.name,
             f"{name} serves already: a rollout that is under way ends at once",
-        ),
-        (
-            proposal.rejected is not None,
-            f"{name} was rejected ({proposal.rejected}) and waits for kubectl tailbound retry",
         ),
         (
             stable is None,

@@ -220,6 +220,11 @@ def test_a_plan_says_what_kubectl_would_apply_and_does_nothing(churn: Api, run: 
     assert " -> 7" in next(line for line in first.splitlines() if "spec.scaling.min: " in line)
     assert second.startswith("would be created\n")
     assert run("status", "other")[0] == 1, "nothing was stored"
+    edited["spec"]["runtime"] = {"name": "none"}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [edited, new]}))
+    code, out, err = run("plan", "-f", str(file), "--requests-per-second", "20")
+    assert (code, err) == (2, ""), "one of the two would not work"
+    assert "it would not work: RuntimeNotFound: spec.runtime.name is 'none'" in out
     assert annotations(churn) == {}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tailbound.cli.measure import counted, measured
-from tailbound.cli.plan import Requests, assumed, plan
+from tailbound.cli.plan import Requests, assumed, exit_status, plan
 from tailbound.cli.proposal import Surroundings, propose
 from tailbound.cli.subject import CommandError, service_of
 from tailbound.judge.counters import Classes
@@ -38,7 +38,14 @@ def served() -> Simulator:
     return simulator
 
 
-def told(simulator: Simulator, requests: Requests = UNKNOWN, *, new: bool = False, **changes: Any) -> str:
+def told(
+    simulator: Simulator,
+    requests: Requests = UNKNOWN,
+    *,
+    new: bool = False,
+    works: bool = True,
+    **changes: Any,
+) -> str:
     """The plan for these changes; the simulator is as it was."""
     wanted = copy.deepcopy(simulator.service)
     wanted["spec"] |= changes
@@ -48,7 +55,9 @@ def told(simulator: Simulator, requests: Requests = UNKNOWN, *, new: bool = Fals
         simulator.cluster_runtimes,
         simulator.of("ControllerRevision"),
     )
-    return plan(propose(None if new else simulator.service, wanted, around), requests)
+    proposal = propose(None if new else simulator.service, wanted, around)
+    assert exit_status(proposal) == (0 if works else 2)
+    return plan(proposal, requests)
 
 
 def test_what_stays_is_told() -> None:
@@ -100,7 +109,7 @@ def test_a_changed_runtime_is_part_of_the_difference() -> None:
 
 
 def test_what_cannot_work_is_told() -> None:
-    text = told(served(), runtime={"name": "none"})
+    text = told(served(), works=False, runtime={"name": "none"})
     assert "it would not work: RuntimeNotFound: spec.runtime.name is 'none'" in text
 
 
@@ -120,9 +129,17 @@ def test_a_rejected_revision_is_not_foretold_to_come() -> None:
     _, new = simulator.names("ControllerRevision")
     simulator.annotate(abort=new)
     simulator.settle()
+    assert f"{new} was rejected (AbortedManually" in told(simulator, works=False), (
+        "the one that is asked for now"
+    )
     simulator.edit(model=spec()["model"])
     simulator.settle()
-    assert f"{new} was rejected (AbortedManually" in told(simulator, **OTHER)
+    assert f"{new} was rejected (AbortedManually" in told(simulator, **OTHER, works=False)
+
+
+def test_a_model_without_a_digest_works_once_a_job_has_read_it() -> None:
+    text = told(served(), model=model("b") | {"sha256": None})
+    assert "a Job would first read the model to find its digest, as spec.model.sha256 is missing" in text
 
 
 def test_the_stable_revision_ends_a_rollout() -> None:
