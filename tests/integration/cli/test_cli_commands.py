@@ -15,6 +15,7 @@ from tailbound.cli.command import main
 
 from e2e.cluster import ControlPlane, binaries
 from tests.integration.api.conftest import Api, all_crds
+from tests.support.simulated.objects import hardware_class, runtime
 from tests.unit.cli.cli_objects import HISTORY, R1, R2, R3, condition, rejected, service
 
 NAMESPACE = "risk"
@@ -207,24 +208,42 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_plan_says_what_kubectl_would_apply_and_does_nothing(churn: Api, run: Run, folder: Path) -> None:
+@pytest.fixture
+def ingredients(api: Api) -> Iterator[dict[str, Any]]:
+    """The fields of a spec that name a runtime and a class which are there."""
+    plural = "/apis/tailbound.dev/v1alpha1"
+    made = {
+        f"{plural}/namespaces/{NAMESPACE}/servingruntimes": {"kind": "ServingRuntime", **runtime("planned")},
+        f"{plural}/hardwareclasses": {"kind": "HardwareClass", **hardware_class("planned", default=False)},
+    }
+    for path, body in made.items():
+        answer = api.request("POST", path, {"apiVersion": "tailbound.dev/v1alpha1", **body})
+        assert answer.code == 201, answer.body
+    yield {"runtime": {"name": "planned"}, "hardware": {"class": ["planned"]}}
+    for path in made:
+        api.request("DELETE", f"{path}/planned")
+
+
+def test_a_plan_says_what_kubectl_would_apply_and_does_nothing(
+    churn: Api, run: Run, folder: Path, ingredients: dict[str, Any]
+) -> None:
     edited, new = written(service()), written(service())
-    edited["spec"] = {**edited["spec"], "scaling": {"min": 7}}
+    edited["spec"] = {**edited["spec"], **ingredients, "scaling": {"min": 7}}
     new["metadata"] = {**new["metadata"], "name": "other"}
     file = folder / "services.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [edited, new]}))
+    file.write_text(json.dumps(edited))
     code, out, err = run("plan", "-f", str(file), "--requests-per-second", "20")
     assert (code, err) == (0, "")
-    first, second = out.split("\n\nrisk/other ")
-    assert first.startswith("risk/churn would be changed\n")
-    assert " -> 7" in next(line for line in first.splitlines() if "spec.scaling.min: " in line)
-    assert second.startswith("would be created\n")
-    assert run("status", "other")[0] == 1, "nothing was stored"
-    edited["spec"]["runtime"] = {"name": "none"}
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [edited, new]}))
+    assert out.startswith("risk/churn would be changed\n")
+    assert " -> 7" in next(line for line in out.splitlines() if "spec.scaling.min: " in line)
+    new["spec"] = {**new["spec"], "runtime": {"name": "none"}}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [new, edited]}))
     code, out, err = run("plan", "-f", str(file), "--requests-per-second", "20")
     assert (code, err) == (2, ""), "one of the two would not work"
-    assert "it would not work: RuntimeNotFound: spec.runtime.name is 'none'" in out
+    first, second = out.split("\n\nrisk/churn ")
+    assert first.startswith("risk/other would be created\n  it would not work: RuntimeNotFound: spec.runtime")
+    assert second.startswith("would be changed\n")
+    assert run("status", "other")[0] == 1, "nothing was stored"
     assert annotations(churn) == {}
 
 
