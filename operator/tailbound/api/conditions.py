@@ -107,6 +107,7 @@ class Reason(StrEnum):
     CRASH_LOOP = "CrashLoop"
     OUT_OF_MEMORY = "OutOfMemory"
     MODEL_LOAD_FAILED = "ModelLoadFailed"  # the runtime refused the file: corrupt, or not of this format
+    RECORD_LOST = "RecordLost"  # the ControllerRevision of a revision that serves was deleted
     WRITE_REFUSED = (
         "WriteRefused"  # the API server refuses a child; the message names it and quotes the server
     )

@@ -10,6 +10,7 @@ from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.desired import Desired
 from tailbound.reconcile.gateways import Applied, acknowledgement
 from tailbound.reconcile.judging import unjudged
+from tailbound.reconcile.lost_records import lost_record
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pods import PodsReport, report
 from tailbound.reconcile.selection import Problem
@@ -24,7 +25,7 @@ class Facts:
     stopped: bool
     problem: Problem | None
     conflict: Problem | None
-    """A child that is refused or undone, while the rest goes on."""
+    """A child that is refused, undone, or left alone as its record is lost, while the rest goes on."""
     waiting: str | None
     """What must be gone before the work can go on."""
     desired: Desired
@@ -135,7 +136,7 @@ def facts_of(decided: Decided, resolved: Resolved) -> Facts:
     return Facts(
         stopped=owned.service.spec.stopped,
         problem=resolved.problem or decided.desired.problem,
-        conflict=resolved.conflict,
+        conflict=resolved.conflict or lost_record(decided),
         waiting=resolved.waiting,
         desired=decided.desired,
         step=step,
