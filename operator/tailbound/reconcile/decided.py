@@ -8,11 +8,11 @@ from functools import cached_property
 from tailbound.reconcile import class_returns, placements
 from tailbound.reconcile.desired import Desired, Intended
 from tailbound.reconcile.owned_state import OwnedState
-from tailbound.reconcile.selection import Problem
 from tailbound.reconcile.snapshot import Snapshot
 from tailbound.rollout.class_return import ReturnDecision
 from tailbound.rollout.fallback import FallbackDecision, Stay
 from tailbound.rollout.model import RolloutStep
+from tailbound.rollout.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -56,4 +56,4 @@ class Decided:
     @property
     def name(self) -> str | None:
         """The name of the desired revision; None while there is none."""
-        return self.desired.revision.name if self.desired.revision is not None else None
+        return self.desired.name

@@ -44,7 +44,7 @@ from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.rollouts import TrafficFacts, roll
 from tailbound.reconcile.snapshot import Snapshot
 from tailbound.reconcile.writes import ObstacleProbe, Resolved, WriteRequest, resolve
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 
 RETRY_REFUSED: Final = timedelta(seconds=30)
 AWAIT_RENDERING: Final = timedelta(seconds=1)
@@ -100,19 +100,19 @@ def _traffic_facts(snapshot: Snapshot, desired: Desired, found: Resolved) -> Tra
     )
 
 
-def _reachable(owned: OwnedState, desired: Desired, found: Resolved) -> tuple[str | None, PodProblem | None]:
+def _reachable(owned: OwnedState, desired: Desired, found: Resolved) -> tuple[str | None, Problem | None]:
     """The desired revision, and what keeps it from having a pod.
 
     It is none as long as it cannot be rejected: there is nothing to return to.
     """
-    name, problem = desired.revision.name if desired.revision is not None else None, found.problem
+    name, problem = desired.name, found.problem
     deployed = name is not None and name in owned.deployments
     missing = deployed and problem is not None and owned.find("Service", str(name)) is None
     if not found.blocked or (deployed and not missing):
         return name, None
     if name is None or problem is None or owned.stable in (None, name):
         return None, None
-    return name, PodProblem(problem.reason, problem.message)
+    return name, problem
 
 
 def _plan(decided: Decided, resolved: Resolved, facts: Facts) -> Plan:

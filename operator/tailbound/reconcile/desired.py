@@ -25,7 +25,7 @@ from tailbound.reconcile.class_returns import Attempt, begun
 from tailbound.reconcile.device_memory import TooLarge, memory_verdict
 from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderRequest, Settings
 from tailbound.reconcile.owned_state import OwnedState
-from tailbound.reconcile.selection import Choice, Problem, choose
+from tailbound.reconcile.selection import Choice, choose
 from tailbound.reconcile.sources import ModelPin, Unresolved, claim_of_new, model_pin
 from tailbound.revisions.claims import ClaimTemplate, claim_template
 from tailbound.revisions.identity import canonical_json, revision_name, text_hash
@@ -36,6 +36,7 @@ from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, R
 from tailbound.revisions.relevant import relevant
 from tailbound.revisions.resolved import ResolvedModel
 from tailbound.revisions.restricted import violations
+from tailbound.rollout.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,11 @@ class Desired:
     """False while it is not known whether a fresh rendering differs."""
     unresolved: Unresolved | None = None
     """The digest of the model has to be found first."""
+
+    @property
+    def name(self) -> str | None:
+        """The name of the revision; None while there is none."""
+        return self.revision.name if self.revision is not None else None
 
 
 def intend(owned: OwnedState) -> Intended:

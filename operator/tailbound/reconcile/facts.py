@@ -13,9 +13,9 @@ from tailbound.reconcile.judging import unjudged
 from tailbound.reconcile.lost_records import lost_record
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pods import PodsReport, report
-from tailbound.reconcile.selection import Problem
 from tailbound.reconcile.writes import Resolved
 from tailbound.rollout.model import RolloutStep
+from tailbound.rollout.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Facts:
     @property
     def name(self) -> str | None:
         """The name of the desired revision; None while there is none."""
-        return self.desired.revision.name if self.desired.revision is not None else None
+        return self.desired.name
 
     @property
     def on_target(self) -> bool:

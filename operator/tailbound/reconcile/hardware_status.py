@@ -12,8 +12,8 @@ from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.device_memory import Fits, Unchecked, memory_verdict
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pod_classes import class_of
-from tailbound.reconcile.selection import Problem
 from tailbound.rollout.class_return import ReturnStart
+from tailbound.rollout.problem import Problem
 
 
 def status(decided: Decided) -> HardwareStatus | None:

@@ -18,6 +18,7 @@ from tailbound.objects.deployment import Deployment
 from tailbound.objects.pod import ContainerProbe, ContainerStatus, Pod, Terminated
 from tailbound.reconcile import dead_pods, model_images, unschedulable
 from tailbound.reconcile.refused_pods import refusal_in
+from tailbound.rollout.problem import Problem
 
 WITHOUT_NODE: Final = frozenset({"Unschedulable", "SchedulerError"})
 """Reasons for which a pod has no node, as the scheduler writes them."""
@@ -41,11 +42,9 @@ _MOST_TELLING: Final = (
 
 
 @dataclass(frozen=True)
-class PodFinding:
-    """What a pod is stuck at."""
+class PodFinding(Problem):
+    """What a pod is stuck at, and the container of it that says so, if one does."""
 
-    reason: Reason
-    message: str
     container: str | None = None
 
 

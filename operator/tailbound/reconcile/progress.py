@@ -12,7 +12,7 @@ from tailbound.judge.metrics import MetricFinding
 from tailbound.judge.record import EvidenceState, packed
 from tailbound.judge.verdict import Finding
 from tailbound.rollout.figures import rounded, short_of
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import Judgement, RolloutProgress
 
 
@@ -83,10 +83,10 @@ def status_of(progress: RolloutProgress | None) -> RolloutStatus | None:
     )
 
 
-def _refused(stored: Refusal | None) -> PodProblem | None:
+def _refused(stored: Refusal | None) -> Problem | None:
     """What was refused; a reason of another version of the operator is not known, and is found again."""
     reason = known_reason(stored.reason) if stored is not None else None
-    return PodProblem(reason, stored.message) if stored is not None and reason is not None else None
+    return Problem(reason, stored.message) if stored is not None and reason is not None else None
 
 
 def in_time(stored: RolloutProgress | None, now: datetime, *, overtaken: bool) -> RolloutProgress | None:

@@ -26,7 +26,7 @@ from tailbound.rollout.actions import read_actions
 from tailbound.rollout.demands import demands, without_mixed_counts
 from tailbound.rollout.machine import advance, begin
 from tailbound.rollout.model import RevisionState, RolloutInput, RolloutStep
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import RolloutProgress
 from tailbound.rollout.weights import weight_of
 
@@ -39,7 +39,7 @@ class TrafficFacts:
 
     desired: str | None
     """The desired revision, if it can ever have a pod, or can be rejected for having none in time."""
-    refused: PodProblem | None
+    refused: Problem | None
     """What keeps it from having a Deployment."""
     acknowledged: bool
     """Every Ready gateway has applied status.traffic."""
@@ -180,21 +180,16 @@ def _rejection(owned: OwnedState, name: str) -> Rejection | None:
     return Rejection(name, stored.reason, stored.message)
 
 
-def _refused(owned: OwnedState, name: str) -> PodProblem | None:
+def _refused(owned: OwnedState, name: str) -> Problem | None:
     """Why its Deployment, which exists, cannot be changed."""
     refused_writes = owned.observation.refused_writes
     found = next((each for each in refused_writes if (each.kind, each.name) == ("Deployment", name)), None)
-    if found is None:
-        return None
-    problem = refusal_of(found)
-    return PodProblem(problem.reason, problem.message)
+    return refusal_of(found) if found is not None else None
 
 
-def _trouble(owned: OwnedState, name: str, obstacle: PodFinding, late: str) -> PodProblem:
-    trouble = PodProblem(obstacle.reason, obstacle.message)
-    if not trouble.lacks_capacity:
-        return trouble
-    return replace(trouble, message=f"{obstacle.message}; a pod needs {needs(owned, name)}{late}")
+def _trouble(owned: OwnedState, name: str, obstacle: PodFinding, late: str) -> Problem:
+    needed = f"; a pod needs {needs(owned, name)}{late}" if obstacle.lacks_capacity else ""
+    return Problem(obstacle.reason, obstacle.message + needed)
 
 
 def terms_of(spec: InferenceServiceSpec) -> Terms:

@@ -14,16 +14,9 @@ from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.device_memory import TooLarge, memory_verdict
 from tailbound.reconcile.owned_state import OwnedState
+from tailbound.rollout.problem import Problem
 
 Runtime: TypeAlias = ServingRuntime | ClusterServingRuntime
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why a revision cannot be made or kept, in one word and one sentence."""
-
-    reason: Reason
-    message: str
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from tailbound.objects.pod import Pod
 from tailbound.reconcile import downloads, model_caches
 from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership
 from tailbound.reconcile.pods import report
-from tailbound.reconcile.selection import Problem
 from tailbound.revisions.model_cache import claim_name
 from tailbound.revisions.resolved import ResolvedModel
+from tailbound.rollout.problem import Problem
 
 
 @dataclass(frozen=True)

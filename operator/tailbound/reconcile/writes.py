@@ -28,7 +28,7 @@ from tailbound.reconcile import ending, model_caches
 from tailbound.reconcile.difference import differs
 from tailbound.reconcile.model import Apply, Create, Delete, DryRun, RefusedWrite, Write
 from tailbound.reconcile.owned_state import OwnedState, Ownership, ownership, terminating
-from tailbound.reconcile.selection import Problem
+from tailbound.rollout.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tailbound.judge.evidence import Tally
 from tailbound.judge.metrics import MetricFinding
 from tailbound.judge.verdict import EValues, Finding, Measure, Outcome, Thresholds
 from tailbound.rollout.figures import count, proof
-from tailbound.rollout.problem import CapacityShortage, PodProblem
+from tailbound.rollout.problem import CapacityShortage, Problem
 from tailbound.rollout.progress import RolloutProgress
 
 _BAD = {Measure.LATENCY: "slow", Measure.ERRORS: "failed"}
@@ -23,7 +23,7 @@ def pending(rollout: RolloutProgress) -> str:
     return f"{rollout.revision} starts when no gateway sends requests to the earlier canary any more"
 
 
-def refused(rollout: RolloutProgress, trouble: PodProblem) -> str:
+def refused(rollout: RolloutProgress, trouble: Problem) -> str:
     """The message of a revision whose Deployment is refused by the API server."""
     return f"{rollout.revision} has no pods: {trouble.message}"
 
@@ -265,7 +265,7 @@ def returning(name: str, other: str, why: str, obstruction: str) -> str:
     return f"{other} is being rolled back to {name}: {why}{obstruction}"
 
 
-def fails(name: str, trouble: PodProblem) -> str:
+def fails(name: str, trouble: Problem) -> str:
     """The end of a message: pods of the revision that requests return to do not start."""
     return f". The pods of {name} do not start: {trouble.message}"
 
@@ -314,7 +314,7 @@ def takes_back(stable: str, other: str) -> str:
     return f". First, the pods of {stable} replace those of {other} in place"
 
 
-def waits_for_capacity(name: str, trouble: PodProblem, remedy: str) -> str:
+def waits_for_capacity(name: str, trouble: Problem, remedy: str) -> str:
     """The end of a message: pods lack capacity, and none is replaced in place for them."""
     return (
         f". {name} waits for capacity: {trouble.message}. Add or free the resources that a pod needs{remedy}"
@@ -326,12 +326,12 @@ def aborted(by: str | None) -> str:
     return f"it was aborted by {by}" if by else "it was aborted by annotation"
 
 
-def restarts(count: int, trouble: PodProblem | None) -> str:
+def restarts(count: int, trouble: Problem | None) -> str:
     """The cause of a rejection after too many restarts of a container."""
     return f"one of its containers restarted {count} times" + _because(trouble)
 
 
-def evictions(count: int, trouble: PodProblem | None) -> str:
+def evictions(count: int, trouble: Problem | None) -> str:
     """The cause of a rejection after too many evictions."""
     return f"{count} of its pods were evicted within minutes for what they used" + _because(trouble)
 
@@ -349,7 +349,7 @@ def other_signature(differences: str, policy: SignaturePolicy) -> str:
     )
 
 
-def overdue(deadline: Duration, trouble: PodProblem | None, unready: str) -> str:
+def overdue(deadline: Duration, trouble: Problem | None, unready: str) -> str:
     """The cause of a rejection after `progressDeadline`; `unready` is what a running pod lacks."""
     because = f": {unready}" if trouble is None and unready else _because(trouble)
     return f"no further pod got ready within {deadline}{because}"
@@ -390,7 +390,7 @@ def _proof(bound: str, numbers: EValues, limits: Thresholds) -> str:
     return f"evidence that {', that '.join(proven)}"
 
 
-def _because(trouble: PodProblem | None) -> str:
+def _because(trouble: Problem | None) -> str:
     return f": {trouble.message}" if trouble is not None else ""
 
 

@@ -10,7 +10,7 @@ from tailbound.api.rejection import Rejection, Superseded
 from tailbound.api.rollout import RolloutSpec
 from tailbound.api.traffic import TrafficStatus
 from tailbound.rollout.actions import Actions
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import RolloutProgress
 from tailbound.rollout.signature import NO_ROLLOUT, CompareResult
 from tailbound.rollout.sizing import ALL, Sizing
@@ -44,7 +44,7 @@ class RevisionState:
     """Pods that have a node, and are not ready."""
     downloading: int = 0
     """Those of them that download the model, in their first attempt."""
-    trouble: PodProblem | None = None
+    trouble: Problem | None = None
     unready: str = ""
     """What a pod lacks that runs and is not ready, in words; empty if there is none."""
     unready_pods: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class RevisionState:
     """How often it was rejected and tried again before."""
     gives_up_after: Duration | None = None
     """The time for which its pods wait for nodes, if it returns to a preferred class; None: for ever."""
-    refused: PodProblem | None = None
+    refused: Problem | None = None
     """Why the API server does not take a change of its Deployment."""
 
     @property
@@ -90,7 +90,7 @@ class RolloutInput:
     revisions: Mapping[str, RevisionState]
     sizing: Sizing
     stopped: bool
-    refused: PodProblem | None
+    refused: Problem | None
     """Why the desired revision does not get its record, Service and Deployment, one of which is missing."""
     traffic: TrafficStatus | None
     acknowledged: bool

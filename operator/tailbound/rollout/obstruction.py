@@ -14,7 +14,7 @@ from tailbound.api.rollout import Capacity
 from tailbound.rollout import messages
 from tailbound.rollout.in_place import missing_capacity
 from tailbound.rollout.model import RolloutInput, RolloutStep
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.refused_writes import hindrance
 
 
@@ -32,7 +32,7 @@ def obstruction(given: RolloutInput, name: str, step: RolloutStep) -> str:
     return messages.waits_for_capacity(name, state.trouble, _remedy(given, name, step.flow.target))
 
 
-def refused_to(given: RolloutInput, name: str, step: RolloutStep) -> PodProblem | None:
+def refused_to(given: RolloutInput, name: str, step: RolloutStep) -> Problem | None:
     """The write for this revision that the API server refuses, if any."""
     return hindrance(given, name, step.makes_way, given.pods(name))
 

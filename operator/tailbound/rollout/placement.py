@@ -15,7 +15,7 @@ from tailbound.api.rollout import RolloutState, Strategy
 from tailbound.rollout import capacity_shortage, deadline, messages, plan, steady_state, steps
 from tailbound.rollout.in_place import needed, places
 from tailbound.rollout.model import RolloutInput, RolloutStep, TrafficDecision
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import RolloutProgress
 from tailbound.rollout.recreate import Exchange, exchange
 from tailbound.rollout.signature import SignatureAwaited
@@ -28,7 +28,7 @@ class Placement:
     """The weights and the pods of a rollout that is under way."""
 
     step: RolloutStep
-    refused: PodProblem | None = None
+    refused: Problem | None = None
     """What the API server refuses of a candidate that keeps what it has."""
     held_up: bool = False
     """The candidate cannot start at all: its state and message are decided."""
@@ -46,7 +46,7 @@ def placed(given: RolloutInput, rollout: RolloutProgress, *, counting: bool) -> 
 
 
 def _held_up(
-    given: RolloutInput, rollout: RolloutProgress, refused: PodProblem, *, recreates: bool
+    given: RolloutInput, rollout: RolloutProgress, refused: Problem, *, recreates: bool
 ) -> RolloutStep:
     """The candidate cannot start, so that nothing makes way for it; its deadline runs."""
     base, candidate = rollout.from_revision, rollout.revision

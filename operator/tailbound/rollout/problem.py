@@ -1,4 +1,4 @@
-"""What pods of a revision are stuck at."""
+"""What is in the way of a revision or of its pods."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from tailbound.api.conditions import PLACELESS, Reason
 
 
 @dataclass(frozen=True)
-class PodProblem:
-    """What pods are stuck at, or what the API server refuses of what they need."""
+class Problem:
+    """What a revision or its pods are stuck at, as one word and one sentence."""
 
     reason: Reason
     message: str

@@ -6,7 +6,7 @@ from typing import Any
 
 from tailbound.api.findings import FindingStatus, MetricFindingStatus
 from tailbound.api.rollout import RolloutState
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RolloutProgress:
     """The new revision's pods take the places of the stable one's."""
     high_water: int = 0
     """The most pods of the new revision that were ever ready."""
-    refused: PodProblem | None = None
+    refused: Problem | None = None
     """What the API server refused of what the rollout needs when that was last tried."""
     unrecorded: bool = False
     """The revision is rejected, and its record does not say so, as the API server refuses to write it."""

@@ -19,7 +19,7 @@ from typing import Final
 
 from tailbound.api.rollout import Strategy
 from tailbound.rollout.model import RolloutInput, RolloutStep
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,23 @@ class Need:
     pods: int
 
 
-def hindrance(given: RolloutInput, name: str, outgoing: str | None, pods: int) -> PodProblem | None:
+def hindrance(given: RolloutInput, name: str, outgoing: str | None, pods: int) -> Problem | None:
     """What is refused to a revision that needs this many pods; `outgoing` gives up places to it, if any."""
     need = Need(given, name, outgoing, pods)
     return next((found for rule in RULES if (found := rule(need)) is not None), None)
 
 
-def children_missing(need: Need) -> PodProblem | None:
+def children_missing(need: Need) -> Problem | None:
     """Its record, Service or Deployment does not exist, and is refused."""
     return need.given.refused if need.name == need.given.desired else None
 
 
-def own_deployment(need: Need) -> PodProblem | None:
+def own_deployment(need: Need) -> Problem | None:
     """A change of its Deployment is refused, and pods of it are missing."""
     return need.given.of(need.name).refused if need.given.ready(need.name) < need.pods else None
 
 
-def other_deployment(need: Need) -> PodProblem | None:
+def other_deployment(need: Need) -> Problem | None:
     """The refused write that keeps other pods from ending, with `recreate` and no ready pod."""
     if need.given.spec.strategy is not Strategy.RECREATE or need.given.ready(need.name):
         return None
@@ -57,7 +57,7 @@ def other_deployment(need: Need) -> PodProblem | None:
     return next((state.refused for state in others if state.refused is not None and state.replicas), None)
 
 
-def outgoing_deployment(need: Need) -> PodProblem | None:
+def outgoing_deployment(need: Need) -> Problem | None:
     """The refused write that keeps the pods from ending which are replaced in place."""
     given, ready = need.given, need.given.ready(need.name)
     recreates = given.spec.strategy is Strategy.RECREATE
@@ -66,7 +66,7 @@ def outgoing_deployment(need: Need) -> PodProblem | None:
     return given.of(need.outgoing).refused
 
 
-RULES: Final[tuple[Callable[[Need], PodProblem | None], ...]] = (
+RULES: Final[tuple[Callable[[Need], Problem | None], ...]] = (
     children_missing,
     own_deployment,
     other_deployment,

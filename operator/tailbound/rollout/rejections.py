@@ -29,7 +29,7 @@ from tailbound.judge.verdict import Measure, Outcome
 from tailbound.rollout import messages, plan, steps
 from tailbound.rollout.deadline import overdue
 from tailbound.rollout.model import RevisionState, RolloutInput
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import RolloutProgress
 from tailbound.rollout.signature import SignatureComparison, listed
 from tailbound.rollout.sizing import ALL
@@ -56,7 +56,7 @@ class Suspect:
         return self.given.of(self.name)
 
     @property
-    def trouble(self) -> PodProblem | None:
+    def trouble(self) -> Problem | None:
         """What its pods are stuck at, or what of them is refused."""
         return self.state.trouble or steps.hindered(self.given, self.rollout) or self.rollout.refused
 

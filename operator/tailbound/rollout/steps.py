@@ -14,7 +14,7 @@ from tailbound.rollout import deadline, plan
 from tailbound.rollout.demands import taken_back
 from tailbound.rollout.in_place import awaits_place, climbing, dead_at, needed, settled_on
 from tailbound.rollout.model import RolloutInput, RolloutStep, TrafficDecision
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import RolloutProgress
 from tailbound.rollout.refused_writes import hindrance
 from tailbound.rollout.sizing import ALL
@@ -166,7 +166,7 @@ def _lacks_capacity(given: RolloutInput, rollout: RolloutProgress) -> bool:
     return state.lacks_capacity or awaits_place(given, rollout, pods_needed(given, rollout))
 
 
-def hindered(given: RolloutInput, rollout: RolloutProgress) -> PodProblem | None:
+def hindered(given: RolloutInput, rollout: RolloutProgress) -> Problem | None:
     """What the API server refuses of what the candidate needs."""
     outgoing = rollout.from_revision if rollout.in_place else None
     return hindrance(given, rollout.revision, outgoing, pods_needed(given, rollout))

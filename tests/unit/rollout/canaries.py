@@ -17,7 +17,7 @@ from tailbound.judge.verdict import (
     latency_objective,
 )
 from tailbound.rollout.model import RolloutInput
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import RolloutProgress
 
 from tests.unit.judge.metric_answers import metric
@@ -81,8 +81,8 @@ def told(now: RolloutInput, verdict: Verdict = WAIT) -> tuple[str, str, int, dic
 
 
 AT_5, AT_50, OLD, NEW = {"old": 95, "new": 5}, {"old": 50, "new": 50}, {"old": 100}, {"new": 100}
-NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "pod p has no node")
-NO_QUOTA = PodProblem(Reason.QUOTA_EXCEEDED, "exceeded quota")
+NO_NODE = Problem(Reason.UNSCHEDULABLE, "pod p has no node")
+NO_QUOTA = Problem(Reason.QUOTA_EXCEEDED, "exceeded quota")
 STARTED = rollout("Starting", weight=0)
 SECOND = rollout(step=1, step_weight=50, passed=5, weight=5, progress_at=ago(10))
 SECOND_OBSERVED = rollout(step=1, step_weight=50, passed=5, weight=50, step_started_at=ago(60))

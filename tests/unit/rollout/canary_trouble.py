@@ -6,7 +6,7 @@ from typing import Any
 from tailbound.api.conditions import Reason
 from tailbound.judge.verdict import Measure
 from tailbound.rollout.model import RolloutInput
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 
 from tests.unit.rollout.canaries import (
     ABORT,
@@ -101,7 +101,7 @@ TROUBLE: dict[str, Row] = {
     ),
     "crash-loop": (canary(new={"restarts": 3}), WAIT, ("RolledBack", "CrashLoop", 0, OLD)),
     "out-of-memory": (
-        canary(new={"restarts": 3, "trouble": PodProblem(Reason.OUT_OF_MEMORY, "too much")}),
+        canary(new={"restarts": 3, "trouble": Problem(Reason.OUT_OF_MEMORY, "too much")}),
         WAIT,
         ("RolledBack", "OutOfMemory", 0, OLD),
     ),
@@ -165,7 +165,7 @@ def starting(
     ready: int = 0,
     of: int = 2,
     running: int = 0,
-    trouble: PodProblem | None = None,
+    trouble: Problem | None = None,
     **stored: Any,
 ) -> RolloutInput:
     """A canary without requests, whose newest ready pod, or whose start, is so many seconds ago."""
@@ -179,7 +179,7 @@ def starting(
     )
 
 
-CRASHED = PodProblem(Reason.CRASH_LOOP, "it ended")
+CRASHED = Problem(Reason.CRASH_LOOP, "it ended")
 LATE_CAPACITY: dict[str, Any] = {"still_since": ago(8990), "no_capacity_since": ago(8990), "high_water": 0}
 STARTS: dict[str, tuple[RolloutInput, str, str]] = {
     "not-ready-in-time": (starting(600), "RolledBack", "DeadlineExceeded"),

@@ -6,12 +6,12 @@ import pytest
 from tailbound.api.conditions import Reason
 from tailbound.rollout.in_place import needed, places, settled_on
 from tailbound.rollout.model import RevisionState, RolloutInput
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import RolloutProgress
 
 from tests.unit.rollout.inputs import ago, rollout, situation, state, step_of, to
 
-NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "pod p has no node")
+NO_NODE = Problem(Reason.UNSCHEDULABLE, "pod p has no node")
 ENDING = state(0, pods=1)
 FULL = rollout("Starting", no_capacity_since=ago(5))
 BEGUN = rollout("Starting", in_place=True)

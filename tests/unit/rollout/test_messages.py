@@ -16,7 +16,7 @@ from tailbound.judge.verdict import (
     thresholds,
 )
 from tailbound.rollout import messages
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 
 from tests.unit.judge.metric_answers import metric
 from tests.unit.rollout.inputs import rollout
@@ -79,9 +79,9 @@ def test_numbers_in_a_rejection_are_short() -> None:
     [
         pytest.param(None, "", "", id="nothing-known"),
         pytest.param(None, "its probe fails", ": its probe fails", id="a-probe"),
-        pytest.param(PodProblem(Reason.CRASH_LOOP, "it ended"), "its probe", ": it ended", id="a-crash"),
+        pytest.param(Problem(Reason.CRASH_LOOP, "it ended"), "its probe", ": it ended", id="a-crash"),
     ],
 )
-def test_a_deadline_quotes_what_the_pods_lack(trouble: PodProblem | None, unready: str, because: str) -> None:
+def test_a_deadline_quotes_what_the_pods_lack(trouble: Problem | None, unready: str, because: str) -> None:
     told = messages.overdue(Duration.parse("10m"), trouble, unready)
     assert told == f"no further pod got ready within 10m{because}"

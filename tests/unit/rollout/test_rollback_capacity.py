@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from tailbound.api.conditions import Reason
 from tailbound.rollout.model import RevisionState, RolloutInput
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.rollback_capacity import in_turn, interrupted
 from tailbound.rollout.weights import weight_of
 
 from tests.unit.rollout.inputs import rollout, situation, state, step_of, to
 
-NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "pod p has no node; a pod needs example.com/gpu 1")
-CRASHES = PodProblem(Reason.CRASH_LOOP, "it crashes")
+NO_NODE = Problem(Reason.UNSCHEDULABLE, "pod p has no node; a pod needs example.com/gpu 1")
+CRASHES = Problem(Reason.CRASH_LOOP, "it crashes")
 
 
 def pods(ready: int, replicas: int | None = None, **fields: Any) -> RevisionState:

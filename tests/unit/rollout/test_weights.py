@@ -11,7 +11,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rejection import Rejection
 from tailbound.api.traffic import Backend
 from tailbound.rollout.model import RevisionState, RolloutInput
-from tailbound.rollout.problem import PodProblem
+from tailbound.rollout.problem import Problem
 from tailbound.rollout.sizing import fixed
 
 from tests.unit.rollout.inputs import GONE, NOW, ago, rollout, situation, state, step_of, to
@@ -103,8 +103,8 @@ def test_target(now: RolloutInput, target: str | None) -> None:
         assert where.traffic.backends == ((Backend(revision=target, weight=100),) if target else ())
 
 
-NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "pod p has no node")
-CRASHES = PodProblem(Reason.CRASH_LOOP, "it crashes")
+NO_NODE = Problem(Reason.UNSCHEDULABLE, "pod p has no node")
+CRASHES = Problem(Reason.CRASH_LOOP, "it crashes")
 AT_75 = rollout(step=0, weight=75, step_started_at=ago(60))
 PLAN = {"strategy": "canary", "steps": [{"weight": 75}]}
 REVERT: dict[str, Any] = {"desired": "old"}
