@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from tailbound.api.schema import Model
 from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.printable import shortened
 
 _M = TypeVar("_M", bound=Model)
 
@@ -116,8 +117,7 @@ def _shown(error: ErrorDetails) -> str:
     value = error["input"]
     if error["type"] in ("too_long", "too_short"):
         return f"{len(value)} entries"
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    return shortened(repr(value), _LONGEST_VALUE)
 
 
 def _below(place: tuple[int | str, ...], others: list[tuple[int | str, ...]]) -> bool:

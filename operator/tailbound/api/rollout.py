@@ -350,7 +350,7 @@ class RolloutStatus(Model):
     still_since: AwareDatetime | None = None
     """Since when progressDeadline is not counted; absent while it is counted."""
 
-    no_room_since: AwareDatetime | None = None
+    no_capacity_since: Annotated[AwareDatetime | None, Field(alias="noRoomSince")] = None
     """Since when the cluster has no capacity for pods of the new revision."""
 
     moving_since: AwareDatetime | None = None

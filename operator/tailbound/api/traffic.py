@@ -5,7 +5,6 @@ InferenceService's routing fields and the EndpointSlices of its revisions, into 
 Envoy has acknowledged. Frozen: gateways of one release must read what the operator of another wrote.
 """
 
-from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -112,8 +111,3 @@ class Observed(_Document):
     )
     synced: bool = Field(description="The first full configuration was acknowledged by this Envoy.")
     services: dict[str, ServiceObservation] = Field(description="By NAMESPACE/NAME.")
-
-
-def utc_seconds(moment: datetime) -> str:
-    """RFC 3339 in UTC with whole seconds, as Kubernetes writes times."""
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"

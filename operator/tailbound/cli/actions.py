@@ -28,8 +28,8 @@ from tailbound.api.names import (
     ROLLBACK_ANNOTATION,
 )
 from tailbound.api.rollout import RolloutState, RolloutStatus
-from tailbound.api.traffic import utc_seconds
 from tailbound.cli.subject import CommandError, Entry, Subject, returns
+from tailbound.objects.times import utc_seconds
 from tailbound.rollout.actions import named
 
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from tailbound.api.names import REFRESH_ANNOTATION
 from tailbound.api.quantities import Duration
-from tailbound.api.traffic import utc_seconds
 from tailbound.cli import actions, outcome
 from tailbound.cli.actions import Action
 from tailbound.cli.arguments import ACTIONS, parser
@@ -26,6 +25,7 @@ from tailbound.cli.subject import CommandError, Entry, Subject, UnansweredError
 from tailbound.cli.why import why
 from tailbound.judge.counters import Classes
 from tailbound.objects.printable import printable
+from tailbound.objects.times import utc_seconds
 from tailbound.reconcile.rollouts import terms_of
 
 _POLL_SECONDS: Final = 1.0

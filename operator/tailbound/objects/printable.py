@@ -12,6 +12,11 @@ def printable(text: str) -> str:
     return "".join(_escaped(each) for each in text)
 
 
+def shortened(text: str, most: int) -> str:
+    """The text, cut behind its first `most` characters if it is longer."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def _escaped(character: str) -> str:
     # Cc: controls, with which terminal sequences begin. Cf: what turns the order of characters.
     if character in _KEPT or unicodedata.category(character) not in {"Cc", "Cf"}:

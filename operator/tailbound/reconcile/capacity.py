@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from tailbound.api.traffic import utc_seconds
 from tailbound.autoscale.model import CapacityKey, LearnedCapacity
 from tailbound.autoscale.state import worth_saving
 from tailbound.objects.fields import Object
+from tailbound.objects.times import utc_seconds
 from tailbound.objects.unknown import Unknown
 from tailbound.revisions.marks import Marks, marks_of
 from tailbound.revisions.record import CorruptRevisionError, from_object

@@ -8,7 +8,7 @@ that were rejected stay on record, so that a lost status forgets none of them.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from tailbound.api.hardware import ReturnPolicy
@@ -16,6 +16,8 @@ from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.quantities import Duration
 from tailbound.api.rollout import Strategy
+from tailbound.objects.printable import shortened
+from tailbound.objects.times import LONG_AGO, time_in
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.record import Revision, origin_of, spec_origin
@@ -27,7 +29,6 @@ LOOK: Final = timedelta(minutes=1)
 """How often the room is looked at: the status of classes is counted this often."""
 _ATTEMPT: Final = re.compile(r"return-r(?P<number>[1-9][0-9]*)-(?P<nth>[0-9]+)")
 _LONGEST_QUOTE: Final = 300
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -203,14 +204,10 @@ def _history(owned: OwnedState, stable: Revision) -> tuple[datetime, int, str]:
     if not failed:
         return moved, vain, ""
     _, nth, newest = max(failed, key=lambda each: each[0])
-    why = newest.message if len(newest.message) <= _LONGEST_QUOTE else newest.message[:_LONGEST_QUOTE] + "…"
+    why = shortened(newest.message, _LONGEST_QUOTE)
     return max(moved, _time(newest.at)), nth, f"{newest.revision}: {why}"
 
 
 def _time(text: str | None) -> datetime:
     """What cannot be read was long ago."""
-    try:
-        at = datetime.fromisoformat(text or "")
-    except ValueError:
-        return _LONG_AGO
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return time_in(text) or LONG_AGO

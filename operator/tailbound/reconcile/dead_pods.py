@@ -15,13 +15,14 @@ The newest of a revision are kept for `KEPT_FOR`, as evidence for people and for
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from tailbound.api.conditions import Reason
 from tailbound.api.names import REVISION_LABEL
 from tailbound.objects.pod import Pod
+from tailbound.objects.times import LONG_AGO
 
 KEPT_FOR: Final = timedelta(minutes=10)
 _REASONS: Final[tuple[tuple[re.Pattern[str], Reason], ...]] = (
@@ -109,4 +110,4 @@ def _ended_at(pod: Pod) -> datetime:
     """The last change that it reports; its creation for one that the kubelet refused at once."""
     changes = [each.last_transition_time for each in pod.conditions]
     times = [time for time in (*changes, pod.creation_timestamp) if time is not None]
-    return max(times, default=datetime.min.replace(tzinfo=UTC))
+    return max(times, default=LONG_AGO)

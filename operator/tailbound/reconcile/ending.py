@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from tailbound.api.names import REVISION_LABEL
-from tailbound.api.traffic import utc_seconds
 from tailbound.objects.pod import Pod
+from tailbound.objects.times import utc_seconds
 
 MARGIN: Final = timedelta(seconds=30)
 """A running kubelet reports the end of a pod far sooner, and clocks of one cluster differ by less."""

@@ -1,11 +1,12 @@
 """status.hardware: which hardware serves, what it costs, and whether the model fits it."""
 
-from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from tailbound.api.hardware import LONGEST_MESSAGE, HardwareStatus
 from tailbound.api.names import REVISION_LABEL
 from tailbound.objects.pod import Pod
+from tailbound.objects.printable import shortened
+from tailbound.objects.times import time_in
 from tailbound.reconcile import class_returns
 from tailbound.reconcile.cost import cost_per_hour
 from tailbound.reconcile.decided import Decided
@@ -14,6 +15,9 @@ from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pod_classes import class_of
 from tailbound.rollout.class_return import ReturnStart
 from tailbound.rollout.problem import Problem
+
+_LONGEST: Final = LONGEST_MESSAGE - 1
+"""Characters before the ellipsis: many names, or an edited annotation, can make a message longer."""
 
 
 def status(decided: Decided) -> HardwareStatus | None:
@@ -35,7 +39,7 @@ def _return(decided: Decided) -> dict[str, Any]:
         return {"return_message": f"revision {revision.name} returns the service to {to}"}
     begins = isinstance(decision, ReturnStart)
     return {
-        "return_message": _shortened(class_returns.in_words(decision)),
+        "return_message": shortened(class_returns.in_words(decision), _LONGEST),
         "room_since": None if isinstance(decision, ReturnStart) else decision.room_since,
         "attempt": str(class_returns.next_attempt(owned)) if begins else None,
     }
@@ -69,22 +73,9 @@ def _class(decided: Decided) -> HardwareStatus:
         return HardwareStatus(hardware_class=revision.hardware_class)
     return HardwareStatus(
         hardware_class=revision.hardware_class,
-        since=_time(fallback.since),
-        message=_shortened(fallback.why),
+        since=time_in(fallback.since),
+        message=shortened(fallback.why, _LONGEST),
     )
-
-
-def _shortened(text: str) -> str:
-    """The text as a status can have it: many names, or an edited annotation, can make it longer."""
-    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return at if at.tzinfo is not None else None
 
 
 def _memory(decided: Decided) -> str | None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from tailbound.api.names import RETRY_ANNOTATION
-from tailbound.api.traffic import utc_seconds
 from tailbound.objects.metadata import KubernetesObject
+from tailbound.objects.times import utc_seconds
 from tailbound.reconcile import signatures
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.owned_state import owner_reference

@@ -1,16 +1,17 @@
 """How the pods of each revision with several hardware classes stand, and what follows; see `fallback.py`."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.parsing import InvalidObject, parse
+from tailbound.objects.printable import shortened
+from tailbound.objects.times import LONG_AGO, time_in
 from tailbound.reconcile.class_returns import is_return
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pod_classes import class_of
 from tailbound.reconcile.pods import WITHOUT_NODE
-from tailbound.revisions.marks import Fallback
 from tailbound.revisions.record import Revision
 from tailbound.rollout.fallback import ClassPlacement, FallbackDecision, Wait, Waiting, fall_back
 
@@ -76,19 +77,8 @@ def _waiting(owned: OwnedState, revision: Revision) -> Waiting | None:
     times = [each.last_transition_time for each in refused if each.last_transition_time is not None]
     if not times:
         return None
+    fallback = owned.marks[revision.name].fallback
+    chosen = time_in(fallback.since) if fallback is not None else None
     return Waiting(
-        max(min(times), _moved_at(owned.marks[revision.name].fallback)), _quoted(refused[0].message)
+        max(min(times), chosen or LONG_AGO), shortened(refused[0].message, _LONGEST_QUOTE).rstrip(".")
     )
-
-
-def _moved_at(fallback: Fallback | None) -> datetime:
-    """When the present class was chosen; long ago for the first one, and for what cannot be read."""
-    try:
-        at = datetime.fromisoformat(fallback.since if fallback is not None else "")
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-
-
-def _quoted(text: str) -> str:
-    return (text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…").rstrip(".")

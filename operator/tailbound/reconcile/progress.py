@@ -1,8 +1,9 @@
 """The progress of a rollout, read from status.rollout and written there; nothing else converts them. Pure."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
+from typing import Final
 
 from tailbound.api.conditions import known_reason
 from tailbound.api.findings import EvidenceStatus, FindingStatus, MetricFindingStatus
@@ -15,35 +16,17 @@ from tailbound.rollout.figures import rounded, short_of
 from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import Judgement, RolloutProgress
 
+_SAME: Final = tuple(each.name for each in fields(RolloutProgress) if each.name not in ("refused", "judged"))
+"""The fields that status.rollout has under the same names."""
+
 
 def progress_of(status: RolloutStatus | None) -> RolloutProgress | None:
     """The progress that is stored; None where there has not been a rollout."""
     if status is None:
         return None
     return RolloutProgress(
-        state=status.state,
-        revision=status.revision,
-        from_revision=status.from_revision,
-        instead_of=status.instead_of,
-        step=status.step,
-        step_weight=status.step_weight,
-        passed=status.passed,
-        judged_by=status.judged_by,
-        weight=status.weight,
-        reason=status.reason,
-        message=status.message,
-        started_at=status.started_at,
-        step_started_at=status.step_started_at,
-        step_asked_at=status.step_asked_at,
-        step_held_by=status.step_held_by,
-        progress_at=status.progress_at,
-        still_since=status.still_since,
-        no_capacity_since=status.no_room_since,
-        moving_since=status.moving_since,
-        in_place=status.in_place,
-        high_water=status.high_water,
+        **{name: getattr(status, name) for name in _SAME},
         refused=_refused(status.refused),
-        unrecorded=status.unrecorded,
         judged=Judgement(status.findings, status.metrics, status.evidence),
     )
 
@@ -54,29 +37,8 @@ def status_of(progress: RolloutProgress | None) -> RolloutStatus | None:
         return None
     refused, judged = progress.refused, progress.judged
     return RolloutStatus.model_construct(
-        state=progress.state,
-        revision=progress.revision,
-        from_revision=progress.from_revision,
-        instead_of=progress.instead_of,
-        step=progress.step,
-        step_weight=progress.step_weight,
-        passed=progress.passed,
-        judged_by=progress.judged_by,
-        weight=progress.weight,
-        reason=progress.reason,
-        message=progress.message,
-        started_at=progress.started_at,
-        step_started_at=progress.step_started_at,
-        step_asked_at=progress.step_asked_at,
-        step_held_by=progress.step_held_by,
-        progress_at=progress.progress_at,
-        still_since=progress.still_since,
-        no_room_since=progress.no_capacity_since,
-        moving_since=progress.moving_since,
-        in_place=progress.in_place,
-        high_water=progress.high_water,
+        **{name: getattr(progress, name) for name in _SAME},
         refused=Refusal(reason=refused.reason, message=refused.message) if refused is not None else None,
-        unrecorded=progress.unrecorded,
         findings=judged.findings,
         metrics=judged.metrics,
         evidence=judged.evidence,

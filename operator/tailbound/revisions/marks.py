@@ -29,9 +29,9 @@ from tailbound.api.names import (
     UNDER_WAY_ANNOTATIONS,
 )
 from tailbound.api.rejection import Rejection, Superseded
-from tailbound.api.traffic import utc_seconds
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.signature import ModelSignature, stored_signature
+from tailbound.objects.times import utc_seconds
 
 _MOST_FORMER: Final = 5
 _REJECTION_FIELDS: Final = ("at", "by", "message", "reason")

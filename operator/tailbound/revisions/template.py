@@ -13,6 +13,7 @@ from typing import Any, Final
 from jinja2 import StrictUndefined, Template
 from jinja2.sandbox import SandboxedEnvironment
 
+from tailbound.objects.printable import shortened
 from tailbound.revisions.identity import canonical_json
 from tailbound.revisions.rendering import Rendered, RenderFailed, RenderRequest
 
@@ -100,7 +101,7 @@ def _compiled(text: str) -> Template:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= 200 else text[:200] + "…")
+    return repr(shortened(text, 200))
 
 
 def _known(context: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 from tailbound.api.conditions import PLACELESS, Reason
 from tailbound.api.rollout import Strategy
-from tailbound.api.traffic import utc_seconds
+from tailbound.objects.times import time_in, utc_seconds
 from tailbound.rollout.model import RolloutInput
 
 OUTSIDE: Final = PLACELESS | {
@@ -38,7 +38,7 @@ def due_at(given: RolloutInput, name: str) -> datetime | None:
         return None
     if state.rejection.reason not in OUTSIDE or state.rejection.by is not None:
         return None
-    rejected_at = _time(state.rejection.at)
+    rejected_at = time_in(state.rejection.at)
     if rejected_at is None:
         return None
     # A time that is still to come was written before the clock was set back.
@@ -56,12 +56,3 @@ def remedy(at: datetime | None) -> str:
     if at is None:
         return "change the spec, or run kubectl tailbound retry to try it again"
     return f"it is tried again by itself at {utc_seconds(at)}, or at once by kubectl tailbound retry"
-
-
-def _time(text: str) -> datetime | None:
-    """The time in a record; None where it is not one."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tailbound.api.rollout import SignaturePolicy
+from tailbound.objects.printable import shortened
 from tailbound.objects.signature import ANY_SIZE, ModelSignature, ModelTensor
 from tailbound.objects.unknown import Unknown
 
@@ -75,11 +76,7 @@ def listed(differences: tuple[SignatureDifference, ...]) -> str:
     ordered = sorted(differences, key=lambda each: not each.breaks)
     more = len(ordered) - _MOST_NAMED
     rest = [f"{more} more differences"] if more > 0 else []
-    return "; ".join([*(_shortened(each.message) for each in ordered[:_MOST_NAMED]), *rest])
-
-
-def _shortened(message: str) -> str:
-    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+    return "; ".join([*(shortened(each.message, _LONGEST_MESSAGE) for each in ordered[:_MOST_NAMED]), *rest])
 
 
 def compared(old: ModelSignature, new: ModelSignature) -> SignatureComparison:

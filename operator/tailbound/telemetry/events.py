@@ -4,13 +4,13 @@ from collections.abc import Callable
 from datetime import datetime
 
 from tailbound.api.names import FIELD_MANAGER, GROUP
-from tailbound.api.traffic import utc_seconds
 from tailbound.kube.errors import KubeError
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import EVENTS
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.printable import printable
+from tailbound.objects.times import utc_seconds
 from tailbound.telemetry.logs import logger
 
 MESSAGE_LIMIT = 1024  # of the API
