@@ -23,6 +23,7 @@ from tailbound.controller.settings import OperatorSettings
 from tailbound.kube.connection import load_configuration
 from tailbound.reconcile import decide
 from tailbound.reconcile.model import Settings
+from tailbound.revisions.model_mounts import Fetcher
 
 from e2e.bench.fleet.world import NAMESPACE
 from e2e.cluster.ports import free_port
@@ -178,8 +179,7 @@ async def _operate(observed_port: int, metrics_port: int, prometheus_url: str) -
             operator_namespace=NAMESPACE,
             gateway_service="tailbound-gateway",
             cluster_domain="cluster.local",
-            fetch_image="tailbound:bench",
-            image_pull_policy="IfNotPresent",
+            fetcher=Fetcher("tailbound:bench", "IfNotPresent"),
         ),
         prometheus_url=prometheus_url,
         health_port=0,

@@ -42,8 +42,7 @@ class LabelRequirement(Model):
             holds=lambda each: (each.operator in ("In", "NotIn")) == bool(each.values),
             message="operator {value} does not fit values: In and NotIn need some, Exists and DoesNotExist "
             "have none",
-            value_cel="self.operator",
-            value=lambda each: each.operator,
+            quoted="operator",
         ),
     )
 

@@ -54,15 +54,13 @@ class AnalysisMetric(Model):
             holds=_asked_once,
             message="metric {value} needs exactly one kind of query: write query alone, or bad and total, or "
             "histogram and above",
-            value_cel="self.name",
-            value=lambda metric: metric.name,
+            quoted="name",
         ),
         Rule(
             cel=f"{_SIDES} == 1",
             holds=lambda metric: (metric.max is None) != (metric.min is None),
             message="metric {value} needs one bound: write max or min",
-            value_cel="self.name",
-            value=lambda metric: metric.name,
+            quoted="name",
         ),
         Rule(
             cel=f"({_SIDES}) != 1 || self.range.low >= self.range.high "
@@ -72,8 +70,7 @@ class AnalysisMetric(Model):
                 or metric.range.low < metric.bound < metric.range.high
             ),
             message="the bound of metric {value} is not within its range: write one between low and high",
-            value_cel="self.name",
-            value=lambda metric: metric.name,
+            quoted="name",
         ),
         Rule(
             cel="has(self.query) || (has(self.max) && self.range.low == 0.0 && self.range.high == 1.0)",
@@ -81,8 +78,7 @@ class AnalysisMetric(Model):
                 metric.query is not None or (metric.max is not None and metric.range == MetricRange())
             ),
             message="metric {value} has counters: write max, a fraction of bad events, and no range",
-            value_cel="self.name",
-            value=lambda metric: metric.name,
+            quoted="name",
         ),
     )
 

@@ -85,8 +85,7 @@ class DeviceResource(Model):
             holds=lambda device: device.count <= MOST_DEVICES or device.devices == 0,
             message=f"count is {{value}}, and a pod has at most {MOST_DEVICES} devices of a kind: lower it, "
             "or write unit Other if this resource counts no devices, but for example memory",
-            value_cel="self.count",
-            value=lambda device: device.count,
+            quoted="count",
         ),
     )
 

@@ -34,8 +34,7 @@ class Hardware(Model):
             holds=lambda hardware: hardware.fallback_after is None or len(hardware.classes) > 1,
             message="fallbackAfter is {value}, and there is no other class to fall back to: list several in "
             "class, or remove fallbackAfter",
-            value_cel="self.fallbackAfter",
-            value=lambda hardware: hardware.fallback_after,
+            quoted="fallback_after",
         ),
         Rule(
             cel="!has(self.return) || self.return != 'whenRoom' || has(self.class) && self.class.size() > 1",
@@ -52,8 +51,7 @@ class Hardware(Model):
             ),
             message="returnAfter is {value}, and return is not whenRoom: write return: whenRoom, or remove "
             "returnAfter",
-            value_cel="self.returnAfter",
-            value=lambda hardware: hardware.return_after,
+            quoted="return_after",
         ),
     )
 

@@ -38,8 +38,7 @@ class Toleration(Model):
             cel="self.operator != 'Exists' || !has(self.value) || self.value == ''",
             holds=lambda t: t.operator is not TolerationOperator.EXISTS or not t.value,
             message="value '{value}' has no effect with operator Exists: remove it, or write operator Equal",
-            value_cel="self.value",
-            value=lambda t: t.value,
+            quoted="value",
         ),
         Rule(
             cel="self.operator == 'Exists' || (has(self.key) && self.key != '')",
@@ -82,8 +81,7 @@ class HardwareClassSpec(Model):
             ),
             message="deviceMemory is {value}, and the pods of this class have no devices: add resources or "
             "resourceClaim, or remove deviceMemory",
-            value_cel="self.deviceMemory",
-            value=lambda spec: spec.device_memory,
+            quoted="device_memory",
         ),
         Rule(
             cel="!has(self.price) || !has(self.price.unit) || self.price.unit != 'Device' "

@@ -4,12 +4,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import (
-    Field,
-    StrictBool,
-    StrictInt,
-    StringConstraints,
-)
+from pydantic import Field, StrictBool, StrictInt, StringConstraints
 
 from tailbound.api.affinity import Affinity, SpreadConstraints
 from tailbound.api.batching import Batching
@@ -20,7 +15,7 @@ from tailbound.api.inference_paths import MOST_PATHS, InferencePath
 from tailbound.api.meta import DNS_LABEL, Condition, EnvVar, ObjectMeta, ObjectName, PodAnnotations, PodLabels
 from tailbound.api.model_source import ModelSource, SecretReference
 from tailbound.api.quantities import Duration, Percentage, Quantity
-from tailbound.api.quantity_fields import duration_between, percentage_within, quantity_between
+from tailbound.api.quantity_fields import Cpu, EphemeralStorage, Memory, duration_between, percentage_within
 from tailbound.api.rollout import RolloutSpec, RolloutStatus
 from tailbound.api.scaling import Scaling, ScalingStatus
 from tailbound.api.schema import SET, InOrder, Model, Rule, list_map, matches, unreadable_as
@@ -57,14 +52,6 @@ Host = Annotated[
             "case and without port, for example churn.example.com",
         ),
     ),
-]
-
-Cpu = Annotated[Quantity, quantity_between("1m", "1k", "a number of CPUs, for example 2 or 500m")]
-EphemeralStorage = Annotated[
-    Quantity, quantity_between("64Mi", "1Pi", "an amount of disk with its unit, for example 50Gi")
-]
-Memory = Annotated[
-    Quantity, quantity_between("1Mi", "1Pi", "an amount of memory with its unit, for example 4Gi")
 ]
 
 

@@ -9,7 +9,7 @@ from tailbound.api.meta import DNS_LABEL, EnvVar
 from tailbound.api.pod_parts import MOUNTED_ONCE, VolumeMount
 from tailbound.api.probe import Argument, Probe, numbered_port, only_one_success
 from tailbound.api.quantities import Quantity
-from tailbound.api.quantity_fields import quantity_between
+from tailbound.api.quantity_fields import Cpu, EphemeralStorage, Memory
 from tailbound.api.runtime_contract import FETCH_CONTAINER, HOLD_CONTAINER, SERVER_CONTAINER
 from tailbound.api.schema import ATOMIC, InOrder, Model, Rule, list_map, matches
 
@@ -58,19 +58,13 @@ class RestartPolicy(StrEnum):
 class InitContainerResources(Model):
     """CPUs, memory and disk of the container, as both requests and limits."""
 
-    cpu: Annotated[Quantity, quantity_between("1m", "1k", "a number of CPUs, for example 2 or 500m")] = (
-        Quantity.parse("100m")
-    )
+    cpu: Cpu = Quantity.parse("100m")
     """CPUs, for example 2 or 500m."""
 
-    memory: Annotated[
-        Quantity, quantity_between("1Mi", "1Pi", "an amount of memory with its unit, for example 4Gi")
-    ] = Quantity.parse("128Mi")
+    memory: Memory = Quantity.parse("128Mi")
     """Memory with its unit, for example 4Gi."""
 
-    ephemeral_storage: Annotated[
-        Quantity, quantity_between("64Mi", "1Pi", "an amount of disk with its unit, for example 50Gi")
-    ] = Quantity.parse("64Mi")
+    ephemeral_storage: EphemeralStorage = Quantity.parse("64Mi")
     """Disk for logs and for what the container writes to volumes on disk, with its unit."""
 
 
@@ -90,14 +84,13 @@ class InitContainer(Model):
             ),
             message="{value} has a probe but no restartPolicy Always: what ends before the server is not "
             "probed, remove the probe or make it a sidecar",
-            value_cel="self.name",
-            value=lambda each: each.name,
+            quoted="name",
         ),
         MOUNTED_ONCE,
-        only_one_success("startupProbe", "startup_probe"),
-        only_one_success("livenessProbe", "liveness_probe"),
-        numbered_port("startupProbe", "startup_probe"),
-        numbered_port("livenessProbe", "liveness_probe"),
+        only_one_success("startup_probe"),
+        only_one_success("liveness_probe"),
+        numbered_port("startup_probe"),
+        numbered_port("liveness_probe"),
     )
 
     name: ContainerName

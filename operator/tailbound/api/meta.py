@@ -107,8 +107,7 @@ class EnvVar(Model):
             cel="!has(self.valueFrom) || !has(self.value) || self.value == ''",
             holds=lambda variable: variable.value_from is None or not variable.value,
             message="{value} has both value and valueFrom: remove one of the two",
-            value_cel="self.name",
-            value=lambda variable: variable.name,
+            quoted="name",
         ),
     )
 

@@ -179,8 +179,7 @@ class ModelSource(Model):
             ),
             message="path '{value}' names a file in a folder, and an http or https source is one file: "
             "remove path",
-            value_cel="self.path",
-            value=lambda model: model.path,
+            quoted="path",
         ),
         Rule(
             cel="!has(self.files) || size(self.files) == 0 || !self.uri.startsWith('http') "
@@ -195,31 +194,27 @@ class ModelSource(Model):
             holds=lambda model: model.archive is None or not model.mounted,
             message="archive is for downloads, and '{value}' is mounted: remove archive, and put the "
             "unpacked files there",
-            value_cel="self.uri",
-            value=lambda model: model.uri,
+            quoted="uri",
         ),
         Rule(
             cel="!has(self.cache) || !self.uri.startsWith('pvc://') && !self.uri.startsWith('oci://')",
             holds=lambda model: model.cache is None or not model.mounted,
             message="cache keeps a download, and '{value}' is mounted: remove cache",
-            value_cel="self.uri",
-            value=lambda model: model.uri,
+            quoted="uri",
         ),
         Rule(
             cel="!has(self.s3) || self.uri.startsWith('s3://')",
             holds=lambda model: model.s3 is None or model.uri.startswith("s3://"),
             message="s3 says how a bucket is reached, and uri is '{value}': remove s3, or write "
             "s3://BUCKET/KEY",
-            value_cel="self.uri",
-            value=lambda model: model.uri,
+            quoted="uri",
         ),
         Rule(
             cel="!has(self.secretRef) || !has(self.proxy)",
             holds=lambda model: model.secret_ref is None or model.proxy is None,
             message="proxy '{value}' could read the credentials of secretRef, whose owner did not choose it: "
             "remove proxy, and use fetch.proxy of the chart",
-            value_cel="self.proxy",
-            value=lambda model: model.proxy,
+            quoted="proxy",
         ),
         Rule(
             cel="!self.uri.startsWith('pvc://') && !self.uri.startsWith('oci://') "
@@ -230,8 +225,7 @@ class ModelSource(Model):
             ),
             message="secretRef, caRef and proxy are for downloads, and '{value}' is mounted: remove them; "
             "images are pulled with spec.imagePullSecrets",
-            value_cel="self.uri",
-            value=lambda model: model.uri,
+            quoted="uri",
         ),
     )
 

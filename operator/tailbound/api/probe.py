@@ -3,9 +3,8 @@
 import re
 from typing import Annotated, Final
 
-from pydantic import Field, GetJsonSchemaHandler, StrictInt, StringConstraints
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Field, StrictInt, StringConstraints, WithJsonSchema
+from pydantic.alias_generators import to_camel
 
 from tailbound.api.schema import ATOMIC, INT_OR_STRING, Model, Rule
 
@@ -16,27 +15,17 @@ _ONE_HANDLER: Final = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in _HAND
 Argument = Annotated[str, StringConstraints(max_length=4096)]
 
 
-class _PortReference:
-    """The JSON schema of a port that is given by its name or its number."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"x-kubernetes-int-or-string": True, "anyOf": list(INT_OR_STRING), "maxLength": 15}
-
-
 def _is_port(port: int | str) -> bool:
     return 1 <= port <= 65535 if isinstance(port, int) else re.fullmatch(PORT_NAME, port) is not None
 
 
 PortReference = Annotated[
     StrictInt | str,
-    _PortReference(),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "anyOf": list(INT_OR_STRING), "maxLength": 15}),
     Rule(
         cel=f"type(self) == int ? self >= 1 && self <= 65535 : string(self).matches('^{PORT_NAME}$')",
         holds=_is_port,
         message="'{value}' is not a port: write the name of one of the ports, or a number from 1 to 65535",
-        value_cel="self",
     ),
 ]
 
@@ -127,8 +116,9 @@ class Probe(Model):
         return tuple(way for way in ways if way is not None)
 
 
-def only_one_success(probe: str, attribute: str) -> Rule:
+def only_one_success(attribute: str) -> Rule:
     """A rule for a container: the probe is through with its first success, as Kubernetes demands."""
+    probe = to_camel(attribute)
     return Rule(
         cel=f"!has(self.{probe}) || self.{probe}.successThreshold == 1",
         holds=lambda server: (p := getattr(server, attribute)) is None or p.success_threshold == 1,
@@ -138,8 +128,9 @@ def only_one_success(probe: str, attribute: str) -> Rule:
     )
 
 
-def numbered_port(probe: str, attribute: str) -> Rule:
+def numbered_port(attribute: str) -> Rule:
     """A rule for a container without ports: its probe gives the port as a number."""
+    probe = to_camel(attribute)
     ways = [f"self.{probe}.{way}" for way in ("httpGet", "tcpSocket")]
     named = " || ".join(f"(has({way}) && type({way}.port) != int)" for way in ways)
 

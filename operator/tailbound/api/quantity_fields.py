@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -90,3 +90,12 @@ def quantity_between(lowest: str, highest: str, remedy: str) -> Rule:
         holds=lambda value: low <= value <= high,
         message=f"'{{value}}' is out of range: write {remedy}, from {low} to {high}",
     )
+
+
+Cpu = Annotated[Quantity, quantity_between("1m", "1k", "a number of CPUs, for example 2 or 500m")]
+EphemeralStorage = Annotated[
+    Quantity, quantity_between("64Mi", "1Pi", "an amount of disk with its unit, for example 50Gi")
+]
+Memory = Annotated[
+    Quantity, quantity_between("1Mi", "1Pi", "an amount of memory with its unit, for example 4Gi")
+]

@@ -155,8 +155,7 @@ class RolloutSpec(Model):
             cel="!has(self.steps) || self.steps.size() == 0 || self.strategy == 'canary'",
             holds=lambda rollout: not rollout.steps or rollout.strategy is Strategy.CANARY,
             message="steps have no effect with strategy {value}: remove them, or write strategy canary",
-            value_cel="self.strategy",
-            value=lambda rollout: rollout.strategy,
+            quoted="strategy",
         ),
         Rule(
             cel="self.strategy != 'recreate' || self.capacity == 'surge'",
@@ -165,8 +164,7 @@ class RolloutSpec(Model):
             ),
             message="capacity {value} has no effect with strategy recreate, which ends all old pods first: "
             "remove one of the two",
-            value_cel="self.capacity",
-            value=lambda rollout: rollout.capacity,
+            quoted="capacity",
         ),
         Rule(
             cel=f"!self.minStepTime.matches('^{DURATION_PATTERN}$') "
@@ -175,8 +173,7 @@ class RolloutSpec(Model):
             holds=lambda rollout: rollout.min_step_time <= rollout.max_step_time,
             message="minStepTime '{value}' is longer than maxStepTime: a step would end before it may pass, "
             "shorten minStepTime or lengthen maxStepTime",
-            value_cel="self.minStepTime",
-            value=lambda rollout: rollout.min_step_time,
+            quoted="min_step_time",
         ),
     )
 

@@ -35,8 +35,7 @@ class Scaling(Model):
             cel="!has(self.max) || self.max < 1 || self.max >= self.min",
             holds=lambda scaling: scaling.max is None or scaling.max < 1 or scaling.max >= scaling.min,
             message="max is {value}, which is less than min: raise max or lower min",
-            value_cel="self.max",
-            value=lambda scaling: scaling.max,
+            quoted="max",
         ),
     )
 

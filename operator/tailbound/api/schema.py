@@ -7,7 +7,7 @@ refuse with the same sentence, which names the value and says what to do.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Final
@@ -19,6 +19,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
     WrapValidator,
     model_validator,
 )
@@ -60,12 +61,15 @@ class Rule:
     message: str
     value_cel: str = "self"
     value: Callable[[Any], Any] = _itself
+    quoted: str = ""
+    """The field that is the offending value, by its name in Python: in place of `value_cel` and `value`."""
     on_create_only: bool = False
 
     def check(self, value: Any, raw: Any) -> None:
         """Raise a validation error with this rule's message unless it holds. `raw`: the value as written."""
         if not self.holds(value):
-            shown = raw if self.value is _itself else self.value(value)
+            quoted = attrgetter(self.quoted) if self.quoted else self.value
+            shown = raw if quoted is _itself else quoted(value)
             raise refusal(self.message.replace("{value}", str(shown)))
 
     def to_schema(self) -> dict[str, Any]:
@@ -74,7 +78,8 @@ class Rule:
         if "{value}" in self.message:
             # Not a sum of strings: where the length of the value is unknown, its cost would be too.
             template = self.message.replace("%", "%%").replace("{value}", "%s")
-            entry["messageExpression"] = f"{cel_string(template)}.format([{self.value_cel}])"
+            value = f"self.{to_camel(self.quoted)}" if self.quoted else self.value_cel
+            entry["messageExpression"] = f"{cel_string(template)}.format([{value}])"
         if self.on_create_only:
             entry["rule"] = f"oldSelf.hasValue() || ({self.cel})"
             entry["optionalOldSelf"] = True
@@ -188,16 +193,8 @@ class _ListType:
         return result
 
 
-class _FreeForm:
-    """An object of which the API server knows nothing and keeps everything."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"type": "object", PRESERVE_UNKNOWN: True}
-
-
-FREE_FORM: Final = _FreeForm()
+FREE_FORM: Final = WithJsonSchema({"type": "object", PRESERVE_UNKNOWN: True})
+"""An object of which the API server knows nothing and keeps everything."""
 ATOMIC: Final = _ListType("atomic")
 SET: Final = _ListType("set")
 
@@ -217,14 +214,6 @@ def unreadable_as(empty: Callable[[], Any]) -> WrapValidator:
             return empty()
 
     return WrapValidator(read)
-
-
-def _require_fields(cls: "type[Model]", raw: Any) -> Any:
-    if isinstance(raw, Mapping):
-        for name, message in cls.why_required.items():
-            if raw.get(name) is None:
-                raise refusal(message)
-    return raw
 
 
 def _hold_rules(model: "Model") -> "Model":
@@ -250,17 +239,11 @@ class Model(BaseModel):
     rules: ClassVar[tuple[Rule, ...]] = ()
     """What must hold across fields."""
 
-    why_required: ClassVar[Mapping[str, str]] = {}
-    """Required fields, by their name in the API, whose absence is refused with a reason of our own."""
-
-    _presence: ClassVar[Any] = None
     _rules: ClassVar[Any] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Checks for a class that declares some: without any, parsing it makes no call into Python."""
         super().__init_subclass__(**options)
-        if cls.why_required:
-            cls._presence = model_validator(mode="before")(_require_fields)
         if cls.rules:
             cls._rules = model_validator(mode="after")(_hold_rules)
 
@@ -269,12 +252,5 @@ class Model(BaseModel):
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         result = handler.resolve_ref_schema(handler(schema))
-        presence = tuple(
-            Rule(cel=f"has(self.{name})", holds=lambda _: True, message=message)
-            for name, message in cls.why_required.items()
-        )
-        required = [name for name in result.pop("required", []) if name not in cls.why_required]
-        if required:
-            result["required"] = required
-        result.update(with_rules(result, *presence, *cls.rules))
+        result.update(with_rules(result, *cls.rules))
         return result

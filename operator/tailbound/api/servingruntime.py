@@ -74,8 +74,8 @@ class ServerContainer(Model):
             "Open Inference Protocol over HTTP",
         ),
         MOUNTED_ONCE,
-        only_one_success("startupProbe", "startup_probe"),
-        only_one_success("livenessProbe", "liveness_probe"),
+        only_one_success("startup_probe"),
+        only_one_success("liveness_probe"),
     )
 
     image: Image

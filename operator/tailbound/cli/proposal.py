@@ -12,6 +12,7 @@ from tailbound.objects.fields import Object
 from tailbound.reconcile.desired import Desired, draft_of, find_or_make, intend
 from tailbound.reconcile.model import Observation, Settings
 from tailbound.reconcile.owned_state import OwnedState
+from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.record import CorruptRevisionError, Revision, from_object
 from tailbound.revisions.template import expand
 
@@ -95,30 +96,26 @@ def _revision(around: Surroundings, name: str | None) -> Revision | None:
 
 def _settings(stable: Revision | None) -> Settings:
     """What the installation adds to a pod, as the revision that serves has it: users cannot read more."""
-    plain = Settings(
-        operator_namespace="", gateway_service="", cluster_domain="", fetch_image="", image_pull_policy=""
-    )
+    plain = Settings(operator_namespace="", gateway_service="", cluster_domain="", fetcher=Fetcher("", ""))
     if stable is None:
         return plain
     pod: dict[str, Any] = stable.template["spec"]
     fetch = next(each for each in pod["initContainers"] if each["name"] == FETCH_CONTAINER)
     environment = {each["name"]: each["value"] for each in fetch["env"]}
     own = {each["name"] for each in json.loads(stable.spec_json).get("imagePullSecrets", ())}
-    return replace(
-        plain,
-        fetch_image=fetch["image"],
+    secrets = (each["name"] for each in pod.get("imagePullSecrets", ()))
+    fetcher = Fetcher(
+        image=fetch["image"],
         image_pull_policy=fetch["imagePullPolicy"],
-        image_pull_secrets=tuple(
-            each["name"] for each in pod.get("imagePullSecrets", ()) if each["name"] not in own
-        ),
-        fetch_allowed_hosts=_items(environment[FetchEnv.ALLOWED_HOSTS]),
-        fetch_denied_cidrs=_items(environment[FetchEnv.DENIED_CIDRS]),
-        fetch_allowed_cidrs=_items(environment.get(FetchEnv.ALLOWED_CIDRS, "")),
-        fetch_timeout_seconds=int(environment.get(FetchEnv.TIMEOUT_SECONDS, plain.fetch_timeout_seconds)),
-        fetch_proxy=environment.get(FetchEnv.PROXY),
-        fetch_ca_certificates=environment.get(FetchEnv.CA_CERTIFICATES),
-        serving_user_id=pod["securityContext"].get("runAsUser"),
+        image_pull_secrets=tuple(name for name in secrets if name not in own),
+        allowed_hosts=_items(environment[FetchEnv.ALLOWED_HOSTS]),
+        denied_cidrs=_items(environment[FetchEnv.DENIED_CIDRS]),
+        allowed_cidrs=_items(environment.get(FetchEnv.ALLOWED_CIDRS, "")),
+        timeout_seconds=int(environment.get(FetchEnv.TIMEOUT_SECONDS, plain.fetcher.timeout_seconds)),
+        proxy=environment.get(FetchEnv.PROXY),
+        ca_certificates=environment.get(FetchEnv.CA_CERTIFICATES),
     )
+    return replace(plain, fetcher=fetcher, serving_user_id=pod["securityContext"].get("runAsUser"))
 
 
 def _items(text: str) -> tuple[str, ...]:

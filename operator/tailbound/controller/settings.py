@@ -14,6 +14,7 @@ from tailbound.api.runtime_contract import FetchEnv
 from tailbound.controller.observed_client import ObservedAccess
 from tailbound.environment import Environment, whole_number
 from tailbound.reconcile.model import Settings
+from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import USER_ID
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -52,17 +53,7 @@ def read_settings(environ: Mapping[str, str]) -> OperatorSettings:
             operator_namespace=namespace,
             gateway_service=source.text("TAILBOUND_GATEWAY_SERVICE", _dns_label, "tailbound-gateway"),
             cluster_domain=source.text("TAILBOUND_CLUSTER_DOMAIN", _dns_name, "cluster.local"),
-            fetch_image=source.text("TAILBOUND_FETCH_IMAGE"),
-            image_pull_policy=source.text("TAILBOUND_IMAGE_PULL_POLICY", _pull_policy, "IfNotPresent"),
-            image_pull_secrets=source.texts("TAILBOUND_IMAGE_PULL_SECRETS", _dns_name),
-            fetch_allowed_hosts=source.texts(FetchEnv.ALLOWED_HOSTS),
-            fetch_denied_cidrs=source.texts(FetchEnv.DENIED_CIDRS, _cidr),
-            fetch_allowed_cidrs=source.texts(FetchEnv.ALLOWED_CIDRS, _cidr),
-            fetch_timeout_seconds=int(
-                source.text(FetchEnv.TIMEOUT_SECONDS, whole_number("seconds", 10**6), "3600")
-            ),
-            fetch_proxy=source.optional(FetchEnv.PROXY),
-            fetch_ca_certificates=source.optional(FetchEnv.CA_CERTIFICATES),
+            fetcher=_fetcher(source),
             serving_user_id=_user_id(source.text("TAILBOUND_SERVING_USER_ID", _is_user_id, str(USER_ID))),
         ),
         release=source.text("TAILBOUND_RELEASE", _dns_name, "tailbound"),
@@ -70,6 +61,20 @@ def read_settings(environ: Mapping[str, str]) -> OperatorSettings:
         defaults_dir=source.path("TAILBOUND_DEFAULTS_DIR"),
         observed=_observed(source),
         prometheus_url=source.optional("TAILBOUND_PROMETHEUS_URL", _url),
+    )
+
+
+def _fetcher(source: Environment) -> Fetcher:
+    return Fetcher(
+        image=source.text("TAILBOUND_FETCH_IMAGE"),
+        image_pull_policy=source.text("TAILBOUND_IMAGE_PULL_POLICY", _pull_policy, "IfNotPresent"),
+        image_pull_secrets=source.texts("TAILBOUND_IMAGE_PULL_SECRETS", _dns_name),
+        allowed_hosts=source.texts(FetchEnv.ALLOWED_HOSTS),
+        denied_cidrs=source.texts(FetchEnv.DENIED_CIDRS, _cidr),
+        allowed_cidrs=source.texts(FetchEnv.ALLOWED_CIDRS, _cidr),
+        timeout_seconds=int(source.text(FetchEnv.TIMEOUT_SECONDS, whole_number("seconds", 10**6), "3600")),
+        proxy=source.optional(FetchEnv.PROXY),
+        ca_certificates=source.optional(FetchEnv.CA_CERTIFICATES),
     )
 
 

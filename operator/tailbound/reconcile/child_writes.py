@@ -10,7 +10,6 @@ from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.reconcile import children, class_returns, dead_pods, model_caches
 from tailbound.reconcile.decided import Decided
-from tailbound.reconcile.desired import fetcher
 from tailbound.reconcile.marks import record_of_desired
 from tailbound.reconcile.owned_state import Ownership, owner_reference, ownership, revision_of
 from tailbound.reconcile.writes import Ask, Ensure, Remove, WriteRequest, refuses
@@ -79,7 +78,7 @@ def resolution(decided: Decided) -> Iterator[WriteRequest]:
             resolve_job(
                 intended.name,
                 owned.service,
-                fetcher(settings),
+                settings.fetcher,
                 settings.serving_user_id,
                 owner_reference(owned.service),
                 model_caches.name_for_job(owned.observation.claims, intended.name),

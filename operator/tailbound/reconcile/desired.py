@@ -30,7 +30,6 @@ from tailbound.reconcile.sources import ModelPin, Unresolved, claim_of_new, mode
 from tailbound.revisions.claims import ClaimTemplate, claim_template
 from tailbound.revisions.identity import canonical_json, revision_name, text_hash
 from tailbound.revisions.model_cache import claim_of
-from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import Ingredients, context, pod_template, without_device_memory
 from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision
 from tailbound.revisions.relevant import relevant
@@ -297,7 +296,7 @@ def _template(
             volumes=choice.runtime.spec.volumes,
             drain=choice.runtime.spec.drain,
             hardware_class=hardware_class,
-            fetcher=fetcher(owned.observation.settings),
+            fetcher=owned.observation.settings.fetcher,
             user_id=owned.observation.settings.serving_user_id,
             tells_class=len(choice.hardware_classes) > 1,
             inference_paths=choice.runtime.spec.inference_calls,
@@ -360,18 +359,3 @@ def _oversized(revision: Revision) -> Problem:
 def _parts(rendered: str) -> RuntimeTemplate | InvalidObject:
     """The rendered parts: expansion may have made a value that its field does not allow."""
     return parse(RuntimeTemplate, json.loads(rendered))
-
-
-def fetcher(settings: Settings) -> Fetcher:
-    """What the installation fixes of the containers that fetch."""
-    return Fetcher(
-        image=settings.fetch_image,
-        image_pull_policy=settings.image_pull_policy,
-        image_pull_secrets=settings.image_pull_secrets,
-        allowed_hosts=settings.fetch_allowed_hosts,
-        denied_cidrs=settings.fetch_denied_cidrs,
-        allowed_cidrs=settings.fetch_allowed_cidrs,
-        timeout_seconds=settings.fetch_timeout_seconds,
-        proxy=settings.fetch_proxy,
-        ca_certificates=settings.fetch_ca_certificates,
-    )

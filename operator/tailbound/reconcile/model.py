@@ -21,6 +21,7 @@ from tailbound.objects.download import DownloadProgress
 from tailbound.objects.fields import Object
 from tailbound.objects.signature import ModelSignature
 from tailbound.objects.unknown import Unknown
+from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import USER_ID
 from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
 
@@ -65,15 +66,7 @@ class Settings:
     operator_namespace: str
     gateway_service: str
     cluster_domain: str
-    fetch_image: str
-    image_pull_policy: str
-    image_pull_secrets: tuple[str, ...] = ()
-    fetch_allowed_hosts: tuple[str, ...] = ()
-    fetch_denied_cidrs: tuple[str, ...] = ()
-    fetch_allowed_cidrs: tuple[str, ...] = ()
-    fetch_timeout_seconds: int = 3600
-    fetch_proxy: str | None = None
-    fetch_ca_certificates: str | None = None
+    fetcher: Fetcher
     serving_user_id: int | None = USER_ID
     """User and group of serving pods; None: the platform assigns them."""
 

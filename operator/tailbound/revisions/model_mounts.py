@@ -35,13 +35,13 @@ _NOT_FOR_MODELS_BYTES: Final = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Fetcher:
-    """The init container that brings the model, as the installation fixes it."""
+    """What the installation fixes of the containers that fetch."""
 
     image: str
     image_pull_policy: str
-    image_pull_secrets: tuple[str, ...]
-    allowed_hosts: tuple[str, ...]
-    denied_cidrs: tuple[str, ...]
+    image_pull_secrets: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    denied_cidrs: tuple[str, ...] = ()
     allowed_cidrs: tuple[str, ...] = ()
     timeout_seconds: int = 3600
     proxy: str | None = None

@@ -22,6 +22,7 @@ from tailbound.kube.resources import INFERENCE_SERVICES, LEASES, Resource
 from tailbound.objects.fields import Object
 from tailbound.reconcile import decide
 from tailbound.reconcile.model import Settings
+from tailbound.revisions.model_mounts import Fetcher
 
 from e2e.cluster import ControlPlane
 from tests.integration.controller.fake_gateway import FakeGateway
@@ -57,8 +58,7 @@ class Environment:
                 operator_namespace=self.system,
                 gateway_service="tailbound-gateway",
                 cluster_domain="cluster.local",
-                fetch_image="tailbound:test",
-                image_pull_policy="IfNotPresent",
+                fetcher=Fetcher("tailbound:test", "IfNotPresent"),
             ),
             "health_port": 0,
             "metrics_port": 0,

@@ -27,6 +27,7 @@ from tailbound.reconcile.model import (
     Settings,
     SignatureRequest,
 )
+from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.template import expand
 from tailbound.telemetry.prometheus import Series
 
@@ -38,8 +39,7 @@ SETTINGS = Settings(
     operator_namespace="tailbound-system",
     gateway_service="tailbound-gateway",
     cluster_domain="cluster.local",
-    fetch_image="registry.example.com/tailbound:1",
-    image_pull_policy="IfNotPresent",
+    fetcher=Fetcher("registry.example.com/tailbound:1", "IfNotPresent"),
 )
 
 

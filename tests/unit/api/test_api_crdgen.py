@@ -35,10 +35,7 @@ class Everything(Model):
     """All that
     a schema can hold."""
 
-    why_required = {"pinned": "pinned is required: write it"}  # noqa: RUF012 - as users of Model write it
-
     metadata: ObjectMeta
-    pinned: Short
     short: Annotated[Short, matches("[a-z]+", "'{value}' is 100% wrong")] = "a"
     ordered: Annotated[Short, InOrder(matches("a.*", "no a"), matches(".*b", "no b"))] | None = None
     number: Annotated[StrictInt, Field(ge=1, le=5)] = 2
@@ -62,7 +59,6 @@ ITEM = {
 
 PROPERTIES: dict[str, Any] = {
     "metadata": {"type": "object"},
-    "pinned": {"type": "string", "maxLength": 8},
     "short": {
         "type": "string",
         "default": "a",
@@ -123,7 +119,6 @@ def test_everything_becomes_structural() -> None:
         "description": "All that a schema can hold.",
         "type": "object",
         "required": ["metadata"],
-        "x-kubernetes-validations": [{"rule": "has(self.pinned)", "message": "pinned is required: write it"}],
     }
     assert properties == PROPERTIES
 

@@ -53,7 +53,9 @@ CHANGES: dict[str, Callable[[Observation], Observation]] = {
     "class": lambda seen: replace(
         seen, hardware_classes={name: _edited_class(raw) for name, raw in seen.hardware_classes.items()}
     ),
-    "settings": lambda seen: replace(seen, settings=replace(SETTINGS, fetch_image="another")),
+    "settings": lambda seen: replace(
+        seen, settings=replace(SETTINGS, fetcher=replace(SETTINGS.fetcher, image="another"))
+    ),
 }
 
 

@@ -20,7 +20,7 @@ def test_least_environment_gets_the_defaults() -> None:
     assert settings.watch_namespaces == ()
     assert settings.services.gateway_service == "tailbound-gateway"
     assert settings.services.cluster_domain == "cluster.local"
-    assert settings.services.image_pull_policy == "IfNotPresent"
+    assert settings.services.fetcher.image_pull_policy == "IfNotPresent"
     assert settings.services.operator_namespace == "tailbound-system"
     assert settings.defaults_dir is None
     assert settings.observed is None
@@ -52,14 +52,14 @@ def test_every_variable_is_honoured() -> None:
     assert settings.watch_namespaces == ("a", "b")
     assert settings.services.gateway_service == "gw"
     assert settings.services.cluster_domain == "cluster.test"
-    assert settings.services.fetch_image == "tailbound:1"
-    assert settings.services.image_pull_policy == "Never"
-    assert settings.services.image_pull_secrets == ("one", "two")
-    assert settings.services.fetch_allowed_hosts == ("models.test",)
-    assert settings.services.fetch_allowed_cidrs == ("10.0.0.0/8",)
-    assert settings.services.fetch_timeout_seconds == 7200
-    assert settings.services.fetch_proxy == "http://proxy:3128"
-    assert settings.services.fetch_denied_cidrs == ("10.0.0.0/8", "fd00::/8")
+    assert settings.services.fetcher.image == "tailbound:1"
+    assert settings.services.fetcher.image_pull_policy == "Never"
+    assert settings.services.fetcher.image_pull_secrets == ("one", "two")
+    assert settings.services.fetcher.allowed_hosts == ("models.test",)
+    assert settings.services.fetcher.allowed_cidrs == ("10.0.0.0/8",)
+    assert settings.services.fetcher.timeout_seconds == 7200
+    assert settings.services.fetcher.proxy == "http://proxy:3128"
+    assert settings.services.fetcher.denied_cidrs == ("10.0.0.0/8", "fd00::/8")
     assert settings.host_policy is HostPolicy.GRANTED
     assert settings.defaults_dir == Path("/etc/defaults")
     assert settings.observed == ObservedAccess(Path("/var/run/token"), Path("/var/run/ca.crt"))
