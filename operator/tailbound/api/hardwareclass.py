@@ -1,16 +1,100 @@
 """HardwareClass: hardware that services may request, and how the cluster provides it."""
 
+from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field, StrictInt, StringConstraints
 
 from tailbound.api.devices import DEVICE_CLASS_PREFIX, DeviceResource
-from tailbound.api.meta import LabelValue, NamespaceName, NodeLabels, ObjectMeta, ObjectName
+from tailbound.api.meta import DNS_LABEL, LabelValue, NamespaceName, NodeLabels, ObjectMeta, ObjectName
 from tailbound.api.model_size import Bytes
-from tailbound.api.price import Price, PriceUnit
-from tailbound.api.resource_claim import ResourceClaim
-from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, unreadable_as
+from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, matches, unreadable_as
+
+_MOST_DEVICES: Final = 32
+"""The most devices that the scheduler allocates to one claim."""
+
+RequestName = Annotated[
+    str,
+    StringConstraints(max_length=63),
+    matches(DNS_LABEL, "'{value}' is not the name of a request: write lower-case letters, digits and dashes"),
+]
+Expression = Annotated[str, StringConstraints(min_length=1, max_length=10 * 1024)]
+
+
+class DeviceRequest(Model):
+    """Devices of one kind."""
+
+    name: RequestName
+    """Name of the request, for example gpu."""
+
+    device_class: ObjectName
+    """Name of the DeviceClass."""
+
+    count: Annotated[StrictInt, Field(ge=1, le=_MOST_DEVICES)] = 1
+    """Devices per pod."""
+
+    selectors: Annotated[tuple[Expression, ...], Field(max_length=32), ATOMIC] = ()
+    """CEL expressions that a device must meet, all of them, beside the selectors of its DeviceClass. For
+    example device.attributes["gpu.example.com"].model == "L4"."""
+
+
+class ResourceClaim(Model):
+    """The devices of each pod."""
+
+    rules = (
+        Rule(
+            cel=f"self.requests.map(r, has(r.count) ? r.count : 1).sum() <= {_MOST_DEVICES}",
+            holds=lambda claim: claim.devices <= _MOST_DEVICES,
+            message="the requests ask for {value} devices in all, and a claim has at most "
+            f"{_MOST_DEVICES}: lower a count",
+            value_cel="string(self.requests.map(r, has(r.count) ? r.count : 1).sum())",
+            value=lambda claim: claim.devices,
+        ),
+    )
+
+    requests: Annotated[tuple[DeviceRequest, ...], Field(min_length=1, max_length=8), list_map("name")]
+    """The devices, by kind."""
+
+    @property
+    def devices(self) -> int:
+        """Devices of each pod."""
+        return sum(request.count for request in self.requests)
+
+
+class PriceUnit(StrEnum):
+    """What a price is of."""
+
+    DEVICE = "Device"
+    CPU = "CPU"
+    POD = "Pod"
+
+
+class Price(Model):
+    """What pods of the class cost. Nothing is decided by it: status.hardware.costPerHour of a service is the
+    sum over its pods that have a node."""
+
+    per_hour: Annotated[
+        str,
+        StringConstraints(max_length=16),
+        matches(
+            r"[0-9]{1,7}(?:\.[0-9]{1,6})?",
+            "'{value}' is not a price: write a number of at most six decimals without a currency, in quotes, "
+            'for example "1.25"',
+        ),
+    ]
+    """Price of one unit for an hour, for example "1.25". A number without a currency: use the same currency
+    in all classes of the cluster."""
+
+    unit: PriceUnit | None = None
+    """Device: of one device. CPU: of one CPU that the containers of a pod request. Pod: of a whole pod.
+    Default: Device, and CPU for a class without devices."""
+
+    @property
+    def amount(self) -> Decimal:
+        """The price as a number."""
+        return Decimal(self.per_hour)
+
 
 _Count = Annotated[StrictInt, Field(ge=0)]
 

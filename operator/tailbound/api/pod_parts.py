@@ -1,16 +1,16 @@
-"""Parts of a serving pod beside its server: configuration files, volumes, and where they are mounted."""
+"""Parts of a serving pod beside its server: files, volumes, where they are mounted, and its user."""
 
 import re
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import StringConstraints
+from pydantic import StrictInt, StringConstraints
 
 from tailbound.api.meta import DNS_LABEL, ObjectName
 from tailbound.api.quantities import Quantity
 from tailbound.api.quantity_fields import quantity_between
 from tailbound.api.runtime_contract import MODELS_MOUNT, SCRATCH_MOUNT, SOURCE_MOUNT
-from tailbound.api.schema import InOrder, Model, Rule, matches
+from tailbound.api.schema import InOrder, Model, Rule, matches, whole_number
 
 FILES_VOLUME: Final = "files-"
 """Prefix, in a pod, of the volumes that hold configuration files."""
@@ -191,3 +191,25 @@ MOUNTED_ONCE: Final = Rule(
     value=lambda container: _doubled(container.volume_mounts)[0],
 )
 """A rule for a container: its volumes are at different paths."""
+
+
+HIGHEST_ID: Final = 2147483647
+
+
+class PodSecurity(Model):
+    """User and groups of every container of the pod; 0, which is root, is none of them."""
+
+    run_as_user: (
+        Annotated[StrictInt, whole_number("runAsUser", 1, HIGHEST_ID, "the number of a user")] | None
+    ) = None
+    """User, for an image whose files belong to a user of its own. Default: that of the installation."""
+
+    run_as_group: (
+        Annotated[StrictInt, whole_number("runAsGroup", 1, HIGHEST_ID, "the number of a group")] | None
+    ) = None
+    """Group. Default: that of the installation."""
+
+    fs_group: Annotated[StrictInt, whole_number("fsGroup", 1, HIGHEST_ID, "the number of a group")] | None = (
+        None
+    )
+    """Group to which the volumes belong. Default: that of the installation."""

@@ -1,10 +1,10 @@
 """ServingRuntime and ClusterServingRuntime: structured pod templates for model formats."""
 
-from typing import Annotated, Final
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
-from pydantic import Field, StrictBool, StrictInt, StringConstraints
+from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
-from tailbound.api.drain import Drain, DrainMode
 from tailbound.api.inference_paths import (
     DEFAULT_PROTOCOLS,
     MOST_FURTHER,
@@ -15,12 +15,46 @@ from tailbound.api.inference_paths import (
 )
 from tailbound.api.init_container import Image, ImagePullPolicy, InitContainer
 from tailbound.api.meta import EnvVar, ObjectMeta
-from tailbound.api.pod_parts import MOUNTED_ONCE, ConfigFile, Volume, VolumeMount
-from tailbound.api.pod_security import PodSecurity
+from tailbound.api.pod_parts import MOUNTED_ONCE, ConfigFile, PodSecurity, Volume, VolumeMount
 from tailbound.api.probe import PORT_NAME, Argument, PreStop, Probe, only_one_success
+from tailbound.api.quantities import Duration
+from tailbound.api.quantity_fields import duration_between
 from tailbound.api.runtime_contract import HTTP_PORT_NAME
 from tailbound.api.schema import ATOMIC, SET, Model, Rule, list_map, matches
 from tailbound.api.server_metrics import ServerMetrics
+
+
+class DrainMode(StrEnum):
+    """Who answers for the requests in flight when a pod stops."""
+
+    SERVER = "server"
+    HOLD = "hold"
+
+
+class Drain(Model):
+    """How requests in flight are answered when a pod stops."""
+
+    mode: DrainMode = DrainMode.SERVER
+    """server: the server itself keeps serving after SIGTERM and answers what is in flight. hold: SIGTERM
+    reaches the server only when no gateway has a request open on the pod, or when the longest request is
+    over; for servers that cut what is in flight."""
+
+    time: Annotated[
+        Duration,
+        duration_between(
+            "1s", "10m", "as long as gateways and slow requests need after a pod begins to stop"
+        ),
+    ] = Duration(10_000)
+    """Time for which new requests may still arrive after a pod has begun to stop. With mode server, the
+    server serves so long after SIGTERM, while its readiness probe already fails; with mode hold, SIGTERM is
+    held back at least so long."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _written_as_a_time_alone(cls, raw: Any) -> Any:
+        """Reads a drain as an earlier version stored it: a duration alone."""
+        return {"time": raw} if isinstance(raw, str) else raw
+
 
 FormatName = Annotated[
     str,

@@ -20,8 +20,7 @@ from tailbound.kube.objects import Key
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import CONTROLLER_REVISIONS, HARDWARE_CLASSES, NODES, PODS
 from tailbound.objects.pod import Pod
-from tailbound.reconcile.class_status import class_status
-from tailbound.reconcile.class_usage import PodOfClass, usage
+from tailbound.reconcile.class_usage import PodOfClass, class_status, usage
 from tailbound.reconcile.pod_classes import class_of
 from tailbound.revisions.record import class_names
 from tailbound.telemetry.logs import logger

@@ -23,14 +23,13 @@ from envoy.config.endpoint.v3.endpoint_components_pb2 import Endpoint as EnvoyEn
 from envoy.config.endpoint.v3.endpoint_components_pb2 import LbEndpoint, LocalityLbEndpoints
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
-from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import UInt32Value
 
 from tailbound.api.runtime_contract import GRPC_PORT_NAME, HTTP_PORT_NAME
 from tailbound.gateway.listener import BUFFER_BYTES
-from tailbound.gateway.resources import EnvoyResource, ResourceType, resource
+from tailbound.gateway.resources import EnvoyResource, ResourceType, packed, resource
 from tailbound.traffic.model import Endpoint, Route, RouteBackend, ServiceKey
 
 # High enough never to refuse what a revision could still queue, low enough to bound the gateway's memory.
@@ -136,14 +135,8 @@ def _keepalive() -> TcpKeepalive:
     )
 
 
-def _packed(options: HttpProtocolOptions) -> Any:
-    packed = Any()
-    packed.Pack(options, deterministic=True)
-    return packed
-
-
 _PROTOCOLS = {
-    HTTP_PORT_NAME: _packed(
+    HTTP_PORT_NAME: packed(
         HttpProtocolOptions(
             common_http_protocol_options=CommonOptions(idle_timeout=HTTP_IDLE_TIMEOUT),
             explicit_http_config=HttpProtocolOptions.ExplicitHttpConfig(
@@ -151,7 +144,7 @@ _PROTOCOLS = {
             ),
         )
     ),
-    GRPC_PORT_NAME: _packed(
+    GRPC_PORT_NAME: packed(
         HttpProtocolOptions(
             common_http_protocol_options=CommonOptions(idle_timeout=GRPC_IDLE_TIMEOUT),
             explicit_http_config=HttpProtocolOptions.ExplicitHttpConfig(

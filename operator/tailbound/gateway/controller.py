@@ -6,12 +6,10 @@ If that takes too long, the snapshot of the last acknowledged routes is served u
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from tailbound.api.names import SERVICE_LABEL
 from tailbound.gateway.resources import Bundle
 from tailbound.gateway.routes import bundle_of
-from tailbound.gateway.snapshot import write_snapshot
 from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject
@@ -28,8 +26,6 @@ GATHER_SECONDS = 0.02
 REST_SECONDS = 0.1
 # How long the API may take to list everything before the snapshot is served instead.
 SNAPSHOT_AFTER_SECONDS = 5.0
-# A sidecar that crashes during an outage returns to a state at most this old.
-SNAPSHOT_EVERY_SECONDS = 3.0
 
 
 def slice_index(obj: Object) -> Iterable[ServiceKey]:
@@ -135,34 +131,6 @@ class GatewayController:
             for service in slice_index(obj) if obj is not None else ():
                 self._projector.slices_changed(service)
         self._changed.set()
-
-
-class SnapshotWriter:
-    """Writes the last acknowledged routes to disk, at most every SNAPSHOT_EVERY_SECONDS."""
-
-    def __init__(self, path: Path, routes: Callable[[], list[Route]]) -> None:
-        self._path = path
-        self._routes = routes
-        self._due = asyncio.Event()
-        self._written: list[Route] | None = None
-
-    def request(self) -> None:
-        """Something was acknowledged."""
-        self._due.set()
-
-    async def run(self) -> None:
-        """Write whenever something was acknowledged. A full disk is logged, and serving goes on."""
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            routes = self._routes()
-            if routes != self._written:
-                try:
-                    await asyncio.to_thread(write_snapshot, self._path, routes)
-                    self._written = routes
-                except OSError as error:
-                    _log.warning("the snapshot cannot be written", path=str(self._path), error=str(error))
-            await asyncio.sleep(SNAPSHOT_EVERY_SECONDS)
 
 
 async def _within(event: asyncio.Event, seconds: float) -> bool:

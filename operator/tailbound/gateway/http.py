@@ -11,7 +11,7 @@ from tailbound.api.names import ENVOY_START_METRIC
 from tailbound.api.traffic import MOST_ASKED, Observed, ObservedQuestion
 from tailbound.gateway.envoy import EnvoyProcess
 from tailbound.gateway.fairness import Shared, at_most
-from tailbound.gateway.observed import GatewayMetrics, Observer
+from tailbound.gateway.observed import Observer
 from tailbound.gateway.service_levels import service_levels
 from tailbound.gateway.tokens import Gatekeeper, TokenVerdict
 from tailbound.kube.errors import KubeError
@@ -120,8 +120,8 @@ def _json(document: Observed) -> web.Response:
 
 def _metrics(observer: Observer, envoy: EnvoyProcess, routes: Callable[[], Iterable[Route]]) -> Handler:
     registry = CollectorRegistry()
-    registry.register(service_levels(routes))
-    registry.register(GatewayMetrics(observer))
+    for gauge in (service_levels(routes), *observer.gauges()):
+        registry.register(gauge)
 
     async def read() -> str:
         # An Envoy that took another's place between two readings has other counters: they are left out then.

@@ -1,10 +1,7 @@
 """What this gateway pod does: the /observed document, readiness, and its own metrics."""
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from datetime import datetime
-
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from tailbound.api.traffic import Observed, ObservedQuestion, RejectedRoute, ServiceObservation
 from tailbound.gateway.configuration import Configuration
@@ -12,6 +9,7 @@ from tailbound.gateway.controller import GatewayController
 from tailbound.gateway.counting import Counters
 from tailbound.gateway.envoy import EnvoyProcess
 from tailbound.gateway.server import AdsServer
+from tailbound.telemetry.metrics import ReadGauge
 from tailbound.traffic.model import ServiceKey
 
 
@@ -101,22 +99,19 @@ class Observer:
             message=message,
         )
 
-    def rejected_count(self) -> int:
-        """How many services are not served in their newest state because it is refused."""
-        services = self._configuration.services() | self._controller.rejections.keys()
-        return sum(self._rejected(service) is not None for service in services)
-
-    def service_count(self) -> int:
-        """How many services are configured."""
-        return len(self._configuration.services())
-
-    def applied_count(self) -> int:
-        """How many services Envoy has acknowledged in some state."""
-        return len(self._ads.applied)
-
-    def is_synced(self) -> bool:
-        """Whether Envoy has its full first configuration."""
-        return self._ads.synced
+    def gauges(self) -> tuple[ReadGauge, ...]:
+        """The sidecar's own metrics, read when they are asked for. None grows with the number of services."""
+        known, configuration, ads = self._known, self._configuration, self._ads
+        return (
+            _gauge("services", "Services configured.", lambda: len(configuration.services())),
+            _gauge("services_applied", "Services that Envoy has acknowledged.", lambda: len(ads.applied)),
+            _gauge(
+                "services_rejected",
+                "Services whose newest state is refused.",
+                lambda: sum(self._rejected(service) is not None for service in known()),
+            ),
+            _gauge("synced", "1 while Envoy has its full first configuration.", lambda: int(ads.synced)),
+        )
 
 
 def _key_of(name: str) -> ServiceKey:
@@ -124,36 +119,5 @@ def _key_of(name: str) -> ServiceKey:
     return ServiceKey(namespace, service)
 
 
-class GatewayMetrics(Collector):
-    """The sidecar's own metrics, read when they are asked for. None grows with the number of services."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    def describe(self) -> list[Metric]:
-        """Nothing in advance: registering must not read."""
-        return []
-
-    def collect(self) -> list[Metric]:
-        """Current values."""
-        observer = self._observer
-        return [
-            GaugeMetricFamily(
-                "tailbound_gateway_services", "Services configured.", value=observer.service_count()
-            ),
-            GaugeMetricFamily(
-                "tailbound_gateway_services_applied",
-                "Services that Envoy has acknowledged.",
-                value=observer.applied_count(),
-            ),
-            GaugeMetricFamily(
-                "tailbound_gateway_services_rejected",
-                "Services whose newest state is refused.",
-                value=observer.rejected_count(),
-            ),
-            GaugeMetricFamily(
-                "tailbound_gateway_synced",
-                "1 while Envoy has its full first configuration.",
-                value=int(observer.is_synced()),
-            ),
-        ]
+def _gauge(name: str, text: str, read: Callable[[], int]) -> ReadGauge:
+    return ReadGauge(f"tailbound_gateway_{name}", text, (), lambda: {(): read()})

@@ -68,3 +68,10 @@ def resource(type_: ResourceType, name: str, message: Message) -> EnvoyResource:
     value = message.SerializeToString(deterministic=True)
     version = blake2b(value, digest_size=8).hexdigest()
     return EnvoyResource(type_, name, version, Any(type_url=type_, value=value))
+
+
+def packed(message: Message) -> Any:
+    """A message as an extension of another one has it."""
+    extension = Any()
+    extension.Pack(message, deterministic=True)
+    return extension

@@ -34,9 +34,7 @@ from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.config.route.v3.scoped_route_pb2 import ScopedRouteConfiguration
 from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import BufferPerRoute
 from envoy.extensions.retry.host.previous_hosts.v3.previous_hosts_pb2 import PreviousHostsPredicate
-from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 from google.protobuf.wrappers_pb2 import UInt32Value
 
@@ -54,7 +52,7 @@ from tailbound.gateway.counting import (
 )
 from tailbound.gateway.listener import BUFFER_FILTER
 from tailbound.gateway.local_replies import RETRY_AFTER_SECONDS
-from tailbound.gateway.resources import Bundle, EnvoyResource, ResourceType, resource
+from tailbound.gateway.resources import Bundle, EnvoyResource, ResourceType, packed, resource
 from tailbound.gateway.script import (
     HOST_HEADER,
     LUA_FILTER,
@@ -331,7 +329,7 @@ def _retry_policy() -> RetryPolicy:
         num_retries=UInt32Value(value=CONNECT_RETRIES),
         retry_host_predicate=[
             RetryPolicy.RetryHostPredicate(
-                name="previous_hosts", typed_config=_packed(PreviousHostsPredicate())
+                name="previous_hosts", typed_config=packed(PreviousHostsPredicate())
             )
         ],
         host_selection_retry_max_attempts=5,
@@ -348,10 +346,4 @@ def _duration(length: timedelta) -> Duration:
     return duration
 
 
-def _packed(message: Message) -> Any:
-    packed = Any()
-    packed.Pack(message, deterministic=True)
-    return packed
-
-
-_UNBUFFERED = {BUFFER_FILTER: _packed(BufferPerRoute(disabled=True))}
+_UNBUFFERED = {BUFFER_FILTER: packed(BufferPerRoute(disabled=True))}

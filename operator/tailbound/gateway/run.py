@@ -3,9 +3,10 @@
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, NamedTuple
 
 from aiohttp import web
@@ -19,19 +20,19 @@ from tailbound.api.names import (
 from tailbound.gateway.admin import EnvoyAdmin
 from tailbound.gateway.certificate import ServerCertificate
 from tailbound.gateway.configuration import Configuration
-from tailbound.gateway.controller import GatewayController, KindStores, SnapshotWriter, slice_index
+from tailbound.gateway.controller import GatewayController, KindStores, slice_index
 from tailbound.gateway.envoy import EnvoyProcess
 from tailbound.gateway.http import health_app, metrics_app, observed_app
 from tailbound.gateway.observed import Observer
 from tailbound.gateway.server import AdsServer
 from tailbound.gateway.settings import GatewaySettings
 from tailbound.gateway.shedder import Shedder
-from tailbound.gateway.snapshot import read_snapshot
+from tailbound.gateway.snapshot import SnapshotWriter, read_snapshot
 from tailbound.gateway.tokens import Gatekeeper
 from tailbound.kube.errors import KubeError
 from tailbound.kube.informer import Informer
 from tailbound.kube.protocol import KubeClient
-from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES
+from tailbound.kube.resources import ENDPOINT_SLICES, INFERENCE_SERVICES, Resource
 from tailbound.kube.store import ObjectStore
 from tailbound.telemetry.logs import logger
 
@@ -39,7 +40,7 @@ _log = logger(__name__)
 
 
 class SidecarPorts(NamedTuple):
-    """The address on which the sidecar listens for the operator, Prometheus and the kubelet."""
+    """The ports on which the sidecar listens for the operator, Prometheus and the kubelet."""
 
     observed: int = GATEWAY_OBSERVED_PORT
     metrics: int = GATEWAY_METRICS_PORT
@@ -54,7 +55,7 @@ async def run_gateway(
 ) -> None:
     """Serve Envoy and the operator until cancelled. Any part that fails ends all, and the process with it."""
     run = settings.run
-    informers = _informers(settings.watch_namespaces, cluster)
+    services, slices = _informers(settings.watch_namespaces, cluster)
     configuration = Configuration()
     certificate = ServerCertificate(settings.observed_tls)
     snapshot = SnapshotWriter(run.snapshot, configuration.last_good)
@@ -62,8 +63,8 @@ async def run_gateway(
         envoy = EnvoyProcess(admin, run, lambda: datetime.now(UTC))
         ads = AdsServer(configuration, snapshot.request, envoy.asked)
         controller = GatewayController(
-            KindStores([informer.store for informer in informers[0]]),
-            KindStores([informer.store for informer in informers[1]]),
+            KindStores([informer.store for informer in services]),
+            KindStores([informer.store for informer in slices]),
             ads.update,
             settings.cluster_domain,
             read_snapshot(run.snapshot),
@@ -80,49 +81,33 @@ async def run_gateway(
             secured = {ports.observed: certificate.context}
             async with _listening(apps, secured), asyncio.TaskGroup() as tasks:
                 tasks.create_task(certificate.run())
-                everything = [informer for kind in informers for informer in kind]
-                for informer in everything:
+                for informer in (*services, *slices):
                     tasks.create_task(informer.run())
                 tasks.create_task(snapshot.run())
                 tasks.create_task(Shedder(admin, configuration.routes, time.monotonic).run())
-                tasks.create_task(controller.run(_all_listed(tasks, everything)))
+                tasks.create_task(controller.run(_all_listed(tasks, (*services, *slices))))
         finally:
             await ads.stop()
 
 
 def _informers(namespaces: Sequence[str], cluster: KubeClient) -> tuple[list[Informer], list[Informer]]:
     """Informers of InferenceServices and of EndpointSlices: one each, or one each per namespace."""
+
+    def informer(resource: Resource, store: ObjectStore, namespace: str | None, labels: str) -> Informer:
+        on_error = partial(_complain, resource.kind)
+        return Informer(
+            cluster, resource, store, namespace=namespace, label_selector=labels, on_error=on_error
+        )
+
     watched: Sequence[str | None] = namespaces or [None]
     return (
-        [
-            Informer(
-                cluster,
-                INFERENCE_SERVICES,
-                ObjectStore(),
-                namespace=namespace,
-                on_error=_complain(INFERENCE_SERVICES.kind),
-            )
-            for namespace in watched
-        ],
-        [
-            Informer(
-                cluster,
-                ENDPOINT_SLICES,
-                ObjectStore(index=slice_index),
-                namespace=namespace,
-                label_selector=SERVICE_LABEL,
-                on_error=_complain(ENDPOINT_SLICES.kind),
-            )
-            for namespace in watched
-        ],
+        [informer(INFERENCE_SERVICES, ObjectStore(), each, "") for each in watched],
+        [informer(ENDPOINT_SLICES, ObjectStore(index=slice_index), each, SERVICE_LABEL) for each in watched],
     )
 
 
-def _complain(kind: str) -> Callable[[KubeError], None]:
-    def complain(error: KubeError) -> None:
-        _log.warning("the API server cannot be read", kind=kind, error=str(error))
-
-    return complain
+def _complain(kind: str, error: KubeError) -> None:
+    _log.warning("the API server cannot be read", kind=kind, error=str(error))
 
 
 def _all_listed(tasks: asyncio.TaskGroup, informers: Sequence[Informer]) -> asyncio.Event:

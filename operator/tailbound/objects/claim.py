@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailbound.objects.fields import child, text, texts
+from tailbound.objects.fields import Field, child, text, texts
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.objects.view import Field
 
 
 @dataclass(frozen=True)

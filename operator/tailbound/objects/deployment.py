@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tailbound.objects.fields import child, count
+from tailbound.objects.fields import Field, child, count
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.objects.view import Field
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tailbound.objects.fields import Object, child, children, flag, number, text, texts
+from tailbound.objects.fields import Field, Object, child, children, flag, number, text, texts
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.objects.view import Field
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from tailbound.objects.fields import count, text
+from tailbound.objects.fields import Field, count, text
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.objects.view import Field
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from tailbound.objects.fields import Object, child, children, count, is_true, moment, number, strings, text
-from tailbound.objects.view import Field
+from tailbound.objects.fields import (
+    Field,
+    Object,
+    child,
+    children,
+    count,
+    is_true,
+    moment,
+    number,
+    strings,
+    text,
+)
 
 _GRACE: Final = 30
 """Seconds that Kubernetes grants a pod whose deletion names no other period."""

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tailbound.objects.fields import Object, child, children, count, is_true, number, text, texts
+from tailbound.objects.fields import Field, Object, child, children, count, is_true, number, text, texts
 from tailbound.objects.metadata import KubernetesObject
-from tailbound.objects.view import Field
 
 _FINISHED: Final = frozenset({"Failed", "Succeeded"})
 

@@ -13,10 +13,9 @@ from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.marks import record_of_desired
 from tailbound.reconcile.owned_state import Ownership, owner_reference, ownership, revision_of
 from tailbound.reconcile.writes import Ask, Ensure, Remove, WriteRequest, refuses
-from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import NAME_LIMIT
 from tailbound.revisions.model_cache import claim_of
-from tailbound.revisions.record import Revision
+from tailbound.revisions.record import Revision, to_prune
 from tailbound.revisions.resolve_job import resolve_job
 from tailbound.rollout.actions import named
 

@@ -1,4 +1,4 @@
-"""What each HardwareClass has, and what the pods of this installation use of it. Pure.
+"""What each HardwareClass has, what the pods of this installation use of it, and its status. Pure.
 
 A node counts for a class if it can be scheduled to, has the labels of nodeSelector, no taint that the class
 does not tolerate, and at least one of the devices. What other pods of the cluster hold is not seen. Devices
@@ -8,12 +8,15 @@ of a DeviceClass are not counted: no node reports them.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
 from tailbound.api.devices import DEVICE_CLASS_PREFIX, DeviceResource
 from tailbound.api.hardwareclass import (
     HardwareClass,
     HardwareClassSpec,
+    HardwareClassStatus,
+    InstallationUsage,
     TaintEffect,
     Toleration,
     TolerationOperator,
@@ -150,3 +153,56 @@ def _number(amount: object) -> int:
         return Quantity.parse(str(amount)).ceil()
     except ValueError:
         return 0
+
+
+_RENEWED_EACH: Final = timedelta(hours=1)
+_GONE_AFTER: Final = timedelta(hours=3)
+
+
+def class_status(
+    count: ClassCount, installation: str, stored: HardwareClassStatus, now: datetime
+) -> HardwareClassStatus:
+    """The status of the class, which all installations of a cluster write together.
+
+    count: what this installation sees; stored: as the last writer left it. Nodes and their devices are the
+    same for all. Pods are not: an installation sees those of its own namespaces only, and writes what they
+    have in an entry of its own. The sums are over all entries, so that each writer writes the same ones. An
+    installation renews its entry each hour; one that was not renewed for three hours is of an installation
+    that is gone. So is one that is as far in the future: a clock was wrong, and it would stay for good.
+    """
+    entries = {
+        each.name: each
+        for each in stored.installations
+        if each.name != installation and abs(now - each.renewed_at) < _GONE_AFTER
+    }
+    before = next((each for each in stored.installations if each.name == installation), None)
+    entries[installation] = _entry(count, installation, before, now)
+    installations = tuple(entries[name] for name in sorted(entries))
+    return HardwareClassStatus(
+        nodes=count.nodes,
+        devices=count.devices,
+        free=_left(count.devices, [each.devices for each in installations]),
+        room=_left(count.room, [each.room for each in installations]),
+        services=sum(each.services for each in installations),
+        waiting=sum(each.waiting for each in installations),
+        installations=installations,
+    )
+
+
+def _entry(
+    count: ClassCount, installation: str, before: InstallationUsage | None, now: datetime
+) -> InstallationUsage:
+    young = before is not None and timedelta() <= now - before.renewed_at < _RENEWED_EACH
+    return InstallationUsage(
+        name=installation,
+        services=count.services,
+        waiting=count.waiting,
+        devices=count.held,
+        room=count.taken,
+        renewed_at=before.renewed_at if before is not None and young else now.replace(microsecond=0),
+    )
+
+
+def _left(whole: int | None, taken: list[int | None]) -> int | None:
+    """What the installations leave; None where it is not counted."""
+    return None if whole is None else max(whole - sum(filter(None, taken)), 0)

@@ -13,9 +13,8 @@ Without pods it is 0 if the class that the spec asks for first has a price, and 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
-from tailbound.api.hardwareclass import HardwareClass, HardwareClassSpec
+from tailbound.api.hardwareclass import HardwareClass, HardwareClassSpec, PriceUnit
 from tailbound.api.parsing import InvalidObject, parse
-from tailbound.api.price import PriceUnit
 from tailbound.api.quantities import Quantity
 from tailbound.objects.fields import Object, child, children
 from tailbound.objects.pod import Pod

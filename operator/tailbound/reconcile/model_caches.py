@@ -19,8 +19,7 @@ from itertools import count
 from typing import Any, Final
 
 from tailbound.api.conditions import Reason
-from tailbound.api.model_cache import CacheAccessMode
-from tailbound.api.model_source import ModelSource
+from tailbound.api.model_source import CacheAccessMode, ModelSource
 from tailbound.api.names import CACHE_LABEL, CACHED_MODEL_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.objects.claim import VolumeClaim

@@ -13,15 +13,16 @@ from tailbound.judge.analysis import Pair, Terms, Verdict, judged, next_step, ta
 from tailbound.judge.metrics import Metric, metric_of
 from tailbound.judge.record import EvidenceState, unpacked
 from tailbound.judge.verdict import Policy, error_objective, latency_objective, unstated_errors
+from tailbound.objects.fields import child, children
 from tailbound.reconcile import ending, signatures
 from tailbound.reconcile.class_returns import gives_up_after
-from tailbound.reconcile.needs import needs
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.pod_classes import class_of
 from tailbound.reconcile.pods import PodFinding, most_restarts, unready_since
 from tailbound.reconcile.progress import in_time, judged_of, progress_of
 from tailbound.reconcile.scaling import sizing_of
 from tailbound.reconcile.writes import refusal_of
+from tailbound.revisions.claims import claimed_devices
 from tailbound.rollout.actions import read_actions
 from tailbound.rollout.demands import demands, without_mixed_counts
 from tailbound.rollout.machine import advance, begin
@@ -244,3 +245,23 @@ def _memory(rollout: RolloutProgress) -> EvidenceState:
         return unpacked(evidence) if evidence is not None else EvidenceState()
     except ValueError:
         return EvidenceState()
+
+
+def needs(owned: OwnedState, name: str) -> str:
+    """What a pod needs, in words: devices, or else CPU and memory, and the class that asks for them."""
+    revision = owned.revision(name)
+    if revision is None:
+        return "the resources in its Deployment"
+    limits = {
+        resource: amount
+        for container in children(child(revision.template, "spec"), "containers")
+        for resource, amount in child(container, "resources", "limits").items()
+    }
+    devices = {resource: amount for resource, amount in limits.items() if "/" in resource}
+    claimed = {
+        f"DeviceClass {name}": str(count)
+        for name, count in claimed_devices(revision.template, revision.claims).items()
+    }
+    wanted = {**devices, **claimed} or limits
+    amounts = ", ".join(f"{resource} {amount}" for resource, amount in wanted.items())
+    return f"{amounts} (HardwareClass {revision.hardware_class})"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tailbound.api.model_source import SecretReference
-from tailbound.api.pod_security import PodSecurity
+from tailbound.api.pod_parts import PodSecurity
 from tailbound.revisions.model_mounts import Fetcher
 
 

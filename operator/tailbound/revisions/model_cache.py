@@ -14,8 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tailbound.api.model_cache import CLAIM_PREFIX, CacheAccessMode, ModelCache
-from tailbound.api.model_source import ModelSource
+from tailbound.api.model_source import CLAIM_PREFIX, CacheAccessMode, ModelCache, ModelSource
 from tailbound.api.names import CACHE_LABEL, CACHED_MODEL_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE
 from tailbound.api.runtime_contract import CACHE_VOLUME, model_path
 from tailbound.objects.fields import Object, child, children, text

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tailbound.api.inferenceservice import Resources
-from tailbound.api.model_cache import ModelCache
-from tailbound.api.model_source import ModelSource
+from tailbound.api.model_source import ModelCache, ModelSource
 from tailbound.api.quantities import Quantity
 from tailbound.api.runtime_contract import (
     CA_KEY,

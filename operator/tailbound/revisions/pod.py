@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from tailbound.api.batching import Batching
 from tailbound.api.device_memory import PodMemory
-from tailbound.api.drain import Drain, DrainMode
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS, written
 from tailbound.api.inferenceservice import InferenceService
@@ -23,8 +22,7 @@ from tailbound.api.names import (
     SERVER_METRICS_ANNOTATION,
     SERVICE_LABEL,
 )
-from tailbound.api.pod_parts import ConfigFile, Volume
-from tailbound.api.pod_security import PodSecurity
+from tailbound.api.pod_parts import ConfigFile, PodSecurity, Volume
 from tailbound.api.quantities import Duration
 from tailbound.api.runtime_contract import (
     FETCH_CONTAINER,
@@ -35,7 +33,7 @@ from tailbound.api.runtime_contract import (
     model_path,
 )
 from tailbound.api.server_metrics import ServerMetrics, metrics_text
-from tailbound.api.servingruntime import ServerContainer
+from tailbound.api.servingruntime import Drain, DrainMode, ServerContainer
 from tailbound.objects.fields import child, children
 from tailbound.revisions.claims import CLAIM, claim_template
 from tailbound.revisions.containers import (

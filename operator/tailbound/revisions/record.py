@@ -4,7 +4,7 @@ The template is kept as a JSON string, byte for byte: nested, the API server wou
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -298,3 +298,12 @@ def _check_restricted(name: str, template: Mapping[str, Any], spec: Any, claims:
         raise CorruptRevisionError(
             f"ControllerRevision {name}: data.template is not one that Tailbound wrote: {'; '.join(refused)}"
         )
+
+
+def to_prune(numbers: Mapping[str, int], in_use: Collection[str | None], limit: int) -> tuple[str, ...]:
+    """Names of the revisions to delete, oldest first: all but the `limit` newest and those in use.
+
+    `numbers` holds every stored revision's number by its name. None in `in_use` stands for no revision.
+    """
+    newest_first = sorted(numbers, key=lambda name: (-numbers[name], name))
+    return tuple(name for name in reversed(newest_first[limit:]) if name not in in_use)

@@ -11,7 +11,7 @@ type must count as set, not as absent.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tailbound.api.model_cache import CLAIM_PREFIX
+from tailbound.api.model_source import CLAIM_PREFIX
 from tailbound.api.names import PROFILE_ANNOTATIONS
 from tailbound.api.plugin_keys import DEVICE_VARIABLES, is_acted_on
 from tailbound.api.pod_parts import FILES_VOLUME, RUNTIME_VOLUME

@@ -5,13 +5,14 @@ What has weight keeps its pods, no request waits for ever, and what was given up
 
 from dataclasses import replace
 
+from tailbound.api.conditions import Reason
 from tailbound.api.names import PAUSE_ANNOTATION, RETRY_ANNOTATION, ROLLBACK_ANNOTATION
+from tailbound.api.rejection import Superseded
 from tailbound.api.rollout import RolloutState
 from tailbound.rollout.model import Marking, RolloutInput, RolloutStep
 from tailbound.rollout.refusals import refusal
 from tailbound.rollout.roles import Roles
 from tailbound.rollout.steady_state import has_all
-from tailbound.rollout.superseded import superseded
 
 
 def completed(given: RolloutInput, who: Roles, step: RolloutStep) -> RolloutStep:
@@ -76,3 +77,27 @@ def _under_way(given: RolloutInput, who: Roles, marking: Marking) -> tuple[str, 
         (PAUSE_ANNOTATION, who.candidate is not None and given.actions.pauses(who.candidate)),
     )
     return tuple(action for action, holds in actions if holds and action not in marking.handled)
+
+
+_RETURNS = frozenset({Reason.LOST, Reason.ROLLED_BACK_MANUALLY})
+
+
+def superseded(given: RolloutInput) -> Superseded | None:
+    """The revision that was on its way, if the spec is another one's now: it was never judged.
+
+    | status.rollout as it is stored | the desired revision | superseded |
+    |---|---|---|
+    | none, or over | any | none |
+    | of an older revision that comes back | any | none |
+    | of a revision that was rejected, or is the stable one | any | none: only the status is behind |
+    | of any other revision | that one, or none can be made | none |
+    | of any other revision | another | that one |
+    """
+    stored, desired = given.stored, given.desired
+    if stored is None or stored.is_over or desired is None or desired == stored.revision:
+        return None
+    if stored.state is RolloutState.PROMOTING and stored.reason in _RETURNS:
+        return None
+    if given.of(stored.revision).rejection is not None or stored.revision == given.stable:
+        return None
+    return Superseded(stored.revision, desired)

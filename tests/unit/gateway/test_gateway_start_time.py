@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tailbound.gateway.start_time import read_start, settle_start, write_start
+from tailbound.gateway.envoy import read_start, settle_start, write_start
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
 """How far back a query looks, and which functions make up events."""
 
 import pytest
-from tailbound.judge.promql import looks_back, rates
+from tailbound.judge.metrics import looks_back, rates
 from tailbound.objects.unknown import Unknown
 
 from tests.unit.judge.metric_answers import metric

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from tailbound import objects
-from tailbound.objects.fields import Object
+from tailbound.objects.fields import Field, Object
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
-from tailbound.objects.view import Field
 
 
 def views() -> list[type[Any]]:

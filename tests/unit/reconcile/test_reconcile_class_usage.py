@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from tailbound.api.hardwareclass import HardwareClass, HardwareClassStatus
 from tailbound.objects.pod import Pod
-from tailbound.reconcile.class_status import class_status
-from tailbound.reconcile.class_usage import ClassCount, PodOfClass, usage
+from tailbound.reconcile.class_usage import ClassCount, PodOfClass, class_status, usage
 
 from tests.support.simulated.objects import hardware_class
 

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from tailbound.api.drain import Drain
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.inference_paths import DEFAULT_INFERENCE_PATHS
 from tailbound.api.inferenceservice import InferenceService
-from tailbound.api.servingruntime import ServerContainer
+from tailbound.api.servingruntime import Drain, ServerContainer
 from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import Ingredients, pod_template
 

@@ -3,8 +3,7 @@
 import json
 
 from tailbound.api.init_container import InitContainer
-from tailbound.api.pod_parts import ConfigFile, Volume
-from tailbound.api.pod_security import PodSecurity
+from tailbound.api.pod_parts import ConfigFile, PodSecurity, Volume
 from tailbound.revisions.record import Revision
 from tailbound.revisions.restricted import violations
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tailbound.api.rejection import Rejection, Superseded
-from tailbound.revisions.history import to_prune
 from tailbound.revisions.identity import canonical_json, text_hash
 from tailbound.revisions.marks import Marks, marks_of
 from tailbound.revisions.record import (
@@ -20,6 +19,7 @@ from tailbound.revisions.record import (
     origin_of,
     spec_origin,
     to_object,
+    to_prune,
 )
 
 from tests.support.pods import restricted_pod

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tailbound.api.drain import DrainMode
 from tailbound.api.hardwareclass import HardwareClass
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import InvalidObject, parse
-from tailbound.api.servingruntime import ClusterServingRuntime, RuntimeTemplate
+from tailbound.api.servingruntime import ClusterServingRuntime, DrainMode, RuntimeTemplate
 from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import Ingredients, context, pod_template
 from tailbound.revisions.rendering import Rendered, RenderRequest
