@@ -12,8 +12,6 @@ from tailbound.api.crdgen_schema import NotStructuralError, structural
 from tailbound.api.meta import ObjectMeta
 from tailbound.api.schema import ATOMIC, PRESERVE_UNKNOWN, SET, InOrder, Model, Rule, list_map, matches
 
-ROOT = Path(__file__).parents[3]
-
 Short = Annotated[str, StringConstraints(max_length=8)]
 
 
@@ -219,12 +217,6 @@ def test_names_are_told_apart() -> None:
     assert len(short) == len(set(short))
     # Of Kubernetes itself and of KServe.
     assert not {"cs", "csr", "sa", "sc", "svc", "isvc", "rc", "rs", "pc"} & set(short)
-
-
-@pytest.mark.parametrize("directory", ["crds", "charts/tailbound/files/crds"])
-def test_checked_in_files_are_fresh(directory: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The chart has a copy, because Helm reads no file outside the chart."""
-    assert main(["--check", str(ROOT / directory)]) == 0, capsys.readouterr().err
 
 
 def test_check_names_what_is_stale_missing_and_foreign(

@@ -1,17 +1,14 @@
 """Readings out of scrapes: what Prometheus can get wrong is no data, and never a request."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import pytest
 from tailbound.judge.counters import Classes, Reading
-from tailbound.judge.polls import Counted, Readings, Round, poll
 from tailbound.judge.scrapes import expression, readings, unread
 from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.prometheus import Series, Value
 
 SERVICE = ("risk", "churn")
-OF = Round("r2", "r1", datetime(2025, 11, 28, 4, tzinfo=UTC))
 STARTED, STARTED_TEXT = 1_764_300_000.0, "2025-11-28T03:20:00+00:00"
 Samples = Mapping[float, float]
 
@@ -111,53 +108,6 @@ def test_every_gateway_that_must_be_read_is_answered_for() -> None:
     found = readings([start({100: STARTED})], SERVICE, ["gw-0", "gw-1"])
     assert found == {"gw-0": Reading(STARTED_TEXT, {}), "gw-1": Unknown("it was not scraped lately")}
     assert unread({"gw-0": found["gw-0"]}) == ""
-
-
-@pytest.mark.parametrize(
-    ("now", "canary"),
-    [
-        pytest.param(
-            [start({102: STARTED}), requests({102: 9}), requests({102: 3}, "slow")],
-            Classes(good=2, slow=3),
-            id="a-slow-series-begins-its-first-burst-is-counted-whole",
-        ),
-        pytest.param(
-            [start({102: STARTED + 90}), requests({102: 4})],
-            Classes(good=4),
-            id="a-new-process-began-at-zero",
-        ),
-        pytest.param(
-            [start({102: STARTED + 90})], Classes(), id="a-new-process-that-has-counted-nothing-yet"
-        ),
-        pytest.param([start({98: STARTED}), requests({98: 7})], Classes(), id="the-same-scrape-again"),
-        pytest.param(
-            [start({97: STARTED}), requests({97: 5})],
-            None,
-            id="an-ha-pair-steps-back-it-is-no-data-and-no-reset",
-        ),
-        pytest.param([start({102: STARTED})], None, id="a-series-that-was-there-is-missing"),
-        pytest.param([], None, id="no-scrape"),
-    ],
-)
-def test_between_two_scrapes_only_new_requests_count(now: list[Series], canary: Classes | None) -> None:
-    before = read(start({98: STARTED}), requests({98: 7}))
-    assert isinstance(before, Reading)
-    counted = poll(Readings({"uid": before}), {"uid": read(*now)}, {"uid"}, OF)
-    if canary is None:
-        assert isinstance(counted, Unknown)
-    else:
-        assert isinstance(counted, Counted)
-        assert counted.arms.canary == canary
-
-
-def test_a_step_back_and_forth_counts_nothing_twice() -> None:
-    known, total = Readings({"uid": Reading(STARTED_TEXT, {"r2": Classes(good=497)})}), 0
-    for at, number in ((101, 494), (102, 497), (101, 494), (103, 500)):
-        scraped = read(start({at: STARTED}), requests({at: number}))
-        counted = poll(known, {"uid": scraped}, {"uid"}, OF)
-        if isinstance(counted, Counted):
-            known, total = counted.readings, total + counted.arms.canary.good
-    assert total == 3
 
 
 def test_one_expression_asks_for_all_services() -> None:

@@ -106,11 +106,6 @@ def test_evidence_since_steps_in_which_nothing_came_is_exactly_none() -> None:
     assert over_later_steps([0.0, 0.0, 0.0]) == pytest.approx(0.0)
 
 
-def test_late_onset_weights_never_exceed_one() -> None:
-    for steps in range(1, 50):
-        assert sum(1 / (j * (j + 1)) for j in range(1, steps)) + 1 / steps == pytest.approx(1.0)
-
-
 def expected_factor(canary: int, stable: int, fraction: float, ratio: float) -> float:
     """Mean of one poll's relative factor for a canary exactly `ratio` times as bad, with binomial counts."""
     total = 0.0
