@@ -11,10 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.conftest import PROFILE
 from tests.unit.reconcile.test_reconcile_shortage_simulated import FullNodes
-from tests.unit.reconcile.test_reconcile_simulated import Rollovers
 from tests.unit.reconcile.test_reconcile_trials import Trials
 
-MACHINES: Final = (Trials, Rollovers, FullNodes)
+MACHINES: Final = (Trials, FullNodes)
 BATCH: Final = 20
 """Examples of one machine before the next one has its turn."""
 

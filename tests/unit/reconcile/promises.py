@@ -40,6 +40,8 @@ class Past:
     """Revisions that an action named, or that were those of the spec when an action asked for another."""
     refused: set[str] = field(default_factory=set)
     """Objects of which a write was refused."""
+    templates: dict[str, str] = field(default_factory=dict)
+    """Of each revision, what its pods are made from."""
     proofs: dict[str, set[int]] = field(default_factory=dict)
     """Weights at which the candidate passed in the rollout that runs."""
     bounds: frozenset[str] = frozenset()
@@ -191,6 +193,21 @@ def proven(seen: Seen, name: str) -> int:
 # The promises.
 
 
+def templates_never_change(seen: Seen) -> None:
+    """Whatever becomes of a revision, its pods are made from the same template."""
+    for name, stored in seen.owned.stored_revisions.items():
+        template = stored["data"]["template"]
+        if seen.past.templates.setdefault(name, template) != template:
+            raise BrokenPromiseError(f"the template of {name} has changed")
+
+
+def at_most_one_is_stable(seen: Seen) -> None:
+    """The mark of the stable revision is on one revision, or on none."""
+    marked_stable = [name for name, marks in seen.owned.marks.items() if marks.stable]
+    if len(marked_stable) > 1:
+        raise BrokenPromiseError(f"several revisions are stable: {marked_stable}")
+
+
 def weights_are_whole(seen: Seen) -> None:
     """They sum to 100, or nothing serves; and every revision of them exists."""
     names = [name for name, _ in seen.weights]
@@ -303,6 +320,8 @@ def nothing_dead_is_said_to_serve(seen: Seen) -> None:
 
 
 PROMISES = (
+    templates_never_change,
+    at_most_one_is_stable,
     weights_are_whole,
     nothing_unjudged_has_more_than_it_has_shown,
     rejected_gets_only_what_stable_cannot_carry,

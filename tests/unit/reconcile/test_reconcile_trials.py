@@ -10,6 +10,7 @@ from tailbound.api.conditions import Reason
 from tailbound.reconcile.model import ScalingDecision
 
 from tests.support.effort import effort
+from tests.support.simulated.gateways import Gateway
 from tests.support.simulated.objects import model, runtime, service
 from tests.support.simulated.scaling import decision
 from tests.unit.reconcile.trials import Trial
@@ -60,6 +61,7 @@ REFUSED = tuple(
 ACTIONS = ("promote", "abort", "retry", "rollback_to", "pause")
 NUMBERS = st.sampled_from(("r1", "r2", "r3"))
 GATEWAYS = st.sampled_from(("gateway-a", "gateway-b"))
+HOSTS: tuple[list[str], ...] = ([], ["churn.example.com"])
 ROUNDS = st.sampled_from((0, 1, 2, 3, 5, 8, 20))
 PLENTY = 1000
 SCALINGS: tuple[dict[str, Any], ...] = (
@@ -134,6 +136,11 @@ class Trials(RuleBasedStateMachine):
     @rule(answer=st.sampled_from(ANSWERS), then=ROUNDS)
     def metrics_come_and_go(self, answer: str, then: int) -> None:
         self.trial.answer = answer
+        self.trial.go(then)
+
+    @rule(hosts=st.sampled_from(HOSTS), then=ROUNDS)
+    def edit_hosts(self, hosts: list[str], then: int) -> None:
+        self.trial.edit(hosts=hosts)
         self.trial.go(then)
 
     @rule(stopped=st.booleans(), then=ROUNDS)
@@ -268,13 +275,27 @@ class Trials(RuleBasedStateMachine):
 
     @rule(name=GATEWAYS, readable=st.booleans(), then=ROUNDS)
     def a_gateway_is_read(self, name: str, readable: bool, then: int) -> None:
-        self.trial.gateways[name].readable = readable
+        if name in self.trial.gateways:
+            self.trial.gateways[name].readable = readable
         self.trial.go(then)
 
     @rule(name=GATEWAYS)
     def envoy_restarts(self, name: str) -> None:
-        self.trial.gateways[name].restart()
+        if name in self.trial.gateways:
+            self.trial.gateways[name].restart()
         self.trial.go(1)
+
+    @rule(name=GATEWAYS, then=ROUNDS)
+    def a_gateway_is_replaced(self, name: str, then: int) -> None:
+        """The new one is Ready only with the newest routes."""
+        self.trial.gateways[name] = Gateway()
+        self.trial.sync(name)
+        self.trial.go(then)
+
+    @rule(then=ROUNDS)
+    def no_gateway_is_left(self, then: int) -> None:
+        self.trial.gateways.clear()
+        self.trial.go(then)
 
     # What others write.
 
@@ -365,7 +386,7 @@ class Trials(RuleBasedStateMachine):
 
 
 Trials.TestCase.settings = settings(
-    max_examples=effort(6, 20),
+    max_examples=effort(9, 40),
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -26,7 +26,8 @@ from tailbound.rollout.sizing import ALL
 from tailbound.telemetry.prometheus import Series, Value
 
 from tests.support.copies import copied
-from tests.support.simulated.objects import runtime
+from tests.support.simulated.gateways import Gateway
+from tests.support.simulated.objects import NAME, runtime
 from tests.support.simulated.simulator import Simulator
 from tests.unit.reconcile.promises import PROMISES, Past, Seen, learn
 
@@ -249,6 +250,7 @@ class Trial(Simulator):
                 rollout.get("noRoomSince") is not None and "are missing" in words,
                 "has had no ready endpoint for" in words and "What to do: " in words,
                 any(name in words for name in self.behind | silent),
+                not self.gateways and "no gateway pod is Ready" in words,
                 "is refused: no luck today" in words,
                 "kubectl delete pod" in words,
                 not self.cluster_runtimes and "runtime" in words.lower(),
@@ -263,6 +265,7 @@ class Trial(Simulator):
         }
         self.service["metadata"]["annotations"] = {PAUSE_ANNOTATION: ""}
         self.cluster_runtimes = self.cluster_runtimes or {"onnxruntime": runtime()}
+        self.gateways = self.gateways or {"gateway-a": Gateway()}
         scaling = wanted.get("scaling", {})
         fixed = scaling if "mode" in scaling else {"min": scaling.get("min", 1)}
         self.edit(sla={}, rollout=kept, scaling=fixed)
@@ -270,15 +273,26 @@ class Trial(Simulator):
         self.settle(100)
         plan = self.reconcile()
         assert (plan.writes, plan.status, plan.events) == ((), None, ())
+        self._serves_alone(stopped=wanted.get("stopped", False))
+
+    def _serves_alone(self, *, stopped: bool) -> None:
+        """One revision has its pods and all requests, and nothing else is left."""
         (name,) = self.names("Deployment")
-        stopped, desired = wanted.get("stopped", False), self.desired()
+        pods = 0 if stopped else self.needed(name)
+        assert self.objects["Deployment", name]["spec"]["replicas"] == pods
+        assert sorted(self.names("Service")) == sorted([NAME, name])
+        assert self.names("PodDisruptionBudget") == ([name] if pods > 1 else [])
         assert self.serving() == ([] if stopped else [name])
-        if stopped:
-            return
+        assert self.condition("TrafficApplied") == ("True", "Acknowledged")
+        desired = self.desired()
         rejected = desired in self.marked("rejected-at")
+        if stopped:
+            assert self.condition("Ready") == ("False", "Stopped")
+            return
         assert self.marked("stable") == {name}
         assert self.condition("Ready") == (("False", "RolledBack") if rejected else ("True", "Serving"))
         assert self.condition("Promoted")[0] == ("False" if rejected else "True")
+        assert rejected or self.condition("Stalled") == ("False", "NotStalled")
         assert (name == desired) != rejected
 
     def mend(self) -> None:
