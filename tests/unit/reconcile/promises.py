@@ -41,7 +41,7 @@ class Past:
     refused: set[str] = field(default_factory=set)
     """Objects of which a write was refused."""
     templates: dict[str, str] = field(default_factory=dict)
-    """Of each revision, what its pods are made from."""
+    """Templates of pods by revision, as they were first seen."""
     proofs: dict[str, set[int]] = field(default_factory=dict)
     """Weights at which the candidate passed in the rollout that runs."""
     bounds: frozenset[str] = frozenset()

@@ -192,18 +192,6 @@ def test_a_retry_tries_again_once() -> None:
     assert simulator.rollout["state"] != "RolledBack"
 
 
-def test_abort_wins_over_everything() -> None:
-    simulator = begun(CANARY | {"promotion": "manual"})
-    until(simulator, lambda rollout: rollout["weight"] == 10)
-    new = simulator.rollout["revision"]
-    simulator.annotate(promote=new, pause=new, abort=new)
-    around(simulator)
-    assert simulator.weights() == {"r1": 100}
-    assert (simulator.rollout["state"], simulator.rollout["reason"]) == ("RolledBack", "AbortedManually")
-    simulator.settle()
-    assert replicas(simulator) == {"r1": 4}
-
-
 def test_promote_goes_straight_to_everything_once_its_endpoints_are_ready() -> None:
     simulator = begun(CANARY | {"promotion": "manual"})
     until(simulator, lambda rollout: rollout["weight"] == 10)

@@ -83,15 +83,6 @@ def test_owners_of_other_services_and_a_raised_size_stay() -> None:
     assert simulator.reconcile().writes == ()
 
 
-def test_a_claim_that_was_deleted_is_made_again() -> None:
-    simulator = cached()
-    simulator.settle()
-    name = claim(simulator)["metadata"]["name"]
-    del simulator.objects[KIND, name]
-    assert verbs(simulator.reconcile()) == [("Create", KIND)]
-    assert claim(simulator)["metadata"]["name"] == name
-
-
 @pytest.mark.parametrize("lost", ["the claim", "its owners"])
 def test_of_a_claim_that_two_revisions_share_each_decision_writes_it_once(lost: str) -> None:
     simulator = cached()

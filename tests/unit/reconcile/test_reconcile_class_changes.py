@@ -1,4 +1,4 @@
-"""Whatever happens to hardware classes and their lists, what serves stays, and room ends all waits."""
+"""Whatever happens to hardware classes and their lists, what serves stays, and room ends waits and moves."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,14 +13,18 @@ from tests.support.simulated.simulator import Simulator
 NAMES = ("a", "b", "c")
 MINUTE = timedelta(minutes=1)
 LISTS = st.permutations(NAMES).flatmap(lambda names: st.integers(1, 3).map(lambda n: list(names[:n])))
-CHANGES = ("delete", "restore", "close", "change", "claim")
+CHANGES = ("delete", "restore", "uncounted", "close", "change", "claim")
+RETURNS = {"return": "whenRoom", "returnAfter": "1m"}
 EVENTS = st.one_of(
     st.tuples(st.sampled_from([*CHANGES, "full", "roomy"]), st.sampled_from(NAMES)),
     st.tuples(st.just("list"), LISTS),
     st.tuples(st.just("model"), st.sampled_from("bcd")),
     st.tuples(st.sampled_from(["crash", "wait"]), st.integers(0, 12)),
     st.tuples(st.just("cache"), st.sampled_from(["1Gi", "2Gi", None])),
-    st.tuples(st.sampled_from(["lost", "pause", "go", "rollback", "nodes", "policy", "claims"]), st.none()),
+    st.tuples(
+        st.sampled_from(["lost", "pause", "go", "stop", "resume", "rollback", "nodes", "policy", "claims"]),
+        st.none(),
+    ),
 )
 
 
@@ -51,6 +55,7 @@ def changed(event: str, name: str) -> dict[str, Any] | None:
     claim = {"requests": [{"name": "gpu", "deviceClass": "gpus"}]}
     versions: dict[str, dict[str, Any]] = {
         "restore": made(name),
+        "uncounted": {**made(name), "status": {}},
         "close": made(name, allowedNamespaces=["other"]),
         "change": made(name, nodeSelector={"kind": "new"}),
         "claim": hardware_class(name, default=False, **{"resourceClaim": claim}),
@@ -84,7 +89,9 @@ def acts(simulator: Simulator, event: str) -> None:
     names = simulator.names("ControllerRevision")
     annotations = simulator.service["metadata"].setdefault("annotations", {})
     if event == "policy":
-        classes(simulator, list(NAMES), **{"return": "whenRoom", "returnAfter": "1m"})
+        classes(simulator, list(NAMES), **RETURNS)
+    elif event in ("stop", "resume"):
+        simulator.edit(stopped=event == "stop")
     elif event == "lost":
         simulator.service["status"] = {}
     elif event == "nodes":
@@ -114,10 +121,12 @@ def test_room_ends_all_waits(first: list[str], script: list[tuple[tuple[str, Any
     simulator.hardware_classes = {name: made(name) for name in NAMES}
     simulator.full_classes = set()
     simulator.service["metadata"]["annotations"] = {}
-    classes(simulator, first)
-    live(simulator, 600 * MINUTE)
+    simulator.edit(stopped=False)
+    classes(simulator, first, **RETURNS)
+    live(simulator, timedelta(days=2))
     for _ in range(5):  # deleted pods have their time to end, for which nobody waits
         simulator.now += MINUTE
         live(simulator, MINUTE)
     assert simulator.condition("Ready") == ("True", "Serving"), simulator.message("Ready")
     assert len(simulator.pods) == 1
+    assert len(first) == 1 or simulator.service["status"]["hardware"]["class"] == first[0]

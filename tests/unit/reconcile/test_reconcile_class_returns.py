@@ -1,17 +1,13 @@
 """A service that fell back returns to a preferred class when there is room, and does not flap."""
 
-import copy
 import json
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tailbound.api.hardware import LONGEST_MESSAGE
 from tailbound.api.names import FALLBACK_ANNOTATION
 
-from tests.support.effort import effort
 from tests.support.simulated.objects import hardware_class, service
 from tests.support.simulated.simulator import Simulator
 
@@ -141,37 +137,3 @@ def test_pods_are_not_stopped_for_a_return_and_an_edit_takes_its_place() -> None
     live(simulator, 60 * MINUTE)
     assert "return" not in hardware(simulator)
     assert revisions(simulator) == ["r1"]
-
-
-EVENTS = ("room", "full", "unknown", "liar", "lost", "edit", "stop", "go", "crash", "gone", "wait")
-
-
-@settings(max_examples=effort(12, 300))
-@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 30)), max_size=14))
-def test_whatever_comes_the_service_serves_and_a_return_never_takes_a_pod_from_it(
-    script: list[tuple[str, int]],
-) -> None:
-    simulator = fallen_back()
-    for event, minutes in script:
-        if event in ("room", "full", "unknown", "liar"):
-            room = {"room": 1, "full": 0, "unknown": None, "liar": 1}[event]
-            offer(simulator, room, full=event in ("full", "liar"))
-        elif event == "lost":
-            simulator.service["status"] = {}
-        elif event == "edit":
-            policy = {"manual": "whenRoom", "whenRoom": "manual"}[
-                simulator.service["spec"]["hardware"].get("return", "manual")
-            ]
-            simulator.edit(hardware={"class": ["fast", "slow"], "fallbackAfter": "30s", "return": policy})
-        elif event in ("stop", "go"):
-            simulator.edit(stopped=event == "stop")
-        elif event == "crash":
-            simulator.reconcile(crash_after=minutes % 3)
-        elif event == "gone":
-            simulator.hardware_classes = {"slow": simulator.hardware_classes["slow"]}
-        live(simulator, minutes * MINUTE)
-    simulator.edit(stopped=False, hardware=copy.deepcopy(HARDWARE))
-    offer(simulator, 1)
-    live(simulator, timedelta(days=2))
-    assert simulator.condition("Ready") == ("True", "Serving")
-    assert hardware(simulator)["class"] == "fast", hardware(simulator)

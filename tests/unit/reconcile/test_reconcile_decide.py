@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tailbound.reconcile.model import Apply, Create, Plan
+from tailbound.reconcile.model import Apply, Plan
 
 from tests.support.simulated.gateways import Gateway
-from tests.support.simulated.objects import NAME, UID, runtime, service, spec
+from tests.support.simulated.objects import NAME, runtime, service, spec
 from tests.support.simulated.serving import OTHER_MODEL, settled, verbs
 from tests.support.simulated.simulator import Simulator
 
@@ -274,14 +274,3 @@ def test_an_old_revision_in_use_outlives_its_turn() -> None:
     simulator.reconcile()
     names = [name.split("-")[1] for name in simulator.names("ControllerRevision")]
     assert names == [f"r{n}" for n in range(1, 12)]
-
-
-def test_owner_references_make_every_child_ours() -> None:
-    simulator = settled(scaling={"min": 2})
-    for (kind, name), stored in simulator.objects.items():
-        (owner,) = stored["metadata"]["ownerReferences"]
-        assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (UID, True, True), (
-            kind,
-            name,
-        )
-    assert all(isinstance(write, Create) for write in Simulator().plan().writes)

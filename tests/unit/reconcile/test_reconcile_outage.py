@@ -7,7 +7,7 @@ from tailbound.reconcile.model import Plan
 
 from tests.support.copies import remembered
 from tests.support.simulated.objects import model
-from tests.support.simulated.rollouts import CANARY, begun, judging, promoted_and_alone, state, until
+from tests.support.simulated.rollouts import begun, judging, promoted_and_alone, state, until
 from tests.support.simulated.simulator import Simulator
 
 
@@ -83,16 +83,20 @@ def test_requests_that_are_answered_again_after_a_rollback_are_told_as_such() ->
     assert [(event.type, event.reason) for event in plan.events] == [("Normal", "Serving")]
 
 
-def test_without_a_gateway_nothing_serves() -> None:
+def test_without_a_gateway_nothing_serves_until_there_is_one() -> None:
     simulator = rejected()
-    simulator.gateways.clear()
+    gateways, simulator.gateways = simulator.gateways, {}
     plan = simulator.reconcile()
+    assert plan.writes == ()
     assert simulator.condition("Ready") == ("False", "NoGateway")
     for kind in ("Ready", "Reconciling"):
         assert simulator.message(kind).startswith(
             "no gateway pod is Ready, so that no request reaches the service"
         ), kind
-    assert [event.reason for event in plan.events] == ["NoGateway"]
+    assert [(event.type, event.reason) for event in plan.events] == [("Warning", "NoGateway")]
+    simulator.gateways = gateways
+    simulator.reconcile()
+    assert simulator.condition("Ready") == ("False", "RolledBack")
 
 
 def test_an_outage_says_what_the_pods_are_stuck_at() -> None:
@@ -114,18 +118,6 @@ def test_a_recreate_announces_no_outage() -> None:
         reasons += [event.reason for event in simulator.reconcile().events]
     assert "NotReady" not in reasons
     assert "Promoted" in reasons or "Serving" in reasons
-
-
-def test_a_rollback_is_told_by_one_event() -> None:
-    simulator = begun(CANARY)
-    told: list[str] = []
-    for _ in range(200):
-        simulator.work()
-        simulator.traffic(1000, r2=0.1)
-        told += [event.reason for event in simulator.reconcile().events]
-        if "RolledBack" in told:
-            break
-    assert [reason for reason in told if reason in ("RolledBack", "Slow")] == ["RolledBack"]
 
 
 def test_a_canary_that_answers_alone_is_not_told_to_have_its_share_only() -> None:

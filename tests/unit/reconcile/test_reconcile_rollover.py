@@ -129,15 +129,3 @@ def test_a_revision_whose_record_was_deleted_serves_until_its_successor_does() -
     assert simulator.serving() == [old]
     simulator.settle()
     assert simulator.names("Deployment") == [new]
-
-
-def test_losing_the_last_gateway_is_told_and_so_is_its_return() -> None:
-    simulator = settled()
-    gateways, simulator.gateways = simulator.gateways, {}
-    plan = simulator.reconcile()
-    assert plan.writes == ()
-    assert simulator.condition("Ready") == ("False", "NoGateway")
-    assert [(event.type, event.reason) for event in plan.events] == [("Warning", "NoGateway")]
-    simulator.gateways = gateways
-    simulator.reconcile()
-    assert simulator.condition("Ready") == ("True", "Serving")

@@ -212,17 +212,6 @@ def test_a_source_that_has_changed_under_a_serving_revision_is_told_from_a_wrong
     assert len(simulator.serving()) == 1
 
 
-def test_a_promoted_service_that_loses_every_endpoint_is_not_ready() -> None:
-    simulator = settled()
-    (name,) = simulator.names("Deployment")
-    (pod,) = simulator.pods
-    simulator.make_ready(pod, ready=False)
-    plan = simulator.reconcile()
-    assert plan.writes == ()
-    assert simulator.condition("Ready") == ("False", "NotReady")
-    assert simulator.serving() == [name]
-
-
 def test_a_service_short_of_one_replica_is_ready_and_reconciling() -> None:
     simulator = settled(scaling={"min": 2})
     simulator.make_ready(next(iter(simulator.pods)), ready=False)
