@@ -2,8 +2,8 @@
 
 from tailbound.api.conditions import Reason
 from tailbound.reconcile.decided import Decided
-from tailbound.reconcile.selection import Problem
 from tailbound.revisions.record import CorruptRevisionError
+from tailbound.rollout.problem import Problem
 
 
 def lost_record(decided: Decided) -> Problem | None:
