@@ -93,9 +93,6 @@ class Reconciler:
             try:
                 plan = await self._decide(key, service, refused_writes)
                 if not await self._write(key, service, plan, refused_writes):
-                    if not refused_writes and _begins(service, plan):
-                        _log(service, plan)
-                        return PassOutcome(requeue_after_seconds=0.0, wrote=True)
                     status_after = await self._finish(key, service, plan)
                     self._following.follow(key, plan)
                     wrote = wrote or bool(plan.writes) or plan.status is not None
@@ -190,12 +187,6 @@ class Reconciler:
 
 def _generation(service: Object | None) -> int:
     return KubernetesObject(service or {}).generation
-
-
-def _begins(service: Object, plan: Plan) -> bool:
-    """A new service gets its pods under way first, and its status when other new ones have theirs."""
-    first = not child(service, "status") and bool(plan.writes)
-    return first and all(isinstance(write, Create) for write in plan.writes)
 
 
 def _log(service: Object, plan: Plan) -> None:
