@@ -57,7 +57,8 @@ class Rule:
     """
 
     cel: str
-    holds: Callable[[Any], bool]
+    holds: Callable[[Any], object]
+    """Gives something that is true."""
     message: str
     value_cel: str = "self"
     value: Callable[[Any], Any] = _itself
@@ -65,12 +66,11 @@ class Rule:
     """The field that is the offending value, by its name in Python: in place of `value_cel` and `value`."""
     on_create_only: bool = False
 
-    def check(self, value: Any, raw: Any) -> None:
-        """Raise a validation error with this rule's message unless it holds. `raw`: the value as written."""
-        if not self.holds(value):
-            quoted = attrgetter(self.quoted) if self.quoted else self.value
-            shown = raw if quoted is _itself else quoted(value)
-            raise refusal(self.message.replace("{value}", str(shown)))
+    def broken(self, value: Any, raw: Any) -> PydanticCustomError:
+        """The validation error for a value of which this does not hold. `raw`: the value as written."""
+        quoted = attrgetter(self.quoted) if self.quoted else self.value
+        shown = raw if quoted is _itself else quoted(value)
+        return refusal(self.message.replace("{value}", str(shown)))
 
     def to_schema(self) -> dict[str, Any]:
         """One entry of x-kubernetes-validations."""
@@ -100,7 +100,8 @@ def _checked(schema: CoreSchema, *rules: Rule) -> CoreSchema:
     def validate(raw: Any, parse: ValidatorFunctionWrapHandler) -> Any:
         value = parse(raw)
         for rule in rules:
-            rule.check(value, raw)
+            if not rule.holds(value):
+                raise rule.broken(value, raw)
         return value
 
     return core_schema.no_info_wrap_validator_function(validate, schema)
@@ -121,7 +122,7 @@ def matches(pattern: str, message: str) -> Rule:
     """A rule that the whole string matches `pattern`, which must mean the same to RE2 and to Python."""
     return Rule(
         cel=f"self.matches({cel_string(f'^(?:{pattern})$')})",
-        holds=_Matches(pattern),
+        holds=re.compile(pattern).fullmatch,
         message=message,
     )
 
@@ -133,16 +134,6 @@ def whole_number(field: str, lowest: int, highest: int, what: str) -> Rule:
         holds=lambda value: lowest <= value <= highest,
         message=f"{field} is {{value}}: write {what} from {lowest} to {highest}",
     )
-
-
-class _Matches:
-    """Whether a whole string matches a pattern."""
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = re.compile(pattern)
-
-    def __call__(self, text: str) -> bool:
-        return self._pattern.fullmatch(text) is not None
 
 
 class InOrder:
@@ -218,7 +209,8 @@ def unreadable_as(empty: Callable[[], Any]) -> WrapValidator:
 
 def _hold_rules(model: "Model") -> "Model":
     for rule in model.rules:
-        rule.check(model, model)
+        if not rule.holds(model):
+            raise rule.broken(model, model)
     return model
 
 

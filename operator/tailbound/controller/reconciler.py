@@ -18,7 +18,6 @@ from tailbound.objects.fields import Object, child
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.reconcile.desired import Draft
 from tailbound.reconcile.model import (
-    Create,
     DryRun,
     Observation,
     Plan,

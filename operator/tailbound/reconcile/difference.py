@@ -6,7 +6,7 @@ would be applied and asks the live object for each of its values. A map that ser
 whole is compared as a whole: a key that a user adds to a selector leaves a Service without pods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tailbound.api.quantities import Quantity
@@ -32,7 +32,7 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", 0, [], {})
 
 def differs(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     """True if applying `wanted` over `live` would change an owned field."""
-    return not all(_holds(value, live.get(field), field) for field, value in wanted.items())
+    return not _holds_map(wanted, live, _holds)
 
 
 def _holds(wanted: Any, live: Any, field: str) -> bool:
@@ -43,11 +43,19 @@ def _holds(wanted: Any, live: Any, field: str) -> bool:
     if field in _ATOMIC_MAPS:
         return False
     if isinstance(wanted, dict) and isinstance(live, dict):
-        holds = _holds_quantity if field in _QUANTITIES else _holds
-        return all(holds(value, live.get(key), key) for key, value in wanted.items())
+        return _holds_map(wanted, live, _holds_quantity if field in _QUANTITIES else _holds)
     if isinstance(wanted, list) and isinstance(live, list):
         return _holds_list(wanted, live, field)
     return False
+
+
+def _holds_map(
+    wanted: Mapping[str, Any], live: Mapping[str, Any], holds: Callable[[Any, Any, str], bool]
+) -> bool:
+    for key, value in wanted.items():  # noqa: SIM110 - each decision has dozens of fields: no generator
+        if not holds(value, live.get(key), key):
+            return False
+    return True
 
 
 def _holds_quantity(wanted: Any, live: Any, _field: str) -> bool:

@@ -74,8 +74,8 @@ def _learned(decided: Decided, name: str, marks: Marks) -> Marks:
     if isinstance(move, Move):
         moved = Fallback(move.to, utc_seconds(decided.now), move.why)
         marks = replace(marks, fallback=moved, capacity=None)
-    if marks.signature is None:
-        marks = replace(marks, signature=signatures.answered(decided.owned, name))
+    if marks.signature is None and (read := signatures.answered(decided.owned, name)) is not None:
+        marks = replace(marks, signature=read)
     marks, done = _annotations_acted_on(decided, name, marks)
     marking, at = decided.step.marking, utc_seconds(decided.now)
     if RETRY_ANNOTATION in done or name == marking.cleared:

@@ -122,7 +122,6 @@ def _input(owned: OwnedState, known: TrafficFacts, now: datetime) -> RolloutInpu
             {name: marks.handled for name, marks in owned.marks.items()},
             {name: marks.under_way for name, marks in owned.marks.items()},
         ),
-        judged=bool(terms_of(owned.service.spec).objectives or spec.rollout.analysis.metrics),
         demands=None,
         followed=known.followed,
         timeout=spec.effective_timeout().timedelta + _lag(spec.rollout.analysis),

@@ -16,6 +16,7 @@ as those of the stable revision, as far as that fits the decision that there is 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from tailbound.api.batching import Batching
@@ -123,15 +124,20 @@ def _says(stored: Condition | None, verdict: ConditionVerdict, generation: int) 
 def _objective(owned: OwnedState, name: str, target: float) -> LatencyTarget:
     """The target, and how this revision batches: by its own record, as an edit makes another revision."""
     revision = owned.revision(name)
-    try:
-        recorded = json.loads(revision.spec_json) if revision is not None else {}
-        batching = Batching.model_validate(recorded.get("batching", {}))
-    except ValueError:
-        batching = Batching()
+    batching = _batching(revision.spec_json) if revision is not None else Batching()
     delay = batching.max_queue_delay
     seconds = 0.0 if delay is None else delay.timedelta.total_seconds()
     # A request that waits as long as it may take in all is late anyway.
     return LatencyTarget(target, batching.effective_max_batch_size(), min(seconds, _MOST_WAITING * target))
+
+
+@lru_cache(maxsize=4096)
+def _batching(spec_json: str) -> Batching:
+    """How a revision batches whose stored spec is this text; as by default where it cannot be read."""
+    try:
+        return Batching.model_validate(json.loads(spec_json).get("batching", {}))
+    except ValueError:
+        return Batching()
 
 
 def status(owned: OwnedState, step: RolloutStep) -> ScalingStatus | None:

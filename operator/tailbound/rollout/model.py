@@ -100,8 +100,6 @@ class RolloutInput:
     spec: RolloutSpec
     stored: RolloutProgress | None
     actions: Actions
-    judged: bool
-    """There is an objective to judge by."""
     demands: tuple[str, ...] | None
     """What the spec asks of a candidate; None before a rollout has begun."""
     followed: bool

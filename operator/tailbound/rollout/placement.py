@@ -87,9 +87,7 @@ def _beside(given: RolloutInput, rollout: RolloutProgress, *, counting: bool) ->
     alone = weight_of(where.traffic, candidate) > share
     fleet = places(given, rollout, needed(given, rollout, ALL, ALL) if alone else pods)
     carried = {candidate: ALL if alone else carries}
-    return RolloutStep(
-        where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=given.judged
-    )
+    return RolloutStep(where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=True)
 
 
 def _others_linger(given: RolloutInput, rollout: RolloutProgress, without: TrafficDecision) -> bool:
@@ -125,7 +123,7 @@ def _recreate(given: RolloutInput, rollout: RolloutProgress) -> RolloutStep:
     rollout = replace(steps.pods_counted(given, replace(rollout, refused=None)), weight=ALL)
     fleet = {candidate: given.pods(candidate)} | ({base: 0} if given.of(base).deployed else {})
     where = direct(given, candidate, {candidate: ALL})
-    return RolloutStep(where, rollout, base, candidate, fleet, shrink=False, poll=given.judged)
+    return RolloutStep(where, rollout, base, candidate, fleet, shrink=False, poll=True)
 
 
 def _clearing(given: RolloutInput, rollout: RolloutProgress, clearing: Exchange) -> RolloutStep:

@@ -64,7 +64,6 @@ def situation(
         spec=RolloutSpec.model_validate(spec or {}),
         stored=None,
         actions=actions,
-        judged=True,
         demands=None,
         followed=True,
         timeout=timedelta(seconds=2),
