@@ -7,7 +7,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.names import HARDWARE_CLASS_ANNOTATION
 from tailbound.controller.restraint import rivalry
 from tailbound.controller.stores import Stores
-from tailbound.kube.errors import Conflict, KubeError, NameConflict, NotAdmitted, Terminal
+from tailbound.kube.errors import Conflict, KubeError, NameConflict, NotAdmitted, NotAdmittedYet, Terminal
 from tailbound.kube.objects import key_of, uid_of
 from tailbound.kube.protocol import KubeClient, Propagation
 from tailbound.kube.resources import (
@@ -27,6 +27,10 @@ _T = TypeVar("_T")
 _VERBS: Final = {Create: "create", Apply: "apply", DryRun: "dry-run", Delete: "delete"}
 
 
+# Refusals that no change of the InferenceService alone ends.
+_NOT_OF_THE_SPEC: Final = (Reason.WEBHOOK_UNAVAILABLE, Reason.POLICY_DENIED)
+
+
 class NotLeaderError(Exception):
     """Raised when this process no longer holds the Lease: it may not write."""
 
@@ -43,7 +47,7 @@ class Executor:
         self._holds = holds
 
     async def write(self, write: Write) -> RefusedWrite | None:
-        """Do one write. A RefusedWrite if the API server refuses it for good.
+        """Do one write. A RefusedWrite if the API server refuses it until something is changed.
 
         Raises NotLeaderError, Transient, and Conflict, once the stores hold the newest state of the object.
         """
@@ -54,9 +58,11 @@ class Executor:
         except Conflict:
             await self._look_again(resource, namespace, name)
             raise
-        except Terminal as error:
+        except (Terminal, NotAdmittedYet) as error:
             reason = reason_of(error, write, resource)
-            return RefusedWrite(resource.kind, name, reason, f"{_origin(write, reason)}{error}")
+            return RefusedWrite(
+                resource.kind, name, reason, f"{_origin(write, reason)}{error}{_remedy(error)}"
+            )
         return None
 
     async def rival(self, write: Write) -> RefusedWrite:
@@ -144,18 +150,24 @@ def _origin(write: Write, reason: Reason) -> str:
     return f"spec.resourceClaim of HardwareClass {name} is refused, correct it: "
 
 
+def _remedy(error: KubeError) -> str:
+    """What to do about a rule of admission, where its answer alone does not say it."""
+    refusal = refusal_in(str(error))
+    return f". What to do: {refusal.remedy}" if refusal.reason in _NOT_OF_THE_SPEC else ""
+
+
 def _propagation(resource: Resource) -> Propagation:
     # A Deployment stays visible until its pods have drained: only then is the old revision really gone.
     return "Foreground" if resource is DEPLOYMENTS else "Background"
 
 
-def reason_of(error: Terminal, write: Write, resource: Resource) -> Reason:
+def reason_of(error: Terminal | NotAdmittedYet, write: Write, resource: Resource) -> Reason:
     """What a refusal says about the service. Only a new Deployment brings a new template of the runtime."""
     if isinstance(error, NameConflict):
         return Reason.NAME_CONFLICT
     admission = refusal_in(str(error)).reason
     # A ValidatingAdmissionPolicy answers as if the object were invalid (422).
-    if isinstance(error, NotAdmitted) or admission is Reason.POLICY_DENIED:
+    if isinstance(error, NotAdmitted | NotAdmittedYet) or admission is Reason.POLICY_DENIED:
         return Reason.WRITE_REFUSED if admission is Reason.POD_REFUSED else admission
     if resource is RESOURCE_CLAIM_TEMPLATES and isinstance(write, Create):
         return Reason.RESOURCE_CLAIM_REFUSED

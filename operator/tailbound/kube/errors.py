@@ -25,6 +25,10 @@ class NamespaceEnds(Transient):
     """The namespace is being deleted: nothing can be created in it, and what is there goes with it."""
 
 
+class NotAdmittedYet(Transient):
+    """Something besides the object has to be mended first: Tailbound lacks a right, or a webhook is away."""
+
+
 class NotServed(Transient):
     """The API server does not serve this kind: a CRD or a group of its own is missing."""
 
@@ -102,7 +106,8 @@ def _seconds(value: Any) -> float | None:
 # 422 about metadata.uid                                      | Conflict: another object has the name now
 # 403 exceeded quota                                          | NotAdmitted
 # 403 in a namespace that is being deleted                    | NamespaceEnds: the service goes with it
-# 403 by RBAC ("User … cannot …")                             | Transient: mended outside the object
+# 403 by RBAC ("User … cannot …")                             | NotAdmittedYet
+# 500 of a webhook that was not reached                       | NotAdmittedYet
 # 403 else                                                    | NotAdmitted: an admission rule refuses it
 # 400, 405, 406, 413, 415, 422                                | Terminal
 # everything else: 401, 408, 429, 5xx                         | Transient
@@ -112,7 +117,11 @@ _RULES: tuple[tuple[Callable[[RefusedRequest], bool], Callable[[RefusedRequest],
     (lambda r: r.status == 422 and "metadata.uid" in r.message, lambda r: Conflict(r.message)),
     (lambda r: r.status == 403 and "exceeded quota" in r.message, lambda r: NotAdmitted(r.message, 403)),
     (lambda r: r.status == 403 and "NamespaceTerminating" in r.causes, lambda r: NamespaceEnds(r.message)),
-    (lambda r: r.status == 403 and " cannot " in r.message, lambda r: Transient(r.message)),
+    (lambda r: r.status == 403 and " cannot " in r.message, lambda r: NotAdmittedYet(r.message)),
+    (
+        lambda r: r.status == 500 and "failed calling webhook" in r.message,
+        lambda r: NotAdmittedYet(r.message),
+    ),
     (lambda r: r.status == 403, lambda r: NotAdmitted(r.message, 403)),
     (lambda r: r.status in (400, 405, 406, 413, 415, 422), lambda r: Terminal(r.message, r.status)),
 )

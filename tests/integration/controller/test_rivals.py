@@ -72,6 +72,45 @@ async def test_an_edited_budget_holds_up_no_rollout_and_is_named(environment: En
         )
 
 
+async def test_a_webhook_that_does_not_answer_is_named_and_its_end_is_enough(
+    environment: Environment,
+) -> None:
+    namespace = environment.namespace
+    hook = {
+        "name": "nobody.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [
+            {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["*"], "resources": ["deployments"]}
+        ],
+    }
+    configuration = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": namespace},
+        "webhooks": [hook],
+    }
+    kubectl = environment.control_plane.kubectl
+    kubectl("create", "-f", "-", input=json.dumps(configuration))
+    try:
+        async with environment.running(), kubelet(environment):
+            await environment.create("churn")
+            service = await environment.until_service(
+                "churn",
+                lambda it: condition(it, "Ready").get("reason") == "WebhookUnavailable",
+                "the webhook",
+            )
+            assert hook["name"] in condition(service, "Ready")["message"]
+            assert "mend the webhook" in condition(service, "Ready")["message"]
+            kubectl("delete", "validatingwebhookconfigurations", namespace)
+            await environment.until_service("churn", is_ready, "Ready")
+    finally:
+        kubectl("delete", "validatingwebhookconfigurations", namespace, "--ignore-not-found")
+
+
 async def test_a_replace_without_annotations_undoes_no_refresh(environment: Environment) -> None:
     def changed(runtime: Object) -> Object:
         server = {**runtime["spec"]["server"], "image": "runtime:refreshed"}

@@ -10,6 +10,7 @@ from tailbound.kube.errors import (
     NameConflict,
     NamespaceEnds,
     NotAdmitted,
+    NotAdmittedYet,
     Terminal,
     Transient,
     error_for,
@@ -18,6 +19,9 @@ from tailbound.kube.errors import (
 
 QUOTA = 'pods "a" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1'
 RBAC = 'deployments.apps is forbidden: User "x" cannot create resource "deployments" in API group "apps"'
+WEBHOOK = (
+    'Internal error occurred: failed calling webhook "a.b": failed to call webhook: Post "https://c": EOF'
+)
 ENDING = 'deployments.apps "a" is forbidden: unable to create new content in namespace b'
 ENDING_DETAILS = {"causes": [{"reason": "NamespaceTerminating"}]}
 
@@ -28,7 +32,7 @@ ENDING_DETAILS = {"causes": [{"reason": "NamespaceTerminating"}]}
         (400, {"message": "bad"}, Terminal),
         (401, {"message": "who"}, Transient),
         (403, {"message": QUOTA}, NotAdmitted),
-        (403, {"message": RBAC}, Transient),
+        (403, {"message": RBAC}, NotAdmittedYet),
         (403, {"message": ENDING, "details": ENDING_DETAILS}, NamespaceEnds),
         (403, {"message": "admission webhook says no"}, NotAdmitted),
         (404, {"message": "not found"}, Conflict),
@@ -40,6 +44,7 @@ ENDING_DETAILS = {"causes": [{"reason": "NamespaceTerminating"}]}
         (422, {"message": "metadata.uid: Invalid value: field is immutable"}, Conflict),
         (429, {"message": "slow down"}, Transient),
         (500, {"message": "etcd"}, Transient),
+        (500, {"message": WEBHOOK}, NotAdmittedYet),
         (503, "upstream is away", Transient),
     ],
 )
