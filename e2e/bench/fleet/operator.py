@@ -21,7 +21,6 @@ from tailbound.controller.lease import LeaseTimes
 from tailbound.controller.operator import Operator, OperatorDependencies
 from tailbound.controller.settings import OperatorSettings
 from tailbound.kube.connection import load_configuration
-from tailbound.reconcile import decide
 from tailbound.reconcile.model import Settings
 from tailbound.revisions.model_mounts import Fetcher
 
@@ -188,7 +187,7 @@ async def _operate(observed_port: int, metrics_port: int, prometheus_url: str) -
     dependencies = OperatorDependencies(
         lease_times=_LEASE, observed_port=observed_port, started=take_signals, listed=gc.freeze
     )
-    operator = Operator(settings, lambda: load_configuration(os.environ), decide, (), dependencies)
+    operator = Operator(settings, lambda: load_configuration(os.environ), (), dependencies)
     operator.metrics.gauge(_BLOCK, "Most CPU time between two turns.", (), lambda: {(): longest[0]})
     watching = asyncio.create_task(watch_loop())
     await operator.run(stop)

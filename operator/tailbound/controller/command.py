@@ -15,7 +15,6 @@ from tailbound.controller.operator import Operator, OperatorDependencies
 from tailbound.controller.settings import read_settings
 from tailbound.environment import SettingError, process_variables
 from tailbound.kube.connection import load_configuration
-from tailbound.reconcile import decide
 from tailbound.telemetry.logs import configure, logger
 
 _LOG = logger(__name__)
@@ -51,7 +50,6 @@ async def _run(environ: Mapping[str, str]) -> int:
     operator = Operator(
         settings,
         lambda: load_configuration(environ),
-        decide,
         defaults,
         OperatorDependencies(started=take_signals, listed=gc.freeze),
     )

@@ -28,7 +28,7 @@ from tailbound.controller.informers import ServiceInformers
 from tailbound.controller.lease import Elector, LeaseTimes
 from tailbound.controller.observed_client import ObservedClient
 from tailbound.controller.pump import Pump
-from tailbound.controller.reconciler import Decider, PassOutcome, Reconciler
+from tailbound.controller.reconciler import PassOutcome, Reconciler
 from tailbound.controller.renderer import Renderer
 from tailbound.controller.resync import Resync
 from tailbound.controller.service_costs import ServiceCosts
@@ -45,6 +45,7 @@ from tailbound.kube.objects import Key
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import INFERENCE_SERVICES, PODS, Resource
 from tailbound.objects.fields import Object, child, text
+from tailbound.reconcile import decide
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.metrics import Metrics
@@ -84,14 +85,12 @@ class Operator:
         self,
         settings: OperatorSettings,
         connect: Callable[[], Awaitable[Configuration]],
-        decider: Decider,
         defaults: tuple[Object, ...] = (),
         dependencies: OperatorDependencies | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self._connect = connect
-        self._decider = decider
         self._defaults = defaults
         self._dependencies = dependencies or OperatorDependencies()
         self._clock = self._dependencies.clock
@@ -145,7 +144,7 @@ class Operator:
             following,
             renderer,
             self._events,
-            self._decider,
+            decide,
             settings.services,
             _now,
         )

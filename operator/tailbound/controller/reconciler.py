@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from tailbound.controller.drafts import Drafter, Drafts, Renders
+from tailbound.controller.drafts import Drafts, Renders
 from tailbound.controller.evidence_cache import EvidenceCache
 from tailbound.controller.execute import Executor, target_of
 from tailbound.controller.observe import observe
@@ -33,8 +33,8 @@ _LOG = logger(__name__)
 MOST_CONFLICTS = 8
 
 
-class Decider(Drafter, Protocol):
-    """The pure core."""
+class Decider(Protocol):
+    """The decision on one service: `tailbound.reconcile.decide`, or a stand-in for it in tests."""
 
     def read(self, observation: Observation) -> Reading:
         """The parsed observation."""
@@ -72,7 +72,7 @@ class Reconciler:
         self._stores = stores
         self._executor = executor
         self._following = following
-        self._drafts = Drafts(renderer, decider)
+        self._drafts = Drafts(renderer)
         self._events = events
         self._decider = decider
         self._settings = settings

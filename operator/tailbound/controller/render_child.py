@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tailbound.reconcile.model import Rendered, RenderRequest
+from tailbound.revisions.rendering import Rendered, RenderRequest
 from tailbound.revisions.template import expand
 
 CPU_SECONDS = 1

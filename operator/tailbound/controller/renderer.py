@@ -21,7 +21,7 @@ from typing import Any
 
 from tailbound.controller.share import Shares
 from tailbound.kube.errors import Transient
-from tailbound.reconcile.model import Rendered, RenderFailed, RenderRequest
+from tailbound.revisions.rendering import Rendered, RenderFailed, RenderRequest
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)

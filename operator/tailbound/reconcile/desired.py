@@ -23,7 +23,7 @@ from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.servingruntime import RuntimeTemplate
 from tailbound.reconcile.class_returns import Attempt, begun
 from tailbound.reconcile.device_memory import TooLarge, memory_verdict
-from tailbound.reconcile.model import Rendered, RenderFailed, Rendering, RenderRequest, Settings
+from tailbound.reconcile.model import Settings
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.reconcile.selection import Choice, choose
 from tailbound.reconcile.sources import ModelPin, Unresolved, claim_of_new, model_pin
@@ -33,6 +33,7 @@ from tailbound.revisions.model_cache import claim_of
 from tailbound.revisions.pod import Ingredients, context, pod_template, without_device_memory
 from tailbound.revisions.record import DATA_LIMIT_BYTES, CorruptRevisionError, Revision
 from tailbound.revisions.relevant import relevant
+from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
 from tailbound.revisions.resolved import ResolvedModel
 from tailbound.revisions.restricted import violations
 from tailbound.rollout.problem import Problem

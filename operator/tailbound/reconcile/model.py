@@ -23,30 +23,6 @@ from tailbound.objects.signature import ModelSignature
 from tailbound.objects.unknown import Unknown
 from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.pod import USER_ID
-from tailbound.revisions.rendering import Rendered, RenderFailed, Rendering, RenderRequest
-
-__all__ = [
-    "Apply",
-    "Create",
-    "Delete",
-    "DownloadRequest",
-    "DryRun",
-    "Event",
-    "Observation",
-    "Plan",
-    "RefusedWrite",
-    "RenderFailed",
-    "RenderRequest",
-    "Rendered",
-    "Rendering",
-    "RevisionLoad",
-    "ScalingDecision",
-    "ScalingDecisions",
-    "ScalingRequest",
-    "Settings",
-    "SignatureRequest",
-    "Write",
-]
 
 
 @dataclass(frozen=True)

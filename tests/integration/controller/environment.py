@@ -20,7 +20,6 @@ from tailbound.kube.errors import Conflict
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import INFERENCE_SERVICES, LEASES, Resource
 from tailbound.objects.fields import Object
-from tailbound.reconcile import decide
 from tailbound.reconcile.model import Settings
 from tailbound.revisions.model_mounts import Fetcher
 
@@ -83,7 +82,7 @@ class Environment:
             scaling_period_seconds=scaling_period_seconds,
             unix_time=unix_time,
         )
-        return Operator(self.settings(**changes), self.connect, decide, defaults, dependencies)
+        return Operator(self.settings(**changes), self.connect, defaults, dependencies)
 
     @asynccontextmanager
     async def running(

@@ -20,14 +20,12 @@ from tailbound.reconcile.model import (
     Observation,
     Plan,
     RefusedWrite,
-    RenderFailed,
-    Rendering,
-    RenderRequest,
     ScalingDecisions,
     Settings,
     SignatureRequest,
 )
 from tailbound.revisions.model_mounts import Fetcher
+from tailbound.revisions.rendering import RenderFailed, Rendering, RenderRequest
 from tailbound.revisions.template import expand
 from tailbound.telemetry.prometheus import Series
 

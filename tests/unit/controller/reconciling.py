@@ -15,7 +15,15 @@ from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import INFERENCE_SERVICES, Resource
 from tailbound.objects.fields import Object
 from tailbound.reconcile.desired import Draft
-from tailbound.reconcile.model import Apply, Create, Delete, DryRun, Observation, Plan, Rendering, Write
+from tailbound.reconcile.model import (
+    Apply,
+    Create,
+    Delete,
+    DryRun,
+    Observation,
+    Plan,
+    Write,
+)
 from tailbound.reconcile.snapshot import BeingDeleted, Reading
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.metrics import Metrics
@@ -106,15 +114,6 @@ class Decider:
         self.simulator.refused_writes = observation.refused_writes
         self.service = observation.service
         return BeingDeleted()
-
-    def draft_version(self, _reading: Reading) -> None:
-        return None
-
-    def wanted_rendering(self, _reading: Reading) -> None:
-        return None
-
-    def draft(self, _reading: Reading, _rendering: Rendering) -> None:
-        return None
 
     def decide(self, _reading: Reading, _drafted: Draft, _now: datetime) -> Plan:
         self.simulator.seen_ready = self.simulator.ready_revisions()

@@ -9,8 +9,9 @@ import pytest
 from tailbound.controller.drafts import Drafts
 from tailbound.objects.fields import Object
 from tailbound.reconcile import decide
-from tailbound.reconcile.model import Observation, Rendering, RenderRequest
+from tailbound.reconcile.model import Observation
 from tailbound.revisions.record import Revision
+from tailbound.revisions.rendering import Rendering, RenderRequest
 from tailbound.revisions.template import expand
 
 from tests.support.simulated.objects import spec
@@ -62,7 +63,7 @@ CHANGES: dict[str, Callable[[Observation], Observation]] = {
 async def test_idle_poll_drafts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     simulator, renderer = Simulator(), Renderer()
     simulator.settle()
-    drafts = Drafts(renderer, decide)
+    drafts = Drafts(renderer)
     first = await drafts.of(decide.read(simulator.observation()))
     assert isinstance(first, Revision)
     monkeypatch.setattr("tailbound.reconcile.desired.pod_template", None)
@@ -75,7 +76,7 @@ async def test_idle_poll_drafts_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_change_of_what_a_draft_is_made_from_drafts_again(change: str) -> None:
     simulator, renderer = Simulator(), Renderer()
     simulator.settle()
-    drafts, seen = Drafts(renderer, decide), simulator.observation()
+    drafts, seen = Drafts(renderer), simulator.observation()
     await drafts.of(decide.read(seen))
     changed = decide.read(CHANGES[change](seen))
     again = await drafts.of(changed)
@@ -86,5 +87,5 @@ async def test_change_of_what_a_draft_is_made_from_drafts_again(change: str) -> 
 async def test_spec_without_runtime_is_a_problem_each_time_and_renders_nothing() -> None:
     simulator, renderer = Simulator(cluster_runtimes={}), Renderer()
     reading = decide.read(simulator.observation())
-    assert await Drafts(renderer, decide).of(reading) == decide.draft(reading, None) is not None
+    assert await Drafts(renderer).of(reading) == decide.draft(reading, None) is not None
     assert renderer.requests == []

@@ -9,7 +9,7 @@ import pytest
 from tailbound.controller import renderer as module
 from tailbound.controller.renderer import Renderer
 from tailbound.kube.errors import Transient
-from tailbound.reconcile.model import Rendered, RenderFailed, RenderRequest
+from tailbound.revisions.rendering import Rendered, RenderFailed, RenderRequest
 
 
 def request(text: str, number: int = 0, namespace: str = "risk") -> RenderRequest:
