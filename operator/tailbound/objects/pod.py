@@ -158,6 +158,11 @@ class Pod(KubernetesObject):
     """The reason in a sentence; empty where none is given."""
 
     @property
+    def scheduled(self) -> bool:
+        """Whether it has a node: its condition PodScheduled is True."""
+        return self.condition("PodScheduled").status == "True"
+
+    @property
     def ready(self) -> bool:
         """Whether its condition Ready is True."""
         return self.condition("Ready").status == "True"

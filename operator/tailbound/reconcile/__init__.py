@@ -1,4 +1,4 @@
-"""The pure heart: what an InferenceService should become, given what exists.
+"""The decision: what an InferenceService should become, given what exists. Pure.
 
 Nothing here performs I/O or reads a clock, and nothing here imports kopf or a Kubernetes client.
 """

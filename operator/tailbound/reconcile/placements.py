@@ -62,7 +62,7 @@ def _open_to(owned: OwnedState, revision: Revision) -> tuple[str, ...]:
 
 def _running(owned: OwnedState, revision: Revision) -> str | None:
     """A class whose pods have a node, where none of the present one has; None elsewhere."""
-    pods = (pod for pod in owned.live_pods[revision.name] if pod.condition("PodScheduled").status == "True")
+    pods = (pod for pod in owned.live_pods[revision.name] if pod.scheduled)
     found = [name for pod in pods if not pod.finished and (name := class_of(pod)) in revision.classes]
     return None if revision.hardware_class in found else next(iter(found), None)
 
@@ -70,7 +70,7 @@ def _running(owned: OwnedState, revision: Revision) -> str | None:
 def _waiting(owned: OwnedState, revision: Revision) -> Waiting | None:
     """Since when all pods wait; None if one has a node, also one of another class."""
     pods = [pod for pod in owned.live_pods[revision.name] if not pod.finished]
-    if any(pod.condition("PodScheduled").status == "True" for pod in pods):
+    if any(pod.scheduled for pod in pods):
         return None
     refused = [pod.condition("PodScheduled") for pod in pods if class_of(pod) == revision.hardware_class]
     refused = [each for each in refused if each.status == "False" and each.reason in WITHOUT_NODE]

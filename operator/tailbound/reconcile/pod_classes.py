@@ -16,8 +16,4 @@ def of_present_class(pods: Iterable[Pod], revision: Revision | None) -> list[Pod
     """The pods without those that wait for a node of another class: they go once the others are ready."""
     if revision is None or len(revision.classes) == 1:
         return list(pods)
-    return [
-        pod
-        for pod in pods
-        if class_of(pod) == revision.hardware_class or pod.condition("PodScheduled").status == "True"
-    ]
+    return [pod for pod in pods if class_of(pod) == revision.hardware_class or pod.scheduled]

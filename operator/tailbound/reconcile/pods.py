@@ -137,7 +137,7 @@ def report(pods: Sequence[Pod], deployment: Deployment | None) -> PodsReport:
     fetches = [status for pod in active for status in pod.init_container_statuses if _fetches(status)]
     return PodsReport(
         count=len(active),
-        scheduled=sum(pod.condition("PodScheduled").status == "True" for pod in active),
+        scheduled=sum(pod.scheduled for pod in active),
         ready=len(active) - len(unready),
         stuck=sum(next(_findings(pod), None) is not None for pod in unready),
         refused=max(wanted - len(active), 0) if refusals else 0,

@@ -216,12 +216,7 @@ def _on_one_class(owned: OwnedState, rollout: RolloutProgress) -> bool:
     """
     names = (rollout.revision, rollout.from_revision)
     classes = {each.hardware_class for name in names if (each := owned.revision(name)) is not None}
-    placed = (
-        class_of(pod)
-        for name in names
-        for pod in owned.live_pods.get(name, ())
-        if pod.condition("PodScheduled").status == "True"
-    )
+    placed = (class_of(pod) for name in names for pod in owned.live_pods.get(name, ()) if pod.scheduled)
     return len(classes.union(each for each in placed if each is not None)) < 2
 
 
