@@ -1,6 +1,6 @@
 """Keeps the status of HardwareClasses: nodes, devices, and who uses them.
 
-All installations of a cluster do, each for its own pods (`reconcile.class_status`).
+All installations of a cluster do, each for its own pods (`reconcile.class_usage`).
 
 Nothing of it is computed when something changes. Once a period all nodes are listed and all known pods are
 counted, and a status is written only if it differs.

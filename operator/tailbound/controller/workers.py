@@ -96,7 +96,7 @@ class Workers:
     # the namespace ends        | after ENDING_SECONDS, and not before; logged once
     # Transient                 | after its backoff, and not before the server allows
     # Terminal, or our own bug  | after its backoff; logged with what was refused
-    # NotLeaderError                    | nothing: this process is about to end
+    # NotLeaderError            | nothing: this process is about to end
     async def _one(self, key: Key) -> str:
         names = {"namespace": key[0], "service": key[1]}
         try:
