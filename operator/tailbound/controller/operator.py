@@ -17,7 +17,6 @@ from tailbound.autoscale.model import TICK
 from tailbound.controller import gateway_pods, targets
 from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.class_usage import ClassUsage
-from tailbound.controller.condition_counts import ConditionCounts
 from tailbound.controller.counters import CounterPoller
 from tailbound.controller.defaults import ensure_defaults
 from tailbound.controller.download_reader import DownloadClient, DownloadReader
@@ -31,7 +30,7 @@ from tailbound.controller.pump import Pump
 from tailbound.controller.reconciler import PassOutcome, Reconciler
 from tailbound.controller.renderer import Renderer
 from tailbound.controller.resync import Resync
-from tailbound.controller.service_costs import ServiceCosts
+from tailbound.controller.service_gauges import ConditionCounts, ServiceCosts
 from tailbound.controller.settings import OperatorSettings
 from tailbound.controller.signature_reader import MetadataClient, SignatureReader
 from tailbound.controller.stale_gateways import StaleGatewayReplacer

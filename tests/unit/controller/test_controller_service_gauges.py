@@ -4,8 +4,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tailbound.controller.condition_counts import ConditionCounts
-from tailbound.controller.service_costs import ServiceCosts
+from tailbound.controller.service_gauges import ConditionCounts, ServiceCosts
 from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 
