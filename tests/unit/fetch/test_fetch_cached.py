@@ -117,19 +117,6 @@ def test_of_pods_that_start_at_once_one_downloads(pods: Pods) -> None:
     assert len(pods.store.requests) == 1
 
 
-def test_what_a_killed_pod_has_downloaded_is_no_model_and_is_gone_on_from(pods: Pods) -> None:
-    pods.store.replies.append(cut_after(HALF))
-
-    def killed(_: float) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fetch(pods.order(), LOCALHOST, replace(WORLD, sleep=killed))
-    assert not (pods.volume / "complete.json").exists()
-    assert pods.start().read_bytes() == CONTENT
-    assert pods.store.requests[-1]["Range"] == f"bytes={HALF}-"
-
-
 @pytest.mark.parametrize(
     "damage",
     [

@@ -8,7 +8,7 @@ import pytest
 from tailbound.reconcile.model import Plan
 
 from tests.support.simulated.objects import model, service
-from tests.support.simulated.rollouts import around, begun, state, until
+from tests.support.simulated.rollouts import around, begun, until
 from tests.support.simulated.simulator import Simulator
 from tests.unit.reconcile.trials import Trial
 
@@ -65,12 +65,6 @@ def test_the_traffic_of_a_restored_status_gets_a_generation_that_no_gateway_know
     assert traffic["generation"] > max(known) + 1_000_000
     look(simulator, {"gateway-b"})
     assert simulator.service["status"]["traffic"] == traffic
-
-
-def test_a_rollout_goes_on_from_a_restored_status() -> None:
-    simulator, canary = restored()
-    until(simulator, state("Promoted"), rounds=400)
-    assert simulator.serving() == [canary]
 
 
 def test_an_unread_gateway_changes_nothing_of_a_service_with_one_revision() -> None:

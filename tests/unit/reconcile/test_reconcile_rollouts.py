@@ -79,33 +79,6 @@ def test_a_rejected_revision_stays_out_even_when_the_status_is_lost() -> None:
     assert simulator.weights() == {"r1": 100}
 
 
-def test_both_slow_holds_and_goes_on_when_it_is_over() -> None:
-    simulator = begun()
-    until(simulator, lambda rollout: rollout["reason"] == "SharedBreach", r1=0.1, r2=0.1)
-    for _ in range(20):
-        around(simulator, r1=0.1, r2=0.1)
-    assert simulator.rollout["state"] == "Analysing"
-    assert simulator.rollout["step"] == 0
-
-
-def test_one_that_turns_slow_at_a_later_step_is_rolled_back() -> None:
-    simulator = begun()
-    until(simulator, lambda rollout: rollout["step"] == 1 and rollout["weight"] == 50)
-    until(simulator, state("RolledBack"), r2=0.2)
-    assert simulator.weights() == {"r1": 100}
-
-
-def test_without_an_sla_requests_are_counted_and_no_proof_is_asked_for() -> None:
-    simulator, polled = begun(sla=None), False
-    for _ in range(200):
-        polled = around(simulator).poll_counters or polled
-        if simulator.rollout["state"] == "Promoted":
-            break
-    assert polled
-    simulator.settle()
-    assert simulator.weights() == {"r2": 100}
-
-
 def test_an_unread_gateway_freezes_the_verdict_and_its_return_resumes_it() -> None:
     simulator = judging()
     simulator.gateways["gateway-b"].readable = False
@@ -157,13 +130,6 @@ def test_dying_between_writes_neither_loses_nor_doubles_evidence(crash_after: in
         troubled.reconcile()
     assert calm.weights() == troubled.weights() == {"r1": 90, "r2": 10}
     assert judged(calm) == judged(troubled) > 0
-
-
-def test_a_blue_green_that_is_slow_after_the_switch_returns_at_once() -> None:
-    simulator = begun({})
-    until(simulator, state("RolledBack"), r2=0.1)
-    assert simulator.rollout["reason"] == "Slow"
-    assert simulator.weights() == {"r1": 100}
 
 
 def test_one_that_dies_later_returns_by_scaling_the_old_one_up_first() -> None:

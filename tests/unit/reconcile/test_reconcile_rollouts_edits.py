@@ -63,7 +63,7 @@ def test_a_bad_revision_is_rejected_after_each_edit(edited: dict[str, Any]) -> N
     simulator = at_half()
     simulator.edit(rollout=edited)
     until(simulator, lambda rollout: rollout["state"] == "RolledBack", r2=0.5)
-    assert simulator.rollout["reason"] == "Slow"
+    assert (simulator.rollout["reason"], simulator.weights()) == ("Slow", {"r1": 100})
 
 
 def test_higher_steps_are_taken_up_at_once_and_lower_ones_cost_no_weight() -> None:
