@@ -130,45 +130,30 @@ def test_a_hundred_services_with_the_same_decision_are_reconciled_once() -> None
     assert [lab.tick() for _ in range(5)] == [[]] * 5
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["first-look-of-a-process", "later-look"])
 @pytest.mark.parametrize(
-    ("found", "missing", "told"),
+    ("found", "told"),
     [
-        pytest.param(decision(3), False, False, id="as-it-was"),
-        pytest.param(decision(3, arrivals=99.0), False, False, id="other-figures"),
-        pytest.param(decision(4), False, True, id="another-count"),
-        pytest.param(decision(3, Limit.MAX), False, True, id="limited"),
-        pytest.param(decision(3, stale=("arrivals",)), False, True, id="metrics-are-missing"),
-        pytest.param(decision(3), True, True, id="the-status-says-less"),
+        pytest.param(decision(3), False, id="as-it-was"),
+        pytest.param(decision(3, arrivals=99.0), False, id="other-figures"),
+        pytest.param(decision(4), True, id="another-count"),
+        pytest.param(decision(3, Limit.MAX), True, id="limited"),
+        pytest.param(decision(3, stale=("arrivals",)), True, id="metrics-are-missing"),
     ],
 )
-def test_the_first_look_of_a_process_is_news_only_where_the_status_says_something_else(
-    found: ReplicaDecision, missing: bool, told: bool
+def test_a_decision_is_news_only_where_the_status_or_the_look_before_says_something_else(
+    found: ReplicaDecision, told: bool, first: bool
 ) -> None:
     lab = Lab()
     name = lab.add("churn")
-    known = None if missing else {name: (100, 3, "None")}
-    lab.autoscaler.expect(("risk", "churn"), replace(wanted(name), settled=known))
+    if first:
+        lab.autoscaler.expect(("risk", "churn"), replace(wanted(name), settled={name: (100, 3, "None")}))
+    else:
+        assert lab.tick() == [("risk", "churn")], "the status says less"
     lab.core.answer = lambda: found
     assert lab.tick() == ([("risk", "churn")] if told else [])
+    assert [each.decision for each in lab.view().revisions.values()] == [found]
     assert lab.tick() == []
-
-
-@pytest.mark.parametrize(
-    ("other", "told"),
-    [
-        pytest.param(decision(4), True, id="another count"),
-        pytest.param(decision(3, Limit.MAX), True, id="limited"),
-        pytest.param(decision(3, stale=("arrivals",)), True, id="metrics are missing"),
-        pytest.param(decision(3, arrivals=99.0), False, id="figures"),
-    ],
-)
-def test_only_a_changed_decision_is_told(other: ReplicaDecision, told: bool) -> None:
-    lab = Lab()
-    lab.add("churn")
-    lab.tick()
-    lab.core.answer = lambda: other
-    assert lab.tick() == ([("risk", "churn")] if told else [])
-    assert [each.decision for each in lab.view().revisions.values()] == [other]
 
 
 def test_missing_signals_are_told_in_the_same_words_until_others_are_missing() -> None:
@@ -190,36 +175,25 @@ def test_missing_signals_are_told_in_the_same_words_until_others_are_missing() -
 
 
 @pytest.mark.parametrize(
-    ("missing", "awaited"),
+    ("missing", "awaited", "told"),
     [
-        pytest.param((True, True, True, True), (True, True, True, False), id="they never come"),
-        pytest.param((True, True, False, False), (True, True, False, False), id="they come"),
-        pytest.param((True, False, True, True), (True, False, False, False), id="they go again"),
+        pytest.param((1, 1, 1, 1, 1), (1, 1, 1, 0, 0), (1, 0, 0, 1, 0), id="never-come"),
+        pytest.param((1, 1, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 1, 0, 0), id="come"),
+        pytest.param((1, 0, 1, 1, 1), (1, 0, 0, 0, 0), (1, 1, 1, 0, 0), id="go-again"),
     ],
 )
-def test_first_metrics_are_awaited_for_three_scrapes(
-    missing: tuple[bool, ...], awaited: tuple[bool, ...]
+def test_first_metrics_are_awaited_for_three_scrapes_and_the_end_of_that_is_news(
+    missing: tuple[int, ...], awaited: tuple[int, ...], told: tuple[int, ...]
 ) -> None:
     lab = Lab()
     lab.add("churn")
-    said = []
-    for lab.passed, is_missing in zip((0.0, 20.0, 40.0, 60.0), missing, strict=True):
+    seen = []
+    for lab.passed, is_missing in zip((0.0, 20.0, 40.0, 60.0, 80.0), missing, strict=True):
         stale = ("arrivals: no series",) if is_missing else ()
         lab.core.answer = lambda stale=stale: decision(3, stale=stale)  # type: ignore[misc]
-        lab.tick()
-        view = lab.view()
-        said.append(view.awaited)
-    assert tuple(said) == awaited
-
-
-def test_that_first_metrics_are_not_awaited_any_more_is_told() -> None:
-    lab = Lab()
-    lab.add("churn")
-    lab.core.answer = lambda: decision(3, stale=("arrivals: no series",))
-    told = []
-    for lab.passed in (0.0, 20.0, 60.0, 80.0):
-        told.append(bool(lab.tick()))
-    assert told == [True, False, True, False]
+        news = bool(lab.tick())
+        seen.append((lab.view().awaited, news))
+    assert seen == list(zip(awaited, told, strict=True))
 
 
 def test_prometheus_has_the_time_for_the_whole_fleet_while_few_services_are_followed_yet() -> None:

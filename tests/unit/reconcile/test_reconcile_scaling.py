@@ -33,10 +33,17 @@ def test_a_stopped_service_is_not_followed() -> None:
     assert simulator.plan().scalable is None
 
 
-def test_pods_follow_the_decision_within_the_bounds() -> None:
-    simulator = following()
-    assert replicas(simulator) == {"r1": 2}
-    for count, expected in ((7, 7), (30, 20), (3, 3), (0, 2)):
+@pytest.mark.parametrize(
+    ("asked", "counts"),
+    [(None, {7: 7, 30: 20, 3: 3, 0: 2}), (5, {3: 5, 8: 8})],
+    ids=["by-traffic-alone", "somebody-asks-for-more"],
+)
+def test_pods_follow_the_decision_within_the_bounds_and_what_is_asked_for(
+    asked: int | None, counts: dict[int, int]
+) -> None:
+    simulator = following(BOUNDS if asked is None else {**BOUNDS, "replicas": asked})
+    assert replicas(simulator) == {"r1": asked or 2}
+    for count, expected in counts.items():
         decided(simulator, r1=count)
         assert replicas(simulator) == {"r1": expected}
 
@@ -53,13 +60,15 @@ def test_the_bounds_hold_without_any_decision() -> None:
     assert replicas(simulator) == {"r1": 8}
 
 
-def test_an_operator_that_starts_changes_no_count() -> None:
+def test_neither_an_operator_that_starts_nor_figures_alone_write_anything() -> None:
     simulator = following()
-    decided(simulator, r1=9)
+    decided(simulator, r1=7)
     simulator.settle()
-    simulator.sizes = None
-    plan = simulator.plan()
-    assert (plan.writes, plan.status) == ((), None)
+    (name,) = simulator.names("Deployment")
+    figures = ScalingDecisions({name: ScalingDecision(100, decision(7, arrivals=99.0))}, None)
+    for simulator.sizes in (None, figures):
+        plan = simulator.plan()
+        assert (plan.writes, plan.status) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -92,25 +101,6 @@ def test_a_first_look_that_finds_what_the_status_says_changes_nothing(
         return
     assert scalable.settled == ({} if known is None else {name: known})
     simulator.sizes = looked
-    plan = simulator.plan()
-    assert (plan.writes, plan.status) == ((), None)
-
-
-def test_somebody_who_asks_for_more_gets_more_and_the_traffic_still_decides_above() -> None:
-    simulator = following({**BOUNDS, "replicas": 5})
-    assert replicas(simulator) == {"r1": 5}
-    decided(simulator, r1=3)
-    assert replicas(simulator) == {"r1": 5}
-    decided(simulator, r1=8)
-    assert replicas(simulator) == {"r1": 8}
-
-
-def test_figures_alone_write_nothing() -> None:
-    simulator = following()
-    decided(simulator, r1=7)
-    simulator.settle()
-    (name,) = simulator.names("Deployment")
-    simulator.sizes = ScalingDecisions({name: ScalingDecision(100, decision(7, arrivals=99.0))}, None)
     plan = simulator.plan()
     assert (plan.writes, plan.status) == ((), None)
 
@@ -150,23 +140,17 @@ def test_what_limits_the_pods_is_a_condition(limit: Limit, expected: tuple[str, 
     assert simulator.condition(ConditionType.SCALING_LIMITED) == expected
 
 
-def test_missing_metrics_are_told_until_they_are_back() -> None:
-    simulator = following()
-    decided(simulator, r1=(decision(7, stale=("arrivals: refused",)), 100))
-    assert simulator.condition(ConditionType.METRICS_STALE) == ("True", "MetricsMissing")
-    assert "arrivals: refused" in simulator.message(ConditionType.METRICS_STALE)
-    decided(simulator, r1=7)
-    assert simulator.condition(ConditionType.METRICS_STALE) == ("False", "MetricsFresh")
-
-
 def test_metrics_that_have_never_been_there_are_pending_and_those_that_have_gone_are_missing() -> None:
-    simulator, told = following(), []
+    simulator, seen = following(), []
     nothing = (decision(7, stale=("arrivals: no series",)), 100)
     for value, awaited in ((nothing, True), (7, False), (nothing, True), (nothing, False)):
         decided(simulator, awaited=awaited, r1=value)
-        told.append(simulator.condition(ConditionType.METRICS_STALE))
+        seen.append(simulator.condition(ConditionType.METRICS_STALE))
+    assert "arrivals: no series" in simulator.message(ConditionType.METRICS_STALE)
+    decided(simulator, r1=7)
     pending, fresh, missing = ("Unknown", "Pending"), ("False", "MetricsFresh"), ("True", "MetricsMissing")
-    assert told == [pending, fresh, missing, missing]
+    assert seen == [pending, fresh, missing, missing]
+    assert simulator.condition(ConditionType.METRICS_STALE) == fresh
 
 
 def test_the_sla_is_met_as_long_as_one_in_a_hundred_is_late_and_stays_so_without_requests() -> None:

@@ -98,17 +98,6 @@ def test_a_job_finds_the_digest_before_there_is_a_revision() -> None:
     assert (simulator.reconcile().writes, simulator.reconcile().status) == ((), None)
 
 
-def test_the_revision_keeps_the_digest_and_the_job_goes() -> None:
-    simulator = unpinned()
-    finds(simulator, FIRST)
-    assert list(digests(simulator).values()) == [FIRST]
-    simulator.settle()
-    assert jobs(simulator) == []
-    assert simulator.condition("Ready") == ("True", "Serving")
-    assert simulator.condition("ModelVerified") == ("True", "DigestMatches")
-    assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
-
-
 def test_conditions_say_how_far_the_job_is() -> None:
     simulator = unpinned()
     assert simulator.plan().download is None
@@ -150,11 +139,16 @@ def test_a_job_that_ended_without_a_result_is_made_again(end: str) -> None:
     assert verbs(simulator.reconcile()) == [("Create", "Job")]
 
 
-def test_refresh_reads_the_source_again_while_the_old_revision_serves() -> None:
+def test_the_revision_keeps_the_digest_and_a_refresh_reads_the_source_again_while_it_serves() -> None:
     simulator = unpinned()
     finds(simulator, FIRST)
+    assert list(digests(simulator).values()) == [FIRST]
     simulator.settle()
     (old,) = digests(simulator)
+    assert jobs(simulator) == []
+    assert simulator.condition("Ready") == ("True", "Serving")
+    assert simulator.condition("ModelVerified") == ("True", "DigestMatches")
+    assert simulator.condition("RuntimeOutdated") == ("False", "UpToDate")
     simulator.annotate(refresh="now")
     simulator.reconcile()
     assert len(jobs(simulator)) == 1
