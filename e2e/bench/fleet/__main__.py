@@ -126,7 +126,7 @@ class Bench:
         for count in (0, services // 2) if compared else ():
             async with self._showing(_PLAIN, count) as (operator, _):
                 smaller.append((await operator.until_calm(count)).cpu)
-        async with self._showing(_PLAIN, services) as (operator, replica):
+        async with self._showing(_PLAIN, services, watched=True) as (operator, replica):
             whole = await operator.until_calm(services)
             # All of them are watched now; what a tick tells of them is a part of the start.
             await asyncio.sleep(TICK)
@@ -168,7 +168,9 @@ class Bench:
         return {f"gateway_{name}": value for name, value in asdict(figures).items()}
 
     @asynccontextmanager
-    async def _showing(self, kind: str, services: int) -> AsyncIterator[tuple[MeasuredOperator, Replica]]:
+    async def _showing(
+        self, kind: str, services: int, *, watched: bool = False
+    ) -> AsyncIterator[tuple[MeasuredOperator, Replica]]:
         """An operator that finds so many copies of one service."""
         names = _names(kind, services)
         revision = self.revisions[names[0]]
@@ -178,7 +180,7 @@ class Bench:
         folder = self.plane.directory
         async with (
             Replica.serving(configuration, names[0], services, folder) as (replica, kubeconfig),
-            running(kubeconfig, self.world.port, self.prometheus.url) as operator,
+            running(kubeconfig, self.world.port, self.prometheus.url, watched=watched) as operator,
         ):
             yield operator, replica
 

@@ -133,12 +133,15 @@ def _sum(text: str, metric: str) -> float:
 
 @asynccontextmanager
 async def running(
-    kubeconfig: Path, observed_port: int, prometheus_url: str
+    kubeconfig: Path, observed_port: int, prometheus_url: str, *, watched: bool = False
 ) -> AsyncIterator[MeasuredOperator]:
-    """An operator process, ended in order afterwards."""
+    """An operator process, ended in order afterwards.
+
+    watched: the turns of its event loop are measured, which takes a hundredth of a core.
+    """
     port = free_port()
     log = kubeconfig.with_name("operator.log")
-    arguments = (str(observed_port), str(port), prometheus_url)
+    arguments = (str(observed_port), str(port), prometheus_url, *(("watched",) if watched else ()))
     with log.open("w") as file:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "e2e.bench.fleet.operator", *arguments),
@@ -154,8 +157,8 @@ async def running(
         await process.wait()
 
 
-async def _operate(observed_port: int, metrics_port: int, prometheus_url: str) -> None:
-    """What `tailbound operator` does, with ports that are free here and a watch on the event loop."""
+async def _operate(observed_port: int, metrics_port: int, prometheus_url: str, *, watched: bool) -> None:
+    """What `tailbound operator` does, with ports that are free here; `watched`: its event loop is."""
     gc.set_threshold(*GC_THRESHOLDS)
     stop, longest = asyncio.Event(), [0.0]
 
@@ -189,10 +192,11 @@ async def _operate(observed_port: int, metrics_port: int, prometheus_url: str) -
     )
     operator = Operator(settings, lambda: load_configuration(os.environ), (), dependencies)
     operator.metrics.gauge(_BLOCK, "Most CPU time between two turns.", (), lambda: {(): longest[0]})
-    watching = asyncio.create_task(watch_loop())
+    watching = asyncio.create_task(watch_loop()) if watched else None
     await operator.run(stop)
-    watching.cancel()
+    if watching is not None:
+        watching.cancel()
 
 
 if __name__ == "__main__":
-    uvloop.run(_operate(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    uvloop.run(_operate(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], watched="watched" in sys.argv[4:]))
