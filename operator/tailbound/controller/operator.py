@@ -341,8 +341,10 @@ class Operator:
 
     def _hear(self, resource: Resource, lost: int) -> None:
         """Records that a kind was listed or watched; `lost` counts differences that only the list found."""
+        first = resource not in self._heard
         self._heard[resource] = self._clock()
-        self.metrics.resync_differences.labels(resource.kind).inc(lost)
+        if lost or first:  # most calls are events of a watch
+            self.metrics.resync_differences.labels(resource.kind).inc(lost)
 
     def _healthy(self) -> str | None:
         if not self._heard:
