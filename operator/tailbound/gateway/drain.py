@@ -13,12 +13,12 @@ import asyncio
 import time
 
 from tailbound.api.names import GATEWAY_HTTP_PORT
-from tailbound.gateway.accept_queue import waiting_connections
 from tailbound.gateway.admin import EnvoyAdmin, EnvoyAwayError, NoAnswerError
 from tailbound.gateway.bootstrap import RunDirectory
 from tailbound.gateway.leaving import ClientTraffic, DrainTimes, GoneEnvoy, Leaving, Seen
 from tailbound.gateway.listener import STAT_PREFIX
 from tailbound.objects.unknown import Unknown
+from tailbound.sock_diag import TcpState, tcp_sockets
 
 _DOWNSTREAM = f"http.{STAT_PREFIX}.downstream"
 _PATTERN = f"^{_DOWNSTREAM}_(rq_active|rq_completed|cx_active|cx_total)$"
@@ -67,3 +67,14 @@ class _Watch:
             )
         except KeyError as error:
             return Unknown(f"Envoy does not tell {error}")
+
+
+def waiting_connections(port: int) -> int | Unknown:
+    """Connections to a TCP port that the kernel has made and Envoy has not accepted: each worker has a queue.
+
+    No counter of Envoy shows them, and the kernel resets them when Envoy ends.
+    """
+    try:
+        return sum(each.unread for each in tcp_sockets(TcpState.LISTEN) if each.port == port)
+    except OSError as error:
+        return Unknown(f"the kernel does not list its sockets: {error}")

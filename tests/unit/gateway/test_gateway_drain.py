@@ -10,10 +10,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 from tailbound.gateway import admin as admin_module
-from tailbound.gateway.accept_queue import waiting_connections
 from tailbound.gateway.admin import EnvoyAdmin, EnvoyAwayError, NoAnswerError
 from tailbound.gateway.bootstrap import RunDirectory
-from tailbound.gateway.drain import drain
+from tailbound.gateway.drain import drain, waiting_connections
 from tailbound.gateway.leaving import ClientTraffic, DrainTimes, GoneEnvoy, Leaving, Seen
 from tailbound.objects.unknown import Unknown
 
