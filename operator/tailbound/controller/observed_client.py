@@ -15,6 +15,7 @@ from tailbound.api.names import GATEWAY_OBSERVED_PORT, OBSERVED_TLS_NAME
 from tailbound.api.traffic import Observed, ObservedQuestion
 from tailbound.kube.objects import Key
 from tailbound.objects.fields import Object
+from tailbound.objects.pod import Pod
 from tailbound.objects.unknown import Unknown
 
 TIMEOUT_SECONDS = 2.0
@@ -49,14 +50,12 @@ class ObservedClient:
 
         `counters`: with the requests that Envoy has counted of the named services.
         """
-        address = str(pod["status"]["podIP"])
-        host = f"[{address}]" if ":" in address else address
         method, body = ("POST", _question(services, counters)) if services else ("GET", None)
         try:
             scheme = "http" if self._access is None else "https"
             security = {} if self._access is None else await asyncio.to_thread(self._secured, self._access)
             async with self._open().request(
-                method, f"{scheme}://{host}:{self._port}/observed", data=body, **security
+                method, f"{scheme}://{Pod(pod).host}:{self._port}/observed", data=body, **security
             ) as response:
                 if response.status != 200:
                     return Unknown(f"/observed answers {response.status}{_why(await response.read())}")

@@ -32,7 +32,7 @@ Targets: TypeAlias = list[dict[str, Any]]
 def gateway_targets(pods: Iterable[Object]) -> Targets:
     """Every gateway pod that has an address, as `pod`."""
     return [
-        _group(pod.pod_ip, GATEWAY_METRICS_PORT, {"pod": pod.name})
+        _group(pod, GATEWAY_METRICS_PORT, {"pod": pod.name})
         for pod in map(Pod, pods)
         if pod.pod_ip and not pod.finished
     ]
@@ -47,10 +47,11 @@ def serving_targets(pods: Iterable[Object]) -> Targets:
     """
     groups: Targets = []
     for pod in map(Pod, pods):
-        port, service, revision = _metrics_port(pod), pod.label(SERVICE_LABEL), pod.label(REVISION_LABEL)
+        port = pod.port(SERVER_CONTAINER, METRICS_PORT_NAME, HTTP_PORT_NAME)
+        service, revision = pod.label(SERVICE_LABEL), pod.label(REVISION_LABEL)
         if pod.pod_ip and not _ends(pod) and port is not None and service and revision:
             labels = {"namespace": pod.namespace, "service": service, "revision": revision, "pod": pod.name}
-            groups.append(_group(pod.pod_ip, port, {**labels, **_path(pod)}))
+            groups.append(_group(pod, port, {**labels, **_path(pod)}))
     return groups
 
 
@@ -71,9 +72,8 @@ def _ends(pod: Pod) -> bool:
     return pod.finished or (pod.terminating and held)
 
 
-def _group(address: str, port: int, labels: dict[str, str]) -> dict[str, Any]:
-    host = f"[{address}]" if ":" in address else address
-    return {"targets": [f"{host}:{port}"], "labels": labels}
+def _group(pod: Pod, port: int, labels: dict[str, str]) -> dict[str, Any]:
+    return {"targets": [f"{pod.host}:{port}"], "labels": labels}
 
 
 def _path(pod: Pod) -> dict[str, str]:
@@ -81,13 +81,3 @@ def _path(pod: Pod) -> dict[str, str]:
     metrics = metrics_of(pod.annotations.get(SERVER_METRICS_ANNOTATION))
     path = DEFAULT_METRICS_PATH if metrics is None else metrics.path
     return {} if path == DEFAULT_METRICS_PATH else {"__metrics_path__": path}
-
-
-def _metrics_port(pod: Pod) -> int | None:
-    ports = {
-        port.name: port.container_port
-        for container in pod.containers
-        if container.name == SERVER_CONTAINER
-        for port in container.ports
-    }
-    return ports.get(METRICS_PORT_NAME) or ports.get(HTTP_PORT_NAME)

@@ -148,6 +148,17 @@ class Pod(KubernetesObject):
     """Its address; empty while it has none."""
 
     @property
+    def host(self) -> str:
+        """Its address as a URL has it: that of IPv6 in brackets."""
+        return f"[{self.pod_ip}]" if ":" in self.pod_ip else self.pod_ip
+
+    def port(self, container: str, *names: str) -> int | None:
+        """The port of this container that has the first of these names; None where it has none of them."""
+        of = (each.ports for each in self.containers if each.name == container)
+        ports = {port.name: port.container_port for each in of for port in each}
+        return next((ports[name] for name in names if ports.get(name)), None)
+
+    @property
     def finished(self) -> bool:
         """Whether all its containers have ended and none will be started again: it holds nothing any more."""
         return text(child(self.raw, "status"), "phase") in _FINISHED

@@ -31,8 +31,8 @@ def of_job(owned: OwnedState, name: str) -> DownloadRequest | None:
 
 
 def _request(name: str, pods: Iterable[Pod]) -> DownloadRequest | None:
-    addresses = [pod.pod_ip for pod in pods if pod.pod_ip and not pod.terminating and _downloads(pod)]
-    urls = tuple(_url(address) for address in addresses[:_ASKED])
+    hosts = [pod.host for pod in pods if pod.pod_ip and not pod.terminating and _downloads(pod)]
+    urls = tuple(f"http://{host}:{PROGRESS_PORT}/" for host in hosts[:_ASKED])
     return DownloadRequest(name, urls) if urls else None
 
 
@@ -48,8 +48,3 @@ def words(owned: OwnedState, name: str) -> str:
 def _downloads(pod: Pod) -> bool:
     statuses = (*pod.init_container_statuses, *pod.container_statuses)
     return any(each.name == FETCH_CONTAINER and each.running for each in statuses)
-
-
-def _url(address: str) -> str:
-    host = f"[{address}]" if ":" in address else address
-    return f"http://{host}:{PROGRESS_PORT}/"

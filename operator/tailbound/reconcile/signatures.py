@@ -30,7 +30,6 @@ from tailbound.api.conditions import Reason
 from tailbound.api.inference_paths import MODEL, OIP_METADATA_PATH
 from tailbound.api.rollout import RolloutState
 from tailbound.api.runtime_contract import HTTP_PORT_NAME, SERVER_CONTAINER
-from tailbound.objects.pod import Pod
 from tailbound.objects.signature import ModelSignature
 from tailbound.objects.unknown import Unknown
 from tailbound.reconcile.condition import FALSE, TRUE, UNKNOWN, ConditionVerdict
@@ -131,18 +130,6 @@ def _urls(owned: OwnedState, name: str) -> Iterator[str]:
     if path is None:
         return
     for pod in owned.live_pods.get(name, ()):
-        port = _http_port(pod)
+        port = pod.port(SERVER_CONTAINER, HTTP_PORT_NAME)
         if pod.name in ready and pod.pod_ip and port is not None:
-            host = f"[{pod.pod_ip}]" if ":" in pod.pod_ip else pod.pod_ip
-            yield f"http://{host}:{port}{path.replace(MODEL, owned.service.metadata.name)}"
-
-
-def _http_port(pod: Pod) -> int | None:
-    ports = (
-        port.container_port
-        for container in pod.containers
-        if container.name == SERVER_CONTAINER
-        for port in container.ports
-        if port.name == HTTP_PORT_NAME
-    )
-    return next(ports, None)
+            yield f"http://{pod.host}:{port}{path.replace(MODEL, owned.service.metadata.name)}"
