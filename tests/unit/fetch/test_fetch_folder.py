@@ -148,6 +148,13 @@ def test_without_a_pin_the_digest_is_that_of_what_the_source_has_now(
     assert caught.value.reason is TerminationReason.SOURCE_CHANGED
 
 
+def test_what_an_earlier_start_left_wrong_is_fetched_anew(tmp_path: Path, world: FetchDependencies) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"wrong")
+    memory = Memory(FILES)
+    fetch_folder(memory.folder(), Pin(digest(FILES)), tmp_path, world)
+    assert content(tmp_path) == FILES
+
+
 @pytest.mark.parametrize(
     "change",
     [{"model.onnx": b"Graph"}, {"more": b""}, {"onnx/a.json": None}],
