@@ -31,3 +31,7 @@ class Course(NamedTuple):
         ticks = min(REMEMBERED, self.ticks + 1)
         paid = asked + started * horizon / TICK
         return Course(self.cost + (paid - self.cost) / ticks, ticks, rates)
+
+    def scaled(self, factor: float) -> "Course":
+        """The course of `factor` times the traffic."""
+        return Course(self.cost * factor, self.ticks, tuple(rate * factor for rate in self.rates))

@@ -65,6 +65,10 @@ class Guess(NamedTuple):
     features: Vector
     predicted: float
 
+    def scaled(self, factor: float) -> "Guess":
+        """The guess about `factor` times the traffic."""
+        return self._replace(present=self.present * factor, peak=self.peak * factor)
+
 
 class Regression(NamedTuple):
     """Recursive least squares: the weights, and how uncertain each is."""
@@ -157,6 +161,17 @@ class Forecasts:
     def dispersion(self) -> float:
         """Variance over mean of the counts of a tick."""
         return dispersion(self.rates)
+
+    def scaled(self, factor: float) -> "Forecasts":
+        """The forecasts of `factor` times the traffic. Errors and weights are of ratios, and stay."""
+        return replace(
+            self,
+            rates=tuple(rate * factor for rate in self.rates),
+            pending=tuple(guess.scaled(factor) for guess in self.pending),
+            risen=self.risen * factor,
+            following=self.following.scaled(factor),
+            holding=self.holding.scaled(factor),
+        )
 
 
 class _Learned(NamedTuple):

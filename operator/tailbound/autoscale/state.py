@@ -53,6 +53,15 @@ class State(NamedTuple):
             return None
         return BatchTimeModel(self.learned.base, self.learned.per_row)
 
+    def carrying(self, share: int, before: int) -> "State":
+        """The state of a revision that is to carry `share` percent of the requests, where it was `before`.
+
+        That its traffic changes is then no surge: the requests of the service are as many as they were.
+        """
+        if share == before or share <= 0 or before <= 0:
+            return self
+        return self._replace(forecasts=self.forecasts.scaled(share / before))
+
     def cold_start(self, seen: RevisionObservation) -> float:
         """Seconds: as measured, else as learned, else as usual."""
         if isinstance(seen.cold_start, Known):

@@ -256,7 +256,9 @@ class Autoscaler:
                 seen,
                 load.objective,
                 limits(wanted, load.share, each.report),
-                known.decision.state if known is not None else self._remembered(key, each, load, seen, past),
+                self._remembered(key, each, load, seen, past)
+                if known is None
+                else known.decision.state.carrying(load.share, known.share),
             )
             decision = _in_the_same_words(decision, known)
             sized[name] = ScalingDecision(

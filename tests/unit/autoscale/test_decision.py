@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import asdict, replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -119,3 +120,22 @@ def test_every_number_that_differs_from_the_need_has_a_rule(
         same = isinstance(needed, Known) and needed.value == decision.replicas
         assert same or decision.explanation.account.rule, decision.words()
         state, count = decision.state, decision.replicas
+
+
+@pytest.mark.parametrize(("before", "after"), [(10, 50), (100, 20)])
+def test_another_share_of_the_requests_is_no_surge_and_no_lull(before: int, after: int) -> None:
+    """The forecast is that of a revision which has had this share all along."""
+    rates = [Random(tick).gauss(400.0, 6.0) for tick in range(120)]
+    state, always = State(learned=LEARNED), State(learned=LEARNED)
+    for tick, rate in enumerate(rates):
+        share, at = before if tick < 100 else after, tick * 10.0
+        state = decide(
+            at,
+            seen(at, rate * share / 100, ready(20)),
+            OBJECTIVE,
+            LIMITS,
+            state.carrying(share, before if tick <= 100 else after),
+        ).state
+        always = decide(at, seen(at, rate * after / 100, ready(20)), OBJECTIVE, LIMITS, always).state
+        assert tick < 100 or state.forecasts.expected == pytest.approx(always.forecasts.expected, rel=0.02)
+        assert not state.forecasts.falling

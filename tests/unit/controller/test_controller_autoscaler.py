@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tailbound.autoscale.decision import ReplicaDecision
+from tailbound.autoscale.forecast import Forecasts
 from tailbound.autoscale.model import LatencyTarget, LearnedCapacity, Limit, Limits, RevisionObservation
 from tailbound.autoscale.state import State
 from tailbound.controller import autoscaler
@@ -209,13 +210,18 @@ def test_prometheus_has_the_time_for_the_whole_fleet_while_few_services_are_foll
 
 def test_the_state_of_one_tick_is_what_the_next_begins_with() -> None:
     lab = Lab()
-    lab.add("churn")
-    learned = LearnedCapacity(base=0.2, per_row=0.05)
-    lab.core.answer = lambda: replace(decision(3), state=State(learned=learned))
+    revision = lab.add("churn")
+    known = State(LearnedCapacity(base=0.2, per_row=0.05), forecasts=Forecasts((8.0, 6.0)))
+    lab.core.answer = lambda: replace(decision(3), state=known)
     lab.tick()
     lab.tick()
-    assert isinstance(lab.core.states[0].learned, Unknown)
-    assert lab.core.states[1].learned == learned
+    half = replace(wanted(), revisions={revision: RevisionLoad(50, OBJECTIVE)})
+    lab.autoscaler.expect(("risk", "churn"), half)
+    lab.tick()
+    before, same, halved = lab.core.states
+    assert isinstance(before.learned, Unknown)
+    assert same == known
+    assert (halved.learned, halved.forecasts.rates) == (known.learned, (4.0, 3.0))
 
 
 def test_a_process_that_starts_knows_the_traffic_from_before_it() -> None:
