@@ -66,8 +66,7 @@ def target(action: Action, subject: Subject, revision: str | None = None) -> str
     if rollout is None:
         unseen = f" ({subject.unseen})" if subject.unseen is not None else ""
         raise CommandError(
-            f"{subject.title} has no rollout under way{unseen}: see kubectl tailbound status "
-            f"{subject.service.metadata.name}"
+            f"{subject.title} has no rollout under way{unseen}: see {subject.commands.tailbound('status')}"
         )
     if action is not Action.RESUME:
         _demand_a_choice(action, rollout)
@@ -76,12 +75,11 @@ def target(action: Action, subject: Subject, revision: str | None = None) -> str
     paused = _paused(subject) == rollout.revision
     if action is Action.PAUSE and paused:
         raise CommandError(
-            f"{rollout.revision} is paused already: run kubectl tailbound resume to continue it"
+            f"{rollout.revision} is paused already: run {subject.commands.tailbound('resume')} to continue it"
         )
     if action is Action.RESUME and not paused:
         raise CommandError(
-            f"{rollout.revision} is not paused: kubectl tailbound why {subject.service.metadata.name} shows "
-            "what it waits for"
+            f"{rollout.revision} is not paused: {subject.commands.tailbound('why')} shows what it waits for"
         )
     return rollout.revision
 
@@ -100,7 +98,7 @@ def said(action: Action, subject: Subject, revision: str) -> str:
     sentences = {
         Action.PROMOTE: f"{revision} gets all requests when all its pods are ready",
         Action.ABORT: f"{revision} is being rolled back",
-        Action.PAUSE: f"{revision} {keeps} until kubectl tailbound resume",
+        Action.PAUSE: f"{revision} {keeps} until you run {subject.commands.tailbound('resume')}",
         Action.RESUME: f"{revision} is resumed",
         Action.RETRY: f"{revision} is tried again",
         Action.ROLLBACK: f"{revision} takes over again when its pods are ready",
@@ -127,8 +125,8 @@ def _demand_no_later_word(action: Action, subject: Subject, rollout: RolloutStat
     manual = rollout.reason == Reason.PROMOTED_MANUALLY or asked.revision(PROMOTE_ANNOTATION) == name
     if action is Action.PAUSE and manual:
         raise CommandError(
-            f"{name} was promoted manually, which cannot be paused: run kubectl tailbound abort "
-            f"{subject.service.metadata.name} to roll it back"
+            f"{name} was promoted manually, which cannot be paused: run "
+            f"{subject.commands.tailbound('abort')} to roll it back"
         )
 
 
@@ -161,10 +159,8 @@ def _older(subject: Subject, wanted: str | None) -> str:
     if wanted is None:
         fit = [entry for entry in served if entry.marks.rejected is None]
         if not fit:
-            raise CommandError(
-                f"{subject.title} has no older revision that served: see kubectl tailbound history "
-                f"{subject.service.metadata.name}"
-            )
+            lists = subject.commands.tailbound("history")
+            raise CommandError(f"{subject.title} has no older revision that served: see {lists}")
         wanted = _before(subject, fit).name
         _demand_a_return(subject, wanted, "use --to REVISION to choose an older one")
         return wanted

@@ -93,8 +93,8 @@ class Session:
             revision = actions.target(action, subject, getattr(self._options, "to", None))
             if first is not None and revision != first:
                 raise CommandError(
-                    f"{subject.title} changed from {first} to {revision} meanwhile: check kubectl tailbound "
-                    "status, and run the command again"
+                    f"{subject.title} changed from {first} to {revision} meanwhile: check "
+                    f"{subject.commands.tailbound('status')}, and run the command again"
                 )
             first = revision
             try:

@@ -105,8 +105,8 @@ def _impossible(subject: Subject, to: str | None) -> str | None:
     entry = subject.entry(to)
     if entry is None:
         return (
-            f"{ROLLBACK_ANNOTATION} names {to}, which is not a revision of this service: kubectl tailbound "
-            "history lists them"
+            f"{ROLLBACK_ANNOTATION} names {to}, which is not a revision of this service: "
+            f"{subject.commands.tailbound('history')} lists them"
         )
     if entry.content is None or entry.marks.promoted_at is None:
         return (

@@ -23,6 +23,7 @@ from tailbound.cli.subject import Entry
 from tailbound.cli.table import indented, table
 from tailbound.judge.analysis import Terms
 from tailbound.judge.verdict import Measure, Outcome
+from tailbound.objects.kubectl import Commands
 from tailbound.reconcile.judging import relative, unjudged
 from tailbound.reconcile.rollouts import terms_of
 from tailbound.revisions.marks import Marks
@@ -108,11 +109,13 @@ def _revision(proposal: Proposal) -> str:
         unresolved = proposal.desired.unresolved
         unknown = "the result is not known" if unresolved is None else _UNRESOLVED
         return f"it would not work: {problem.reason}: {problem.message}" if problem else unknown
+    metadata = proposal.wanted.metadata
+    retry = Commands(metadata.namespace, metadata.name).tailbound("retry")
     made = f"new revision {name}" if proposal.desired.is_new else f"revision {name}, which is stored already,"
     texts = (
         (
             proposal.rejected is not None,
-            f"{name} was rejected ({proposal.rejected}) and waits for kubectl tailbound retry",
+            f"{name} was rejected ({proposal.rejected}) and waits for {retry}",
         ),
         (name == proposal.current, f"no new revision: {name} stays"),
         (

@@ -6,6 +6,7 @@ from typing import Final
 from tailbound.api.conditions import ConditionStatus, ConditionType
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.scaling import RevisionScaling, Scaling, ScalingMode
+from tailbound.objects.kubectl import Commands
 
 # When each is worth a line: the other way round it is what everybody expects.
 _TOLD: Final = (
@@ -27,7 +28,8 @@ def scaling_lines(service: InferenceService) -> Iterator[str]:
         yield "pods: there is no decision yet; their number does not change."
     else:
         yield from (_revision(each) for each in status.scaling.revisions)
-    floor = _floor(scaling)
+    commands = Commands(service.metadata.namespace, service.metadata.name)
+    floor = _floor(scaling, commands)
     if floor is not None:
         yield f"  {floor}."
     for kind, wanted in _TOLD:
@@ -42,7 +44,7 @@ def _asks(scaling: Scaling) -> str:
     return "spec.scaling.replicas" if scaling.replicas > scaling.min else "the spec"
 
 
-def _floor(scaling: Scaling) -> str | None:
+def _floor(scaling: Scaling, commands: Commands) -> str | None:
     """What spec.scaling.replicas does beside min, where that is easily overlooked.
 
     | mode | spec.scaling.replicas | what is said |
@@ -59,9 +61,10 @@ def _floor(scaling: Scaling) -> str | None:
         return (
             f"spec.scaling.replicas is {asked}, but spec.scaling.min is {least}: lower min to get fewer pods"
         )
+    command = commands.kubectl("scale infs", commands.service, "--replicas=1")
     return (
         f"never fewer than {scaling.asked}: spec.scaling.replicas is {asked}, as kubectl scale or a "
-        f"HorizontalPodAutoscaler, which may be gone, has left it; kubectl scale --replicas=1 leaves it to "
+        f"HorizontalPodAutoscaler, which may be gone, has left it; {command} leaves it to "
         f"spec.scaling.min, which is {least}"
     )
 

@@ -8,6 +8,7 @@ from tailbound.api.conditions import ConditionStatus, ConditionType, Reason
 from tailbound.api.inferenceservice import InferenceService
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.rollout import RolloutState, RolloutStatus
+from tailbound.objects.kubectl import Commands
 from tailbound.revisions.marks import Marks, marks_of
 from tailbound.revisions.record import CorruptRevisionError, Origin, Revision, from_object, spec_origin
 from tailbound.rollout.actions import Actions, read_actions
@@ -45,6 +46,11 @@ class Subject:
     def title(self) -> str:
         """NAMESPACE/NAME."""
         return f"{self.service.metadata.namespace}/{self.service.metadata.name}"
+
+    @property
+    def commands(self) -> Commands:
+        """Commands about it, for messages."""
+        return Commands(self.service.metadata.namespace, self.service.metadata.name)
 
     @property
     def rollout(self) -> RolloutStatus | None:

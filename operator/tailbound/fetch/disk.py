@@ -43,14 +43,14 @@ POD_DISK: Final = Disk(
     TerminationReason.DISK_FAILED,
     "free space on the node, or use nodes with more of it",
     "let the user of the pod write to its volumes",
-    "check the disk of the node (kubectl describe node), and delete the pod to get one on another node",
+    "check the disk of the node (its conditions), and delete the pod to get one on another node",
 )
 CACHE_VOLUME: Final = Disk(
     "the volume of spec.model.cache",
     TerminationReason.CACHE_UNUSABLE,
     "raise spec.model.cache.size",
     "use a StorageClass that sets the group of the volume (fsGroup), or give it write access",
-    "check the volume and the server that it is on (kubectl describe pvc), or use another StorageClass",
+    "check the volume and the server that it is on (its PersistentVolumeClaim), or use another StorageClass",
 )
 
 

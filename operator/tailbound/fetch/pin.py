@@ -39,8 +39,8 @@ class Pin:
         if self.resolved:
             return FetchFailedError(
                 TerminationReason.SOURCE_CHANGED,
-                f"{found}, but had {self.sha256} when the revision was made: restore it, or let kubectl "
-                "tailbound refresh make a revision of what the source holds now",
+                f"{found}, but had {self.sha256} when the revision was made: restore it, or refresh "
+                "the InferenceService: that makes a revision of what the source holds now",
             )
         return FetchFailedError(
             TerminationReason.DIGEST_MISMATCH,

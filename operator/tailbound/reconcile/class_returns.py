@@ -154,7 +154,7 @@ def outdated_attempts(owned: OwnedState) -> frozenset[str]:
 
 def _obstacle(owned: OwnedState, stable: Revision, problem: str, fallback: object) -> str:
     if owned.service.spec.rollout.strategy is Strategy.RECREATE:
-        return "strategy recreate ends all pods first; kubectl tailbound refresh returns"
+        return f"strategy recreate ends all pods first; {owned.commands.tailbound('refresh')} returns"
     if problem:
         return problem
     if not owned.ready_endpoints.get(stable.name, 0) or not isinstance(fallback, Stay):

@@ -109,7 +109,7 @@ def _stalled(facts: Facts) -> ConditionVerdict:
     rejection = facts.step.rejection
     waits = rejection is not None and facts.step.again_at is None
     if waits and facts.step.flow.settled and facts.step.flow.whole:
-        message = f"{facts.serves_now}{facts.name} was rejected: {again.remedy(None)}"
+        message = f"{facts.serves_now}{facts.name} was rejected: {again.remedy(None, facts.commands)}"
         return ConditionVerdict(TRUE, Reason.ROLLED_BACK, message)
     return ConditionVerdict(FALSE, Reason.NOT_STALLED, "no problem needs a change by a user")
 

@@ -183,14 +183,14 @@ def find_or_make(owned: OwnedState, intent: Intended, draft: Draft) -> Desired:
         return Desired(problem=draft)
     revision = owned.revisions[intent.name]
     if isinstance(revision, CorruptRevisionError):
-        remedy = (
-            f"delete it (kubectl delete controllerrevision {intent.name}), so that a new revision is created"
-        )
+        command = owned.commands.kubectl("delete controllerrevision", intent.name)
+        remedy = f"delete it ({command}), so that a new revision is created"
         return Desired(problem=Problem(Reason.REVISION_CORRUPT, f"{revision}; {remedy}"))
-    return Desired(revision=revision, outdated=_outdated(revision, draft), rendering_known=draft is not None)
+    outdated = _outdated(revision, draft, owned.commands.tailbound("refresh"))
+    return Desired(revision=revision, outdated=outdated, rendering_known=draft is not None)
 
 
-def _outdated(stored: Revision, fresh: Draft) -> Problem | None:
+def _outdated(stored: Revision, fresh: Draft, refresh: str) -> Problem | None:
     untouched = f"the pods of {stored.name} keep running"
     if isinstance(fresh, Problem):
         return Problem(fresh.reason, f"{untouched}, but could not be made again: {fresh.message}")
@@ -199,8 +199,8 @@ def _outdated(stored: Revision, fresh: Draft) -> Problem | None:
     return Problem(
         Reason.RUNTIME_CHANGED,
         f"{fresh.runtime}, HardwareClass {', '.join(fresh.classes)} or Tailbound has changed since "
-        f"{stored.name} was made; {untouched}: kubectl tailbound refresh applies the change, as does the "
-        "next edit of the spec",
+        f"{stored.name} was made; {untouched}: {refresh} applies the change, as does the next "
+        "edit of the spec",
     )
 
 

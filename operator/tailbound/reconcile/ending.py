@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from tailbound.api.names import REVISION_LABEL
+from tailbound.objects.kubectl import kubectl
 from tailbound.objects.pod import Pod
 from tailbound.objects.times import utc_seconds
 
@@ -52,7 +53,7 @@ def _remedy(late: _Ending) -> str:
     name, node = late.pod.name, late.pod.node_name or "unknown"
     return (
         f"pod {name} should have ended by {utc_seconds(late.by)} on node {node}: if that node is gone, "
-        f"kubectl delete pod {name} --force"
+        f"{kubectl(late.pod.namespace, 'delete pod', name, '--force')}"
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Strategy
+from tailbound.objects.kubectl import Commands
 from tailbound.reconcile import downloads, ending, signatures
 from tailbound.reconcile.condition import ConditionVerdict
 from tailbound.reconcile.decided import Decided
@@ -22,6 +23,7 @@ from tailbound.rollout.problem import Problem
 class Facts:
     """Everything that the conditions of one service are derived from."""
 
+    commands: Commands
     stopped: bool
     problem: Problem | None
     conflict: Problem | None
@@ -134,6 +136,7 @@ def facts_of(decided: Decided, resolved: Resolved) -> Facts:
     name, target = decided.name or "", step.flow.target
     serves = target is not None and owned.ready_endpoints.get(target, 0) > 0
     return Facts(
+        commands=owned.commands,
         stopped=owned.service.spec.stopped,
         problem=resolved.problem or decided.desired.problem,
         conflict=resolved.conflict or lost_record(decided),

@@ -24,6 +24,7 @@ from tailbound.api.names import CACHE_LABEL, CACHED_MODEL_LABEL, MANAGED_BY_LABE
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.objects.claim import VolumeClaim
 from tailbound.objects.fields import Object, child, text
+from tailbound.objects.kubectl import kubectl
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
 from tailbound.reconcile.pods import PodFinding
@@ -153,8 +154,8 @@ def _unbound(claim: VolumeClaim, pods: Sequence[Pod]) -> str | None:
     whose = f"StorageClass {claim.storage_class_name}" if claim.storage_class_name else "no StorageClass"
     return (
         f"has no volume: {whose} has given it none of {claim.size} with {', '.join(claim.access_modes)}. "
-        "Check that the StorageClass exists and provides this access mode (kubectl describe pvc "
-        f"{claim.name}), or correct spec.model.cache"
+        "Check that the StorageClass exists and provides this access mode "
+        f"({kubectl(claim.namespace, 'describe pvc', claim.name)}), or correct spec.model.cache"
     )
 
 

@@ -19,6 +19,7 @@ from tailbound.api.names import (
 from tailbound.api.traffic import TrafficStatus
 from tailbound.objects.deployment import Deployment
 from tailbound.objects.fields import Object
+from tailbound.objects.kubectl import Commands
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.objects.pod import Pod
 from tailbound.reconcile import model_caches
@@ -283,6 +284,11 @@ class OwnedState:
     def key(self) -> str:
         """NAMESPACE/NAME, as gateways report the service."""
         return f"{self.service.metadata.namespace}/{self.service.metadata.name}"
+
+    @property
+    def commands(self) -> Commands:
+        """Commands about the service, for messages."""
+        return Commands(self.service.metadata.namespace, self.service.metadata.name)
 
     @property
     def refresh(self) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 from tailbound.api.conditions import PLACELESS, Reason
 from tailbound.api.runtime_contract import FETCH_CONTAINER, Termination, TerminationReason
 from tailbound.objects.deployment import Deployment
+from tailbound.objects.kubectl import kubectl
 from tailbound.objects.pod import ContainerProbe, ContainerStatus, Pod, Terminated
 from tailbound.reconcile import dead_pods, model_images, unschedulable
 from tailbound.reconcile.refused_pods import refusal_in
@@ -169,16 +170,17 @@ def _awaited_init(pod: Pod) -> str:
         if spec is None or _fetches(status) or not status.running:
             return ""
         if not is_sidecar:
+            logs = kubectl(pod.namespace, "logs", pod.name, "-c", status.name)
             return (
                 f"init container {status.name} of pod {pod.name} goes on, and the server starts when it has "
-                f"ended; kubectl logs {pod.name} -c {status.name} shows what it does. One that is to go on "
+                f"ended; {logs} shows what it does. One that is to go on "
                 "beside the server needs restartPolicy Always"
             )
         probe = spec.startup_probe
         asked = f" ({probe.request})" if probe is not None else ""
         return (
             f"sidecar {status.name} of pod {pod.name} runs, and its startup probe{asked} fails, for which "
-            f"the server waits; kubectl describe pod {pod.name} shows its answers"
+            f"the server waits; {kubectl(pod.namespace, 'describe pod', pod.name)} shows its answers"
         )
     return ""
 
@@ -192,7 +194,7 @@ def _failing_probe(pod: Pod) -> str:
         if probe is not None:
             return (
                 f"container {status.name} of pod {pod.name} runs, and its {kind} probe ({probe.request}) "
-                f"fails; kubectl describe pod {pod.name} shows its answers"
+                f"fails; {kubectl(pod.namespace, 'describe pod', pod.name)} shows its answers"
             )
     return ""
 

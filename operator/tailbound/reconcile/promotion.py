@@ -41,7 +41,7 @@ def rejected(facts: Facts) -> ConditionVerdict | None:
     rejection = facts.step.rejection
     if rejection is None:
         return None
-    what_to_do = f". What to do: {again.remedy(facts.step.again_at)}"
+    what_to_do = f". What to do: {again.remedy(facts.step.again_at, facts.commands)}"
     return ConditionVerdict(FALSE, Reason.ROLLED_BACK, _outage(facts) + rejection.message + what_to_do)
 
 

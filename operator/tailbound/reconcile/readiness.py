@@ -231,7 +231,7 @@ def about_desired(facts: Facts) -> str:
         (
             rejection is not None,
             f"{facts.name} was rejected: {rejection.message if rejection else ''}. What to do: "
-            f"{again.remedy(facts.step.again_at)}",
+            f"{again.remedy(facts.step.again_at, facts.commands)}",
         ),
         (under_way, rollout.message if rollout is not None else ""),
     )

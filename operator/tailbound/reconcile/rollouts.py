@@ -105,6 +105,7 @@ def _input(owned: OwnedState, known: TrafficFacts, now: datetime) -> RolloutInpu
     }
     stable = owned.stable
     return RolloutInput(
+        commands=owned.commands,
         desired=known.desired,
         stable=stable if stable is not None and revisions[stable].rejection is None else None,
         revisions=revisions,

@@ -284,7 +284,7 @@ def _limited(owned: OwnedState, decisions: Mapping[str, ReplicaDecision]) -> Con
         Limit.QUOTA: (Reason.QUOTA_EXCEEDED, "the API server admits no further pods of {}: raise the quota"),
         Limit.REFUSED: (
             Reason.POD_REFUSED,
-            "the API server refuses further pods of {}: status.conditions and kubectl describe say why",
+            "the API server refuses further pods of {}: the condition Scheduled says why",
         ),
         Limit.HARDWARE: (Reason.UNSCHEDULABLE, "no node has capacity for further pods of {}: add nodes"),
         Limit.MAX: (Reason.AT_MAXIMUM, "{} needs more pods than spec.scaling.max allows: raise it"),

@@ -46,9 +46,10 @@ def model_pin(owned: OwnedState, name: str) -> ModelPin:
     """What pins the model of the revision of this name, which is not stored yet."""
     if owned.service.spec.model.pinned:
         return None
+    describe = owned.commands.kubectl("describe job", name)
     waits = Unresolved(
         f"Job {name} reads the model to find its digest, as spec.model.sha256 is missing; pods with "
-        f"this model start once it is known (kubectl describe job {name} shows what keeps it from a pod, "
+        f"this model start once it is known ({describe} shows what keeps it from a pod, "
         f"as a ResourceQuota){downloads.words(owned, name)}"
     )
     live = owned.find("Job", name)

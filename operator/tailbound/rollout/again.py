@@ -14,6 +14,7 @@ from typing import Final
 
 from tailbound.api.conditions import PLACELESS, Reason
 from tailbound.api.rollout import Strategy
+from tailbound.objects.kubectl import Commands
 from tailbound.objects.times import time_in, utc_seconds
 from tailbound.rollout.model import RolloutInput
 
@@ -51,8 +52,9 @@ def due(given: RolloutInput, name: str) -> bool:
     return at is not None and given.time >= at
 
 
-def remedy(at: datetime | None) -> str:
+def remedy(at: datetime | None, commands: Commands) -> str:
     """The end of a message about a rejection: what leads to another try."""
+    retry = commands.tailbound("retry")
     if at is None:
-        return "change the spec, or run kubectl tailbound retry to try it again"
-    return f"it is tried again by itself at {utc_seconds(at)}, or at once by kubectl tailbound retry"
+        return f"change the spec, or run {retry} to try it again"
+    return f"it is tried again by itself at {utc_seconds(at)}, or at once by {retry}"

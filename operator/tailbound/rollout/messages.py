@@ -3,7 +3,6 @@
 They hold no count or time that changes by itself, so that nothing is written for an idle service.
 """
 
-from tailbound.api.names import REVISION_LABEL
 from tailbound.api.quantities import Duration
 from tailbound.api.rejection import Rejection, Superseded
 from tailbound.api.rollout import RolloutSpec, SignaturePolicy
@@ -11,6 +10,7 @@ from tailbound.judge.analysis import Verdict
 from tailbound.judge.evidence import Tally
 from tailbound.judge.metrics import MetricFinding
 from tailbound.judge.verdict import EValues, Finding, Measure, Outcome, Thresholds
+from tailbound.objects.kubectl import Commands
 from tailbound.rollout.figures import count, proof
 from tailbound.rollout.problem import CapacityShortage, Problem
 from tailbound.rollout.progress import RolloutProgress
@@ -142,11 +142,11 @@ def shared(rollout: RolloutProgress, verdict: Verdict) -> str:
     )
 
 
-def paused(rollout: RolloutProgress) -> str:
+def paused(rollout: RolloutProgress, commands: Commands) -> str:
     """The message of a rollout that is paused by annotation."""
     return (
         f"the annotation tailbound.dev/pause keeps {rollout.revision} at {rollout.weight} percent of the "
-        'requests; to continue, run kubectl tailbound resume, or set tailbound.dev/pause=""'
+        f'requests; to continue, run {commands.tailbound("resume")}, or set tailbound.dev/pause=""'
     )
 
 
@@ -275,14 +275,12 @@ def probe_fails(name: str, unready: str) -> str:
     return f". The pods of {name} are not ready: {unready}"
 
 
-def does_not_come_back(name: str, other: str, deadline: Duration, why: str, *, again: bool) -> str:
+def does_not_come_back(name: str, other: str, deadline: Duration, why: str, restart: str | None) -> str:
     """The message of a promoted revision of the newest spec whose pods do not become ready.
 
-    `why` ends a sentence; `again` says that new pods may help.
+    `why` ends a sentence; `restart` is the command that ends its pods, where new ones may help.
     """
-    restart = (
-        f"restart its pods (kubectl delete pod -l {REVISION_LABEL}={name}), or change" if again else "change"
-    )
+    restart = f"restart its pods ({restart}), or change" if restart is not None else "change"
     return (
         f"{name} has had no ready endpoint for {deadline}, and {other} gets the requests meanwhile{why}. "
         f"What to do: {restart} the spec"
@@ -297,10 +295,13 @@ def given_up_after(name: str, deadline: Duration) -> str:
     )
 
 
-def given_up(name: str, ended: Rejection, serving: str | None, other: str | None) -> str:
-    """The message of an abandoned rollback: its cause, the revision that serves, and another remedy."""
+def given_up(name: str, ended: Rejection, serving: str | None, rollback: str | None) -> str:
+    """The message of an abandoned rollback: its cause, the revision that serves, and another remedy.
+
+    rollback: the command for a rollback to another revision, where there is one.
+    """
     remains = f"; {serving} keeps the requests" if serving is not None else ""
-    remedy = f"kubectl tailbound rollback --to {other}" if other is not None else "change the spec"
+    remedy = rollback if rollback is not None else "change the spec"
     return f"the rollback to {name} was abandoned: {ended.message}{remains}. What to do: {remedy}"
 
 
@@ -341,11 +342,11 @@ def lost() -> str:
     return "none of its endpoints was ready any more when it was to get all requests"
 
 
-def other_signature(differences: str, policy: SignaturePolicy) -> str:
+def other_signature(differences: str, policy: SignaturePolicy, retry: str) -> str:
     """The cause of a rejection for the inputs and outputs of the model."""
     return (
         f"{differences}: clients of the stable revision would notice it, and spec.rollout.signature is "
-        f"{policy}; to let it serve, set signature to any and run kubectl tailbound retry"
+        f"{policy}; to let it serve, set signature to any and run {retry}"
     )
 
 

@@ -9,6 +9,7 @@ from tailbound.api.quantities import Duration
 from tailbound.api.rejection import Rejection, Superseded
 from tailbound.api.rollout import RolloutSpec
 from tailbound.api.traffic import TrafficStatus
+from tailbound.objects.kubectl import Commands
 from tailbound.rollout.actions import Actions
 from tailbound.rollout.problem import Problem
 from tailbound.rollout.progress import RolloutProgress
@@ -83,6 +84,8 @@ _ABSENT: Final = RevisionState()
 class RolloutInput:
     """Everything that one step rests on, but for the verdict."""
 
+    commands: Commands
+    """What messages name as remedies."""
     desired: str | None
     """The revision of the spec as it is; None while there is none and none can be made."""
     stable: str | None

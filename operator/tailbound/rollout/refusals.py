@@ -42,9 +42,10 @@ def refusal(given: RolloutInput, step: RolloutStep) -> str | None:
 def _rules(given: RolloutInput, step: RolloutStep, actions: dict[str, str]) -> Iterator[tuple[str, str]]:
     returns = sorted(name for name in given.revisions if can_serve(given, name))
     choice = f"name one of {', '.join(returns)}" if returns else "there is no older revision to roll back to"
+    history = given.commands.tailbound("history")
     for action, name in actions.items():
         if name not in given.revisions:
-            remedy = choice if action == ROLLBACK_ANNOTATION else "kubectl tailbound history lists them"
+            remedy = choice if action == ROLLBACK_ANNOTATION else f"{history} lists them"
             yield action, f"this service has no revision of that name; {remedy}, or remove the annotation"
     for action, name in actions.items():
         why = _senseless(given, step, action, name, choice)
@@ -60,10 +61,13 @@ def _senseless(given: RolloutInput, step: RolloutStep, action: str, name: str, c
     )
     first = rollout is not None and rollout.revision == name and not rollout.from_revision
     on_its_way = name in {given.desired, step.stable}
+    commands = given.commands
+    retry, older = commands.tailbound("retry"), commands.tailbound("rollback")
+    back_to = commands.tailbound("rollback", "--to", name)
     rules = (
         (
             back and newest and rejected,
-            "it is the newest revision and was rejected; run kubectl tailbound retry to try it again",
+            f"it is the newest revision and was rejected; run {retry} to try it again",
         ),
         (
             back and not newest and not state.restorable,
@@ -73,14 +77,14 @@ def _senseless(given: RolloutInput, step: RolloutStep, action: str, name: str, c
             back and not newest and state.promoted_at is None,
             f"it never took over; {choice}, or change the spec",
         ),
-        (promote and rejected, "it was rejected; run kubectl tailbound retry to try it again"),
+        (promote and rejected, f"it was rejected; run {retry} to try it again"),
         (
             promote and not on_its_way,
-            "it is not the candidate; apply its spec, or run kubectl tailbound rollback to return to it",
+            f"it is not the candidate; apply its spec, or run {back_to} to return to it",
         ),
         (
             abort and name == step.stable,
-            "it has taken over; run kubectl tailbound rollback to return to an older revision",
+            f"it has taken over; run {older} to return to an older revision",
         ),
         (abort and newest and first, "it is the first revision; there is no older one to roll back to"),
     )

@@ -107,7 +107,8 @@ def other_signature(suspect: Suspect) -> Rejection | None:
     refused = found.refused(policy) if isinstance(found, SignatureComparison) else ()
     if not refused:
         return None
-    message = messages.other_signature(listed(refused), policy)
+    retry = suspect.given.commands.tailbound("retry")
+    message = messages.other_signature(listed(refused), policy, retry)
     return Rejection(suspect.name, Reason.SIGNATURE_CHANGED, message)
 
 

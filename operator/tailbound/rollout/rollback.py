@@ -110,7 +110,9 @@ def _given_up(given: RolloutInput, back: Return, failure: Rejection) -> RolloutS
     by_itself = back.annotation is None and failure.reason != Reason.ABORTED_MANUALLY
     done = (back.annotation, ABORT_ANNOTATION)
     handled = tuple(action for action in given.actions.asked(back.to) if action in done)
-    message = messages.given_up(back.to, failure, given.stable, another(given, back.to, given.stable))
+    other = another(given, back.to, given.stable)
+    command = given.commands.tailbound("rollback", "--to", other) if other is not None else None
+    message = messages.given_up(back.to, failure, given.stable, command)
     if given.desired is not None and given.desired == given.stable:
         after = RolloutProgress(
             state=RolloutState.PROMOTED, revision=given.desired, from_revision=back.to, weight=100

@@ -83,7 +83,7 @@ def paused(look: Look) -> Transition | None:
     """The annotation `pause` names the candidate, or everything is passed and it has to be promoted."""
     given, rollout = look.given, look.rollout
     if steps.paused(given, rollout):
-        return Transition(RolloutState.PAUSED, Reason.PAUSED, messages.paused(rollout))
+        return Transition(RolloutState.PAUSED, Reason.PAUSED, messages.paused(rollout, given.commands))
     if not steps.awaiting(given, rollout):
         return None
     if steps.short(given, rollout) and given.spec.strategy is not Strategy.RECREATE:

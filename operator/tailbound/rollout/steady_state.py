@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tailbound.api.conditions import Reason
-from tailbound.api.names import ABORT_ANNOTATION
+from tailbound.api.names import ABORT_ANNOTATION, REVISION_LABEL
 from tailbound.api.rejection import Rejection
 from tailbound.api.rollout import RolloutState, Strategy
 from tailbound.rollout import again, messages
@@ -178,7 +178,8 @@ def _without_endpoints(given: RolloutInput, step: RolloutStep, rollout: RolloutP
     reason = trouble.reason if trouble is not None else Reason.DEADLINE_EXCEEDED
     why, serving = obstruction(given, name, step), step.flow.target or ""
     again = trouble is None or not trouble.lacks_capacity
-    message = messages.does_not_come_back(name, serving, given.spec.progress_deadline, why, again=again)
+    ends = given.commands.kubectl("delete pod -l", f"{REVISION_LABEL}={name}") if again else None
+    message = messages.does_not_come_back(name, serving, given.spec.progress_deadline, why, ends)
     return rollout.at(RolloutState.PROMOTING, reason, message)
 
 

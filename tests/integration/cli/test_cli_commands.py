@@ -336,8 +336,8 @@ def test_an_action_is_not_laid_on_another_revision(
     code, _, err = run("promote", "churn")
     assert (code, err) == (
         1,
-        f"error: risk/churn changed from {R3} to churn-r4-d meanwhile: check kubectl tailbound status, and "
-        "run the command again\n",
+        f"error: risk/churn changed from {R3} to churn-r4-d meanwhile: check "
+        "kubectl tailbound status churn -n risk, and run the command again\n",
     )
     assert annotations(churn) == {}
 

@@ -236,6 +236,7 @@ class Cluster(SafetyChecks):
         self.pods[name] = {
             "metadata": {
                 "name": name,
+                "namespace": "risk",
                 "labels": dict(template["metadata"]["labels"]),
                 "annotations": dict(template["metadata"].get("annotations", {})),
             },

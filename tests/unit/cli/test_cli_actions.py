@@ -27,6 +27,8 @@ STOPPED = service(rollout={"state": "Promoted"})
 STOPPED["spec"]["stopped"] = True
 EDITED = service(rollout={"state": "Promoted"}, generation=4)
 
+RESUME = "kubectl tailbound resume churn -n risk"
+
 
 @pytest.mark.parametrize(
     ("action", "raw", "wanted", "revision_", "annotations"),
@@ -58,7 +60,12 @@ def test_an_action_names_its_revision(
         (Action.PROMOTE, OVER, None, "risk/churn has no rollout under way"),
         (Action.ABORT, REJECTED, None, "risk/churn has no rollout under way"),
         (Action.PAUSE, FIRST, None, "risk/churn has no rollout under way"),
-        (Action.PAUSE, PAUSED, None, f"{R3} is paused already: run kubectl tailbound resume to continue it"),
+        (
+            Action.PAUSE,
+            PAUSED,
+            None,
+            f"{R3} is paused already: run {RESUME} to continue it",
+        ),
         (Action.ABORT, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to abort"),
         (Action.PROMOTE, FIRST_ONE, None, f"{R3} is the first revision: there is nothing to promote"),
         (Action.PAUSE, RETURNING, None, f"{R3} is being restored by a rollback: there is nothing to pause"),
@@ -117,10 +124,14 @@ def test_a_rejected_revision_is_returned_to_only_by_name(
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
-        pytest.param(service(), f"{R3} keeps 25% of the requests until kubectl tailbound resume", id="some"),
+        pytest.param(
+            service(),
+            f"{R3} keeps 25% of the requests until you run {RESUME}",
+            id="some",
+        ),
         pytest.param(
             {**service(), "status": {**service()["status"], "traffic": None}},
-            f"{R3} gets no requests until kubectl tailbound resume",
+            f"{R3} gets no requests until you run {RESUME}",
             id="none",
         ),
     ],

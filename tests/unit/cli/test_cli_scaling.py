@@ -45,7 +45,8 @@ def test_who_decides(scaling: dict[str, Any], line: str) -> None:
 
 LEFT = (
     "  never fewer than 5: spec.scaling.replicas is 5, as kubectl scale or a HorizontalPodAutoscaler, which "
-    "may be gone, has left it; kubectl scale --replicas=1 leaves it to spec.scaling.min, which is {}."
+    "may be gone, has left it; kubectl scale infs churn --replicas=1 -n risk leaves it to "
+    "spec.scaling.min, which is {}."
 )
 
 

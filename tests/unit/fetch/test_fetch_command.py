@@ -238,7 +238,7 @@ def test_without_a_digest_the_source_is_resolved_and_its_change_is_told_afterwar
     ended = Termination.read(termination_log.read_bytes())
     assert ended.reason is TerminationReason.SOURCE_CHANGED
     assert f"has sha256 {SHA256}, but had {'b' * 64}" in ended.message
-    assert "kubectl tailbound refresh" in ended.message
+    assert "or refresh the InferenceService" in ended.message
     assert run([*pinned[:at], *pinned[at + 2 :]], **allowed).returncode == 1
 
 

@@ -60,7 +60,7 @@ def test_the_digest_of_a_mounted_source_is_found_and_its_change_is_told(mount: P
     found = fetch(order, LOCALHOST, WORLD)
     assert found.sha256 == digest_of(mount / path)
     changed = FetchRequest(order.uri, "b" * 64, output, mount=mount, resolved=True)
-    with pytest.raises(FetchFailedError, match="kubectl tailbound refresh") as caught:
+    with pytest.raises(FetchFailedError, match="or refresh the InferenceService") as caught:
         fetch(changed, LOCALHOST, WORLD)
     assert caught.value.reason is TerminationReason.SOURCE_CHANGED
 

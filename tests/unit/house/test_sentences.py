@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tailbound.objects.kubectl import Commands
+
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted((ROOT / "operator/tailbound").rglob("*.py"))
 ROOTS = ("operator", "runtime_image", "e2e", "tests")
@@ -14,6 +16,9 @@ NO_SUBJECT = re.compile(
 )
 FIELD_WITHOUT_SUBJECT = re.compile(r'^\s*"""(?:As|Of) .*', re.MULTILINE)
 UNCLEAR = re.compile(r"\b(anew|somebody|so many as|told|whoever)\b", re.IGNORECASE)
+COMMAND = re.compile(
+    r"\bkubectl (annotate|delete|describe|edit|get|label|logs|patch|rollout|scale --|tailbound \w|wait)\b"
+)
 
 
 def _strings(path: Path) -> Iterator[tuple[int, str, bool]]:
@@ -49,3 +54,21 @@ def test_every_docstring_of_a_field_names_what_it_is() -> None:
 def test_texts_for_users_have_no_unclear_words() -> None:
     found = [(path.name, line) for path in TEXTS for line in path.read_text().splitlines()]
     assert [(name, line) for name, line in found if UNCLEAR.search(line)] == []
+
+
+def test_messages_have_commands_that_work_when_they_are_copied() -> None:
+    """One module writes commands, with the service and the namespace; docstrings are no messages."""
+    found = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        found += [
+            f"{path}:{node.lineno}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose
+            if COMMAND.search(node.value)
+        ]
+    assert found == []
+    assert Commands("risk", "churn").tailbound("rollback", "--to", "r1") == (
+        "kubectl tailbound rollback churn --to r1 -n risk"
+    )

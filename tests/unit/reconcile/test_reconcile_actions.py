@@ -158,7 +158,7 @@ def test_a_refresh_takes_up_a_new_runtime_through_a_rollout_and_returns_exactly(
     simulator.cluster_runtimes = {"onnxruntime": runtime(image="registry.example.com/runtime:2")}
     simulator.settle()
     assert simulator.condition("RuntimeOutdated") == ("True", "RuntimeChanged")
-    assert "kubectl tailbound refresh" in simulator.message("RuntimeOutdated")
+    assert "kubectl tailbound refresh churn -n risk applies" in simulator.message("RuntimeOutdated")
     simulator.annotate(refresh="1")
     simulator.settle()
     assert simulator.rollout["reason"] == "AwaitingPromotion"

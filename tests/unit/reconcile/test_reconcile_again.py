@@ -12,7 +12,7 @@ from tests.support.simulated.rollouts import CANARY, around, begun, state, until
 from tests.support.simulated.simulator import Simulator
 
 NO_ACCOUNT = 'pods "churn-r2" is forbidden: serviceaccount "reader" not found'
-RETRY = "kubectl tailbound retry"
+RETRY = "kubectl tailbound retry churn -n risk"
 
 
 @remembered

@@ -64,8 +64,8 @@ def test_where_its_place_is_missing_it_is_named_with_the_remedy(rollout: dict[st
     told = trial.rollout["message"]
     assert f"pod {lost} should have ended by" in told, told
     assert "on node node-1" in told
-    assert f"kubectl delete pod {lost} --force" in told
-    assert f"kubectl delete pod {lost} --force" in trial.message("Promoted")
+    assert f"kubectl delete pod {lost} --force -n risk" in told
+    assert f"kubectl delete pod {lost} --force -n risk" in trial.message("Promoted")
     del trial.pods[lost]
     trial.go(40, seconds=5)
     assert (trial.rollout["state"], trial.weights()) == ("Promoted", {"r2": 100}), trial.rollout
@@ -75,7 +75,7 @@ def test_a_stopped_service_names_it() -> None:
     trial, lost = cut_off(RECREATE, devices=3)
     trial.edit(stopped=True)
     trial.go(30, seconds=5)
-    assert f"kubectl delete pod {lost} --force" in trial.message("Ready")
+    assert f"kubectl delete pod {lost} --force -n risk" in trial.message("Ready")
 
 
 def test_a_return_to_a_deployment_that_is_not_gone_names_it() -> None:
@@ -84,7 +84,7 @@ def test_a_return_to_a_deployment_that_is_not_gone_names_it() -> None:
     assert trial.rollout["state"] == "Promoted"
     trial.edit(model=model("a"))
     trial.go(30, seconds=5)
-    assert f"kubectl delete pod {lost} --force" in trial.message("Ready")
+    assert f"kubectl delete pod {lost} --force -n risk" in trial.message("Ready")
     del trial.pods[lost]
     trial.go(30, seconds=5)
     assert trial.weights() == {"r1": 100}

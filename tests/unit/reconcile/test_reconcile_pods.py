@@ -21,7 +21,10 @@ SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
 def pod(name: str = "p1", **status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "status": {"phase": "Pending", "conditions": [SCHEDULED], **status}}
+    return {
+        "metadata": {"name": name, "namespace": "risk"},
+        "status": {"phase": "Pending", "conditions": [SCHEDULED], **status},
+    }
 
 
 def fetch(state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -206,7 +209,8 @@ def test_the_probe_that_fails_is_named(spec: dict[str, Any], status: dict[str, A
     assert seen.obstacle is None
     if words:
         assert seen.unready == (
-            f"container server of pod p1 runs, and {words} fails; kubectl describe pod p1 shows its answers"
+            f"container server of pod p1 runs, and {words} fails; "
+            "kubectl describe pod p1 -n risk shows its answers"
         )
     else:
         assert seen.unready == ""
@@ -219,13 +223,13 @@ INITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         {"state": RUNNING},
         "init container mine of pod p1 goes on, and the server starts when it has ended; kubectl logs p1 -c "
-        "mine shows what it does. One that is to go on beside the server needs restartPolicy Always",
+        "mine -n risk shows what it does. One that is to go on beside the server needs restartPolicy Always",
     ),
     "sidecar-that-does-not-start": (
         SIDECAR,
         {"state": RUNNING, "started": False},
         "sidecar mine of pod p1 runs, and its startup probe (tcpSocket on port 9000) fails, for which the "
-        "server waits; kubectl describe pod p1 shows its answers",
+        "server waits; kubectl describe pod p1 -n risk shows its answers",
     ),
     "sidecar-that-has-started": (SIDECAR, {"state": RUNNING, "started": True}, ""),
     "one-that-has-ended": ({}, DONE, ""),

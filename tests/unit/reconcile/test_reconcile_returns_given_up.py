@@ -65,7 +65,7 @@ def test_a_return_that_cannot_happen_is_given_up(restarts: int) -> None:
     assert (rollout["state"], rollout["revision"], rollout["from"]) == ("Promoted", serving, oldest)
     assert rollout["reason"] == ("DeadlineExceeded" if not restarts else "CrashLoop")
     assert f"the rollback to {oldest} was abandoned" in rollout["message"]
-    assert f"rollback --to {older}" in rollout["message"]
+    assert f"kubectl tailbound rollback churn --to {older} -n risk" in rollout["message"]
     for _ in range(3):
         around(simulator)
     assert (simulator.rollout["message"], simulator.weights()) == (rollout["message"], {"r3": 100})
@@ -108,7 +108,7 @@ def test_a_return_that_lacks_capacity_is_given_up_and_names_another_way_out(
         looks += 1
         assert looks < 60, simulator.rollout
     assert looks > 25
-    assert f"rollback --to {older}" in simulator.rollout["message"]
+    assert f"kubectl tailbound rollback churn --to {older} -n risk" in simulator.rollout["message"]
     assert (simulator.weights(), simulator.marked("rejected-at")) == ({"r3": 100}, set())
     simulator.settle()
     assert replicas(simulator) == {"r3": pods}

@@ -146,7 +146,7 @@ def test_a_corrupt_revision_stalls_with_the_remedy_and_nothing_is_touched() -> N
     simulator.objects["ControllerRevision", name]["data"]["template"] = "{"
     assert simulator.reconcile().writes == ()
     assert simulator.condition("Stalled") == ("True", "RevisionCorrupt")
-    assert f"kubectl delete controllerrevision {name}" in simulator.message("Ready")
+    assert f"kubectl delete controllerrevision {name} -n risk" in simulator.message("Ready")
     assert simulator.message("Ready").startswith(f"{name} serves; ")
     del simulator.objects["ControllerRevision", name]
     simulator.settle()

@@ -8,6 +8,7 @@ from tailbound.api.rejection import Rejection
 from tailbound.api.rollout import RolloutSpec, RolloutState
 from tailbound.api.traffic import Backend, TrafficStatus
 from tailbound.judge.analysis import Verdict
+from tailbound.objects.kubectl import Commands
 from tailbound.rollout.actions import read_actions
 from tailbound.rollout.machine import advance, begin
 from tailbound.rollout.model import RevisionState, RolloutInput, RolloutStep
@@ -52,6 +53,7 @@ def situation(
     done = {f"tailbound.dev/{action}": asked[f"tailbound.dev/{action}"] for action in handled}
     actions = read_actions(asked, dict.fromkeys(revisions, done), {})
     base = RolloutInput(
+        commands=Commands("risk", "churn"),
         desired="new",
         stable="old" if "old" in revisions else None,
         revisions=revisions,

@@ -41,7 +41,7 @@ STABLE_IS_NEWEST: dict[str, Any] = {**without_new(), "desired": "old", "stored":
         (
             {"promote": "x"},
             {},
-            "this service has no revision of that name; kubectl tailbound history lists them",
+            "this service has no revision of that name; kubectl tailbound history churn -n risk lists them",
         ),
         ({"abort": "x"}, {}, "this service has no revision of that name"),
         ({"retry": "x"}, {}, "this service has no revision of that name"),
@@ -52,7 +52,11 @@ STABLE_IS_NEWEST: dict[str, Any] = {**without_new(), "desired": "old", "stored":
             {"revisions": {**REVISIONS, "bad": replace(SERVED, restorable=False)}},
             "its ControllerRevision is damaged",
         ),
-        ({"rollback-to": "new"}, without_new(new=state(rejected=True)), "kubectl tailbound retry"),
+        (
+            {"rollback-to": "new"},
+            without_new(new=state(rejected=True)),
+            "run kubectl tailbound retry churn -n",
+        ),
         ({"promote": "new"}, without_new(new=state(rejected=True)), "it was rejected"),
         ({"promote": "older"}, {}, "it is not the candidate"),
         ({"abort": "old"}, STABLE_IS_NEWEST, "it has taken over"),
