@@ -70,7 +70,29 @@ def test_the_operator_says_what_is_scraped() -> None:
         names.GATEWAYS_JOB: base + targets.GATEWAYS_PATH,
         names.SERVING_JOB: base + targets.SERVING_PATH,
     }
-    assert [f"http://{target}" for target in operator["static_configs"][0]["targets"]] == [base]
+    assert sorted(set(operator) & {"static_configs", "dns_sd_configs", "http_sd_configs"}) == [
+        "dns_sd_configs"
+    ]
+
+
+def test_every_operator_pod_is_scraped_by_the_name_of_its_own_service() -> None:
+    settings = (ENABLED, "clusterDomain=cluster.test", "operator.replicas=3")
+    (found,) = jobs(*settings)[names.OPERATOR_JOB]["dns_sd_configs"]
+    port, transport, service, namespace, *domain = found["names"][0].split(".")
+    assert (found["type"], transport, domain) == ("SRV", "_tcp", ["svc", "cluster", "test"])
+
+    objects = template(*settings)
+    spec = named(objects, "Service", service)["spec"]
+    assert spec["clusterIP"] == "None"  # so that each pod has a record
+    assert spec["publishNotReadyAddresses"], "an operator that is not ready is what alerts are about"
+    assert spec["ipFamilyPolicy"] == "SingleStack", "a pod with two addresses would be counted twice"
+    assert namespace == NAMESPACE
+    (asked,) = [each for each in spec["ports"] if f"_{each['name']}" == port]
+    operator = named(objects, "Deployment", "tailbound-operator")["spec"]
+    assert spec["selector"].items() <= operator["template"]["metadata"]["labels"].items()
+    (container,) = operator["template"]["spec"]["containers"]
+    numbers = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert asked["port"] == numbers[asked["targetPort"]] == names.OPERATOR_METRICS_PORT
 
 
 def test_gateways_name_services_themselves_and_servers_may_not() -> None:
