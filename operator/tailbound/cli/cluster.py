@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, AppsV1Api, CoordinationV1Api, CoreV1Api, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, list_kube_config_contexts, new_client_from_config
 from urllib3.exceptions import HTTPError
@@ -19,14 +20,17 @@ from tailbound.api.names import (
     GATEWAY_COMPONENT,
     GATEWAY_METRICS_PORT,
     GROUP,
+    OPERATOR_LEASE,
     SERVICE_LABEL,
     VERSION,
 )
 from tailbound.api.parsing import InvalidObject, parse
 from tailbound.api.runtime_contract import FETCH_CONTAINER
 from tailbound.cli.downloads import FetchLog, fetches
+from tailbound.cli.leader import silence
 from tailbound.cli.proposal import Surroundings
 from tailbound.cli.subject import CommandError, Entry, Subject, UnansweredError, entry_of, subject_of
+from tailbound.objects.lease import Lease
 
 _PLURAL: Final = "inferenceservices"
 _SECONDS: Final = 30
@@ -139,6 +143,16 @@ class Cluster:
             _preload_content=False,
         )
         return str(answer.data.decode())
+
+    def silence(self) -> str | None:
+        """The message that no operator leads, by the clock of the API server; None if they are hidden."""
+        leases = CoordinationV1Api(self.client).list_lease_for_all_namespaces_with_http_info
+        try:
+            found, _, headers = self._asked(leases, field_selector=f"metadata.name={OPERATOR_LEASE}")
+        except CommandError:
+            return None
+        items = self.client.sanitize_for_serialization(found)["items"]
+        return silence(map(Lease, items), parsedate_to_datetime(headers["Date"]))
 
     def fetch_logs(self, subject: Subject) -> tuple[FetchLog, ...]:
         """The ends of the logs of the pods that download now; none of what the user may not read."""

@@ -58,13 +58,18 @@ class Session:
     def _seen(self) -> str:
         if self._options.name is not None:
             subject = self._cluster.subject(self._namespace, self._options.name)
-            return status(subject, datetime.now(UTC), self._cluster.fetch_logs(subject))
+            return self._doubted(status(subject, datetime.now(UTC), self._cluster.fetch_logs(subject)))
         everywhere = self._options.all_namespaces
         services = self._cluster.services(None if everywhere else self._namespace)
         if not services:
             where = "any namespace" if everywhere else f"namespace {self._namespace}"
             return f"no inference services in {where}"
-        return overview(services, namespaces=everywhere)
+        return self._doubted(overview(services, namespaces=everywhere))
+
+    def _doubted(self, text: str) -> str:
+        """The text, after the message that no operator leads if that is so."""
+        silence = self._cluster.silence()
+        return text if silence is None else f"{silence}\n\n{text}"
 
     def history(self) -> int:
         """Show every revision."""
@@ -73,7 +78,7 @@ class Session:
 
     def why(self) -> int:
         """Explain the last decision."""
-        _print(why(self._cluster.subject(self._namespace, self._options.name)))
+        _print(self._doubted(why(self._cluster.subject(self._namespace, self._options.name))))
         return 0
 
     def diff(self) -> int:

@@ -15,7 +15,7 @@ from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.downloads import FetchLog, downloads
 from tailbound.cli.hardware import hardware_lines
 from tailbound.cli.subject import Subject, gave_up_return, judged_now, returns
-from tailbound.cli.table import indented, table
+from tailbound.cli.table import age, indented, table
 from tailbound.judge.verdict import Outcome
 from tailbound.rollout.figures import count, proof
 
@@ -165,13 +165,3 @@ def _against(evidence: EvidenceStatus) -> str:
     share = max(0.0, min(1.0, evidence.value / evidence.threshold)) if evidence.threshold > 0 else 0.0
     full = int(share * _BAR)
     return f"{'#' * full}{'.' * (_BAR - full)} {proof(evidence.value, evidence.threshold)}"
-
-
-def age(now: datetime, then: datetime) -> str:
-    """How long ago, as kubectl writes it."""
-    seconds = max(0, int((now - then).total_seconds()))
-    if seconds < 120:
-        return f"{seconds}s"
-    if seconds < 2 * 3600:
-        return f"{seconds // 60}m"
-    return f"{seconds // 3600}h" if seconds < 48 * 3600 else f"{seconds // 86400}d"

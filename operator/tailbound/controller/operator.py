@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from kubernetes.aio.client.configuration import Configuration
 
-from tailbound.api.names import GATEWAY_OBSERVED_PORT
+from tailbound.api.names import GATEWAY_OBSERVED_PORT, OPERATOR_LEASE
 from tailbound.api.rollout import AnalysisSource
 from tailbound.autoscale.decide import decide as size
 from tailbound.autoscale.model import TICK
@@ -51,7 +51,6 @@ from tailbound.telemetry.metrics import Metrics
 from tailbound.telemetry.prometheus import Prometheus
 
 _LOG = logger(__name__)
-LEASE_NAME = "tailbound-operator"
 # With the renew deadline no longer than the Lease: a lost leader's last request ends before another leads.
 REQUEST_TIMEOUT_SECONDS = 5.0
 # A renewal is one request, and has to be over within the retry period.
@@ -155,7 +154,7 @@ class Operator:
         return Elector(
             await self._open(stack, LEASE_REQUEST_TIMEOUT_SECONDS),
             self.settings.namespace,
-            LEASE_NAME,
+            OPERATOR_LEASE,
             self.settings.pod_name,
             clock=self._clock,
             now=_now,

@@ -14,5 +14,7 @@ class Lease(KubernetesObject):
     """The identity of the holder; empty if there is none."""
     lease_transitions = Field(count, "spec", "leaseTransitions")
     """How often the holder has changed."""
+    renew_time = Field(text, "spec", "renewTime")
+    """When the holder renewed it last, as it is written."""
     acquire_time = Field(text, "spec", "acquireTime")
     """Since when the holder holds it, as it is written; empty while it was never held."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.unit.cli.cli_objects import HISTORY, R1, R2, R3, condition, rejected,
 
 NAMESPACE = "risk"
 REVISIONS = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -262,6 +264,30 @@ def test_a_file_that_cannot_be_planned_is_told(
     code, out, err = run("plan", "-f", str(file))
     assert (code, out) == (1, "")
     assert message in err
+
+
+def test_a_status_that_nobody_keeps_up_to_date_says_so_first(churn: Api, run: Run) -> None:
+    leases = "/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3Dtailbound-operator"
+    for left in churn.request("GET", leases).body["items"]:
+        churn.request(
+            "DELETE", f"{LEASES.replace(NAMESPACE, left['metadata']['namespace'])}/tailbound-operator"
+        )
+    lease: dict[str, Any] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    lease["metadata"] = {"name": "tailbound-operator", "namespace": NAMESPACE}
+    lease["spec"] = {"renewTime": "2024-01-01T00:00:00.000000Z", "holderIdentity": "operator-0"}
+    assert churn.request("POST", LEASES, lease).code == 201
+    commands = (("status", "churn"), ("status",), ("why", "churn"))
+    try:
+        for command in commands:
+            assert run(*command)[1].startswith(
+                "no operator of Tailbound works: Lease tailbound-operator of names"
+            )
+        lease["spec"]["renewTime"] = datetime.now(UTC).isoformat()
+        assert churn.request("DELETE", f"{LEASES}/tailbound-operator").code == 200
+        assert churn.request("POST", LEASES, lease).code == 201
+        assert not any("no operator" in run(*command)[1] for command in commands)
+    finally:
+        churn.request("DELETE", f"{LEASES}/tailbound-operator")
 
 
 def test_an_empty_namespace_is_told(churn: Api, run: Run) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubernetes.aio.client.configuration import Configuration
-from tailbound.api.names import SERVICE_LABEL
+from tailbound.api.names import OPERATOR_LEASE, SERVICE_LABEL
 from tailbound.autoscale.model import TICK
 from tailbound.controller.lease import LeaseTimes
-from tailbound.controller.operator import LEASE_NAME, Operator, OperatorDependencies
+from tailbound.controller.operator import Operator, OperatorDependencies
 from tailbound.controller.settings import OperatorSettings
 from tailbound.kube.aio import AioCluster
 from tailbound.kube.connection import load_configuration
@@ -130,11 +130,11 @@ class Environment:
 
     async def _take_lease(self) -> None:
         """Again if a renewal that the dead one had sent arrives only now."""
-        while (lease := await self.cluster.get(LEASES, self.system, LEASE_NAME)) is not None:
+        while (lease := await self.cluster.get(LEASES, self.system, OPERATOR_LEASE)) is not None:
             meta = lease["metadata"]
             with suppress(Conflict):
                 await self.cluster.delete(
-                    LEASES, self.system, LEASE_NAME, meta["uid"], meta["resourceVersion"]
+                    LEASES, self.system, OPERATOR_LEASE, meta["uid"], meta["resourceVersion"]
                 )
                 return
 

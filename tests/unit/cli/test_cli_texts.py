@@ -8,8 +8,9 @@ import pytest
 from tailbound.api.parsing import InvalidObject
 from tailbound.cli.arguments import parser
 from tailbound.cli.history import diff, history
-from tailbound.cli.status import age, overview, status
+from tailbound.cli.status import overview, status
 from tailbound.cli.subject import CommandError
+from tailbound.cli.table import age
 from tailbound.rollout.figures import count, proof
 
 from tests.unit.cli.cli_objects import (
