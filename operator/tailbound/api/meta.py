@@ -204,6 +204,7 @@ class ObjectMeta(Model):
     annotations: Mapping[str, str] = Field(default_factory=dict)
     creation_timestamp: AwareDatetime | None = None
     deletion_timestamp: AwareDatetime | None = None
+    finalizers: tuple[str, ...] = ()
 
 
 class Condition(Model):

@@ -65,11 +65,24 @@ class Subject:
 
     @property
     def unseen(self) -> str | None:
-        """The message that the status does not describe the newest spec; None if it does."""
-        generation, seen = self.service.metadata.generation, self.service.status.observed_generation
+        """The message that the status does not describe the newest spec; None if it does.
+
+        | the service | what is said |
+        |---|---|
+        | is being deleted: its generation counts that as well | that, and the finalizers that it waits for |
+        | has a status of its generation | nothing |
+        | has no status, or that of an older generation | that, and what to look at |
+        """
+        metadata = self.service.metadata
+        generation, seen = metadata.generation, self.service.status.observed_generation
+        if metadata.deletion_timestamp is not None:
+            return (
+                "it is being deleted, and the operator changes nothing of it any more; it is gone when its "
+                f"finalizers are: {', '.join(metadata.finalizers)}"
+            )
         if seen == generation:
             return None
-        remedy = "if this persists, check that the operator of Tailbound runs"
+        remedy = "if this persists, check that the operator of Tailbound runs and watches this namespace"
         if seen == 0:
             return f"the operator has not seen this service yet; {remedy}"
         return (

@@ -63,7 +63,7 @@ def test_status_of_a_service_that_nobody_has_seen() -> None:
     assert text.splitlines()[:2] == [
         "risk/churn",
         "  the operator has not seen this service yet; if this persists, check that the operator of "
-        "Tailbound runs",
+        "Tailbound runs and watches this namespace",
     ]
     assert "rollout of" not in text
 

@@ -162,11 +162,26 @@ def test_why_says_first_what_serves_now(raw: dict[str, Any], line: str) -> None:
 def test_a_status_of_an_older_spec_is_told_as_such() -> None:
     silent = (
         "the operator has not seen generation 4 of the spec yet, and the status describes generation 3; if "
-        "this persists, check that the operator of Tailbound runs"
+        "this persists, check that the operator of Tailbound runs and watches this namespace"
     )
     raw = service(generation=4)
     assert why(subject(raw)).splitlines()[1] == f"But {silent}."
     assert status(subject(raw), NOW).splitlines()[1] == f"  {silent}"
+
+
+def test_a_service_that_is_being_deleted_is_told_as_such() -> None:
+    """The API server raises the generation with the deletion, and no operator catches up with it."""
+    raw = service(generation=4)
+    raw["metadata"] |= {
+        "deletionTimestamp": "2026-05-04T12:00:00Z",
+        "finalizers": ["example.com/hold", "b.c/d"],
+    }
+    deleted = (
+        "it is being deleted, and the operator changes nothing of it any more; it is gone when its "
+        "finalizers are: example.com/hold, b.c/d"
+    )
+    assert why(subject(raw)).splitlines()[1] == f"But {deleted}."
+    assert status(subject(raw), NOW).splitlines()[1] == f"  {deleted}"
 
 
 UNPROVEN: dict[str, tuple[dict[str, Any], str]] = {
