@@ -6,6 +6,7 @@ from typing import Final
 
 from tailbound.api.names import COMPONENT_LABEL, OPERATOR_COMPONENT, OPERATOR_LEASE
 from tailbound.cli.table import age
+from tailbound.objects.kubectl import kubectl
 from tailbound.objects.lease import Lease
 from tailbound.objects.times import time_in
 
@@ -31,8 +32,8 @@ def silence(leases: Iterable[Lease], now: datetime) -> str | None:
     last, namespace = max(known)
     if now - last < SILENT_AFTER:
         return None
+    look = kubectl(namespace, "get", "pods", "--selector", f"{COMPONENT_LABEL}={OPERATOR_COMPONENT}")
     return (
         f"no operator of Tailbound works: Lease {OPERATOR_LEASE} of namespace {namespace} was last renewed "
-        f"{age(now, last)} ago, and the status below is as old; pods serve meanwhile. Look at its pods: "
-        f"kubectl get pods --namespace {namespace} --selector {COMPONENT_LABEL}={OPERATOR_COMPONENT}"
+        f"{age(now, last)} ago, and the status below is as old; pods serve meanwhile. See its pods: {look}"
     )
