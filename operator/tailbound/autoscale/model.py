@@ -18,9 +18,10 @@ TICK: Final = 10.0
 STALE: Final = 45.0
 """Seconds after which a value is not believed: three scrapes. A clock that goes back by more was set back."""
 
-BATCH_WINDOW: Final = 15.0
+BATCH_WINDOW: Final = TICK
 """Seconds that the sums of batches are taken over: short, as batches that are slower by the same factor are
-noticed only once they fill it, and as long as three scrapes, one of which may fail."""
+noticed only once they fill it, and as long as two scrapes, which an increase is made of. Where one fails, the
+other pods tell, or for one tick the gateways do."""
 
 T = TypeVar("T")
 

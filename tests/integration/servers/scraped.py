@@ -23,8 +23,8 @@ from tests.integration.telemetry.prometheus_servers import Pods, program, servin
 from tests.integration.telemetry.prometheus_servers import running as scraping
 
 CLIENTS: Final = 6
-FOUND_SECONDS: Final = 5
-"""Time in which Prometheus has found the pod."""
+FOUND_SECONDS: Final = 10
+"""Time in which Prometheus has found the pod and scraped it once."""
 FORGER: Final = "forger"
 REVISION: Final = RevisionName("risk", "churn", "churn-r1-abcdef")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailbound.autoscale.batch_time import BatchTimeModel, Fit, learn, seeded
-from tailbound.autoscale.model import BatchSums
+from tailbound.autoscale.model import BATCH_WINDOW, TICK, BatchSums
 
 BATCH_TIMES = BatchTimeModel(0.2, 0.05)
 NOISE = 0.14
@@ -144,6 +144,17 @@ def test_batches_that_all_take_longer_move_the_level_at_once_and_keep_the_shape(
     _, batch_times = learned(fit, slower)
     assert batch_times.seconds(16) == pytest.approx(1.35 * was.seconds(16), rel=0.02)
     assert batch_times.seconds(1) == pytest.approx(1.35 * was.seconds(1), rel=0.06)
+
+
+def test_a_tick_after_batches_became_slower_all_of_the_window_is_slower() -> None:
+    """The level is then the new one, and is not averaged with batches from before."""
+    slower = round(min(1.0, TICK / BATCH_WINDOW) * 60)
+    parts = [sums([8] * 60, BATCH_TIMES.seconds) for _ in range(10)]
+    mixed = [1.0] * (60 - slower) + [1.35] * slower
+    window = replace(parts[0], seconds=sum(mixed) * BATCH_TIMES.seconds(8))
+    window = replace(window, rows_seconds=8 * window.seconds)
+    _, batch_times = learned(Fit(), *parts, window)
+    assert batch_times.seconds(8) == pytest.approx(1.35 * BATCH_TIMES.seconds(8), rel=0.02)
 
 
 def test_a_night_of_batches_of_one_forgets_no_busy_day() -> None:

@@ -19,10 +19,10 @@ NOTHING = BatchSums(BATCH_WINDOW, 0, 0, 0, 0, 0, 0)
     [
         pytest.param(TOLD, LEARNED, id="time-of-batches"),
         pytest.param(replace(TOLD, seconds=4.0, each_request=True), LEARNED, id="time-of-requests"),
-        # 120 s of inference in 30 s of two pods: four at a time, for three seconds each.
+        # Four times the seconds of a window's two pods: four at a time.
         pytest.param(
-            ServerCounters(40, 40, 120.0, each_request=True, pods=2, batches=None),
-            BatchSums(BATCH_WINDOW, 40, 10, 40, 160, 30.0, 120.0),
+            ServerCounters(40, 40, 4 * 2 * BATCH_WINDOW, each_request=True, pods=2, batches=None),
+            BatchSums(BATCH_WINDOW, 40, 10, 40, 160, 2 * BATCH_WINDOW, 8 * BATCH_WINDOW),
             id="beside-each-other",
         ),
         pytest.param(
