@@ -19,8 +19,9 @@ from tailbound_runtime.control import Call, Control, check_parameters
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.exposition import CONTENT_TYPE, Exposition
 from tailbound_runtime.inference import check_room
-from tailbound_runtime.inferences import UNEXPECTED, Inferences, Pending
+from tailbound_runtime.inferences import UNEXPECTED, Inferences
 from tailbound_runtime.models import Models, Target
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.responses import JSON, Response, refusal
 from tailbound_runtime.routes import Route, path_of, repository_call

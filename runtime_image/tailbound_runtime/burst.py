@@ -9,9 +9,11 @@ import asyncio
 import time
 from typing import Final, Protocol
 
-from tailbound_runtime.inferences import Inferences, Pending, Short
+from tailbound_runtime.inferences import Inferences
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.reception import Head, Intake
 from tailbound_runtime.responses import Response
+from tailbound_runtime.short import Short
 
 MOST: Final = 8
 TOGETHER_SECONDS: Final = 0.0005

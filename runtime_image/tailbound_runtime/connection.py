@@ -16,7 +16,7 @@ from tailbound_runtime.app import App
 from tailbound_runtime.burst import Burst
 from tailbound_runtime.connections import Admission, Connections
 from tailbound_runtime.head_parts import MOST_HEADERS, HeadParts, HeadTooLongError
-from tailbound_runtime.inferences import Pending
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.pipeline import Exchange, Pipeline
 from tailbound_runtime.reception import Head, Heads, Intake, space
 from tailbound_runtime.responses import Response, refusal

@@ -30,7 +30,8 @@ from tailbound_runtime.http2 import Http2Connection
 from tailbound_runtime.http2_blocks import literal
 from tailbound_runtime.http2_frames import Code
 from tailbound_runtime.http2_outflow import Part, Stream
-from tailbound_runtime.inferences import UNEXPECTED, Pending
+from tailbound_runtime.inferences import UNEXPECTED
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.protocol import Body
 from tailbound_runtime.reception import CLOSE, Limits
 

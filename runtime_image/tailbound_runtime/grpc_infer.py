@@ -11,8 +11,8 @@ from tailbound_runtime.grpc_call import SERVICE, code_of
 from tailbound_runtime.grpc_codec import RpcCodec
 from tailbound_runtime.grpc_message import Asked, split
 from tailbound_runtime.grpc_message_call import MessageCall
-from tailbound_runtime.inferences import Pending
 from tailbound_runtime.model import Model
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.protocol import Body, is_long
 from tailbound_runtime.reception import Intake
 from tailbound_runtime.responses import Response

@@ -21,11 +21,13 @@ from tailbound_runtime.errors import ApiError
 from tailbound_runtime.inference import FAILURES, check_room, in_words, infer
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.protocol import is_long
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.responses import Response, success
 from tailbound_runtime.shedding import Bound
+from tailbound_runtime.short import Short
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.wire import REST
@@ -35,53 +37,6 @@ T = TypeVar("T")
 UNEXPECTED: Final = ApiError(500, "internal error: the server's log has the details")
 
 log = structlog.get_logger(__name__)
-
-
-class Pending:
-    """An inference that waits for its run, or has one.
-
-    then: called on the loop once the run is over; set by who waits for that
-    """
-
-    __slots__ = ("_given_up", "intake", "job", "request", "then")
-
-    def __init__(self, intake: Intake, request: InferRequest, given_up: "Callable[[Pending], None]") -> None:
-        self.intake = intake
-        self.request = request
-        self._given_up = given_up
-        self.job: Job
-        self.then: Callable[[Pending], None]
-
-    def ends(self, _: Job) -> None:
-        """The run is over."""
-        self.then(self)
-
-    def cancel(self) -> None:
-        """Give up, as the client has gone: `then` is not called."""
-        self._given_up(self)
-
-
-class Short:
-    """A short request that is there as a whole, on its way to its answer without the steps of others.
-
-    since: when it was there; decoded, executed: when its tensors were, and its outputs; of `perf_counter`
-    arrays: its outputs; None if its run is not short
-    error: what its run failed with
-    """
-
-    __slots__ = ("arrays", "body", "decoded", "error", "executed", "head", "model", "request", "since")
-
-    def __init__(
-        self, head: Head, body: bytes, model: Model, since: float, decoded: float, request: InferRequest
-    ) -> None:
-        self.head = head
-        self.body = body
-        self.model = model
-        self.since = since
-        self.request = request
-        self.decoded = self.executed = decoded
-        self.arrays: Sequence[Array] | None = None
-        self.error: Exception | None = None
 
 
 class Inferences:

@@ -15,7 +15,7 @@ import orjson
 
 from tailbound_runtime.app import App, Phase
 from tailbound_runtime.errors import Header
-from tailbound_runtime.inferences import Pending
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.reception import CLOSE, Intake
 from tailbound_runtime.responses import JSON, Response, head_of
 from tailbound_runtime.unread import Unread

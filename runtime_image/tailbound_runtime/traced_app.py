@@ -10,9 +10,9 @@ from typing import Any
 from tailbound_runtime.app import App
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.control import Call
-from tailbound_runtime.inferences import Pending
 from tailbound_runtime.metrics import Stage
 from tailbound_runtime.models import Models
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Intake, Limits
 from tailbound_runtime.responses import Response

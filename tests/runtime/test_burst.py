@@ -7,9 +7,10 @@ import pytest
 from tailbound_runtime.burst import MOST, Burst
 from tailbound_runtime.connections import Connections
 from tailbound_runtime.front import Front
-from tailbound_runtime.inferences import Pending, Short
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.reception import Head, Intake
 from tailbound_runtime.responses import Response
+from tailbound_runtime.short import Short
 
 from tests.runtime.test_known_heads import LIMITS, MODEL, Echo, Wire, fed, post
 

@@ -9,10 +9,10 @@ from tailbound_runtime.app import App
 from tailbound_runtime.batch import UNBATCHED
 from tailbound_runtime.budget import Budget
 from tailbound_runtime.engine import TensorSpec
-from tailbound_runtime.inferences import Pending
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Head, Intake, Limits
 from tailbound_runtime.shedding import Bound

@@ -16,11 +16,11 @@ from tailbound_runtime.budget import Budget
 from tailbound_runtime.connections import Connections
 from tailbound_runtime.engine import Engine
 from tailbound_runtime.front import Front
-from tailbound_runtime.inferences import Pending
 from tailbound_runtime.lane import Lane
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models
+from tailbound_runtime.pending import Pending
 from tailbound_runtime.queue import Job
 from tailbound_runtime.reception import Intake, Limits
 from tailbound_runtime.signature import InferRequest, Signature
