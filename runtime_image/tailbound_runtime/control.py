@@ -111,7 +111,11 @@ class Control:
         task = asyncio.create_task(alone())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        await asyncio.shield(task)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_ends_unheard)
+            raise
 
     async def _loaded(self, name: str) -> None:
         try:
@@ -148,3 +152,10 @@ class Control:
                 f"models here {here}, and the limit for all is {self._limit_bytes}: unload others, or start "
                 "the server with a greater --model-memory",
             )
+
+
+def _ends_unheard(task: asyncio.Task[None]) -> None:
+    """A call is over whose client has left: a fault of the server is logged, as nobody else is told of it."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, ApiError):
+        log.error("a call of the repository API failed unexpectedly", exc_info=error)

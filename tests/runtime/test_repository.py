@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import structlog
 import tritonclient.grpc as triton
 from onnx import TensorProto
 from tailbound_runtime import command
 from tailbound_runtime.batch import UNBATCHED
+from tailbound_runtime.control import Control
 from tailbound_runtime.errors import ApiError
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models
-from tailbound_runtime.repository import Files, Folder, RepositoryError
+from tailbound_runtime.repository import Files, Folder, ModelFile, RepositoryError
 from tailbound_runtime.signature import Signature
 
 from tests.runtime import models
@@ -217,6 +219,49 @@ async def test_the_engine_of_a_model_that_is_given_up_is_freed_and_its_threads_e
     finally:
         gc.enable()
     assert model.closed
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize(
+    ("name", "raised", "logged"),
+    [("there", None, 0), ("absent", ApiError, 0), ("broken", ZeroDivisionError, 1)],
+)
+async def test_a_call_goes_on_when_its_client_leaves_and_only_faults_of_the_server_are_logged(
+    tmp_path: Path, leaves: bool, name: str, raised: type[Exception] | None, logged: int
+) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def load(file: ModelFile, metrics: Metrics) -> Model:
+        begun.set()
+        await may_end.wait()
+        return Model(file.name, str(1 // (file.name != "broken")), metrics)
+
+    for each in ("there", "broken"):
+        version(tmp_path, each, "1").touch()
+    served, unseen = Models(), list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    control = Control(Folder(tmp_path), served, load, lambda _: Metrics(), LIMIT)
+    call = asyncio.create_task(control.load(name))
+    if name != "absent":
+        await begun.wait()
+    else:
+        await asyncio.sleep(0)  # it looks into the folder, in another thread
+    with structlog.testing.capture_logs() as lines:
+        if leaves:
+            call.cancel()
+        may_end.set()
+        assert isinstance(
+            (await asyncio.gather(call, return_exceptions=True))[0],
+            asyncio.CancelledError if leaves else raised or type(None),
+        )
+        if control._tasks:
+            await asyncio.wait([*control._tasks])
+        await asyncio.sleep(0)
+    del call
+    gc.collect()
+    assert ("there" in served) == (name == "there")
+    assert len([line for line in lines if line["log_level"] == "error"]) == (logged if leaves else 0)
+    assert unseen == []
 
 
 def test_a_model_that_is_replaced_ends_with_its_last_request() -> None:
