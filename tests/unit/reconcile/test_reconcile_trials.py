@@ -386,7 +386,7 @@ class Trials(RuleBasedStateMachine):
 
 
 Trials.TestCase.settings = settings(
-    max_examples=effort(9, 40),
+    max_examples=effort(8, 40),
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),
