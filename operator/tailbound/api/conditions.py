@@ -111,6 +111,7 @@ class Reason(StrEnum):
     WRITE_REFUSED = (
         "WriteRefused"  # the API server refuses a child; the message names it and quotes the server
     )
+    RIGHT_MISSING = "RightMissing"  # Tailbound may not write a child: the message quotes the API server
     CONTESTED = "Contested"  # another client undoes what is written of a child; the message names both
     NO_CONFLICT = "NoConflict"
     MODEL_BROKEN = "ModelBroken"  # it was served, and then failed on everything: mostly its device did

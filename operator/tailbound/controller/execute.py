@@ -153,6 +153,8 @@ def _origin(write: Write, reason: Reason) -> str:
 def _remedy(error: KubeError) -> str:
     """What to do about a rule of admission, where its answer alone does not say it."""
     refusal = refusal_in(str(error))
+    if isinstance(error, NotAdmittedYet) and refusal.reason is not Reason.WEBHOOK_UNAVAILABLE:
+        return ". What to do: install the roles of the chart again, with helm upgrade"
     return f". What to do: {refusal.remedy}" if refusal.reason in _NOT_OF_THE_SPEC else ""
 
 
@@ -166,8 +168,10 @@ def reason_of(error: Terminal | NotAdmittedYet, write: Write, resource: Resource
     if isinstance(error, NameConflict):
         return Reason.NAME_CONFLICT
     admission = refusal_in(str(error)).reason
+    if isinstance(error, NotAdmittedYet):
+        return admission if admission is Reason.WEBHOOK_UNAVAILABLE else Reason.RIGHT_MISSING
     # A ValidatingAdmissionPolicy answers as if the object were invalid (422).
-    if isinstance(error, NotAdmitted | NotAdmittedYet) or admission is Reason.POLICY_DENIED:
+    if isinstance(error, NotAdmitted) or admission is Reason.POLICY_DENIED:
         return Reason.WRITE_REFUSED if admission is Reason.POD_REFUSED else admission
     if resource is RESOURCE_CLAIM_TEMPLATES and isinstance(write, Create):
         return Reason.RESOURCE_CLAIM_REFUSED

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from tailbound.kube.errors import NotAdmitted, Terminal
+from tailbound.kube.errors import NotAdmitted, NotAdmittedYet, Terminal
 
 from tests.support.simulated.objects import spec
 from tests.support.simulated.serving import OTHER_MODEL, settled
@@ -101,6 +101,24 @@ async def test_what_a_new_service_cannot_be_without_says_why_and_comes_once_it_m
     await operator.works(120)
     assert simulator.condition("Ready") == ("True", "Serving")
     assert simulator.condition("Conflict") == ("False", "NoConflict")
+
+
+async def test_a_release_that_a_missing_right_held_up_past_its_deadline_comes_by_itself() -> None:
+    simulator = settled(rollout={"progressDeadline": "5m"})
+    lacks = NotAdmittedYet(
+        'deployments.apps is forbidden: User "operator" cannot create resource "deployments"'
+    )
+    operator = Operator(simulator, refuses=lambda kind, name: lacks if "-r2-" in name else None)
+    simulator.edit(model=OTHER_MODEL)
+    await operator.works(200)
+    assert simulator.condition("Ready") == ("False", "RightMissing")
+    assert "cannot create resource" in simulator.message("Ready")
+    assert "helm upgrade" in simulator.message("Ready")
+    await operator.works(200)
+    assert simulator.rollout["state"] == "RolledBack"
+    operator.api.refuses = lambda *_: None
+    await operator.works(300)
+    assert simulator.weights() == {"r2": 100}
 
 
 async def test_an_edited_spec_is_tried_at_once_though_the_last_one_was_refused() -> None:

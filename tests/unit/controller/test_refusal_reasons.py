@@ -20,7 +20,7 @@ CASES: dict[str, tuple[Terminal | NotAdmittedYet, Write, Resource, Reason]] = {
     "policy-as-invalid": (Terminal(POLICY, 422), NEW, DEPLOYMENTS, Reason.POLICY_DENIED),
     "policy-as-forbidden": (NotAdmitted(POLICY, 403), CHANGED, SERVICES, Reason.POLICY_DENIED),
     "webhook-is-gone": (NotAdmittedYet(WEBHOOK), NEW, DEPLOYMENTS, Reason.WEBHOOK_UNAVAILABLE),
-    "right-is-missing": (NotAdmittedYet(NO_RIGHT), NEW, DEPLOYMENTS, Reason.WRITE_REFUSED),
+    "right-is-missing": (NotAdmittedYet(NO_RIGHT), NEW, DEPLOYMENTS, Reason.RIGHT_MISSING),
     "unknown-rule": (NotAdmitted("the moon is full", 403), NEW, DEPLOYMENTS, Reason.WRITE_REFUSED),
     "new-template": (Terminal("spec.template: wrong", 422), NEW, DEPLOYMENTS, Reason.RUNTIME_INVALID),
     "same-template": (Terminal("spec.replicas: wrong", 422), CHANGED, DEPLOYMENTS, Reason.WRITE_REFUSED),
