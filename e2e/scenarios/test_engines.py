@@ -27,7 +27,7 @@ def test_an_engines_model_answers_as_its_library_and_a_missing_engine_names_its_
     JAX.apply(scene, b"the engine is missed before the model is read", resources=OF_A_SMALL_NODE)
     for engine, (rows, answers) in made.items():
         scene.ready(engine.name)
-        engine.check(scene, rows, answers)
+        engine.check_service(scene, engine.name, engine.formats[0], rows, answers)
     scene.not_ready(JAX.name, "ModelLoadFailed", "build the image with --build-arg ENGINES=jax")
 
 
@@ -36,7 +36,9 @@ def test_an_engines_model_answers_as_its_library_and_a_missing_engine_names_its_
 @pytest.mark.parametrize("engine", FROM_A_VOLUME, ids=lambda engine: engine.name)
 def test_a_large_engines_model_answers_as_its_library(scene: Scene, tmp_path: Path, engine: Engine) -> None:
     content, rows, answers = engine.made(tmp_path)
-    runtime = engine.with_packages_of_this_machine(scene)
-    engine.apply(scene, content, runtime=runtime, resources=OF_A_LARGE_ENGINE)
-    scene.ready(engine.name)
-    engine.check(scene, rows, answers)
+    fields = {"runtime": engine.with_packages_of_this_machine(scene), "resources": OF_A_LARGE_ENGINE}
+    engine.apply(scene, content, **fields)
+    services = {engine.name: engine.formats[0], **engine.apply_further(scene, tmp_path, **fields)}
+    for name, model_format in services.items():
+        scene.ready(name)
+        engine.check_service(scene, name, model_format, rows, answers)

@@ -4,7 +4,7 @@ Most of the models are those of the engines' own tests.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from tests.runtime import test_engine_litert, test_engine_mlx, test_engine_openv
 from tests.runtime.engine_packages import Rows, folder, heavy_folder, output_of, torch_folder
 
 Answers = Mapping[str, Rows]
+Ask = Callable[[Rows], Answers]
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 _ROWS: Final = 5
@@ -68,6 +69,7 @@ class Engine:
     tolerance: of answers, by whose number of rows sums of FP32 are ordered
     packages: the folder on this machine that has the engine's
     most_rows: of a batch, if the model has room for fewer than the example's
+    further: files of the same model in further formats, by the format
     """
 
     name: str
@@ -78,6 +80,12 @@ class Engine:
     tolerance: float = 1e-5
     packages: Callable[[], Path] = folder
     most_rows: int | None = None
+    further: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats of its services here, the example's first."""
+        return (self._example()["spec"]["model"]["format"], *self.further)
 
     def made(self, scratch: Path) -> tuple[bytes, Rows, Answers]:
         """The model as it is uploaded, rows for it, and its library's answers to them."""
@@ -96,11 +104,17 @@ class Engine:
         example = self._example()
         model = scene.world.store.put(Model(f"{scene.namespace}-{self.name}", content))
         source = {**example["spec"]["model"], "uri": scene.world.store.uri(model), "sha256": model.sha256}
-        metadata = {"name": self.name, "namespace": scene.namespace}
-        spec = {**example["spec"], "model": source, **fields}
-        if self.most_rows is not None:
-            spec["batching"] = {**spec["batching"], "maxBatchSize": self.most_rows}
-        scene.api.apply({**example, "metadata": metadata, "spec": spec})
+        self._create(scene, self.name, source, fields)
+
+    def apply_further(self, scene: Scene, scratch: Path, **fields: Any) -> dict[str, str]:
+        """Apply a service of each further format, whose models are in this folder; formats by their names."""
+        named = {f"{self.name}-{model_format}": model_format for model_format in self.further}
+        for name, model_format in named.items():
+            content = (scratch / self.further[model_format]).read_bytes()
+            model = scene.world.store.put(Model(f"{scene.namespace}-{name}", content))
+            source = {"uri": scene.world.store.uri(model), "sha256": model.sha256, "format": model_format}
+            self._create(scene, name, source, fields)
+        return named
 
     def with_packages_of_this_machine(self, scene: Scene) -> Object:
         """spec.runtime of a runtime with the server's plain image and a volume with the engine's packages."""
@@ -116,35 +130,50 @@ class Engine:
             "volumeMounts": [{"name": _PACKAGES, "mountPath": _PACKAGES_PATH}],
         }
         changed = {
-            "formats": [{"name": self._example()["spec"]["model"]["format"]}],
+            "formats": [{"name": each} for each in self.formats],
             "server": server,
             "volumes": [{"name": _PACKAGES, "persistentVolumeClaim": {"claimName": _PACKAGES}}],
         }
         scene.api.apply(serving_runtime(scene.namespace, self.name, {**spec, **changed}))
         return {"name": self.name}
 
-    def check(self, scene: Scene, rows: Rows, expected: Answers) -> None:
-        """The service answers what the library does, to each row alone and to all together."""
-        alone = [self._answers(scene, row[None]) for row in rows]
-        together = self._answers(scene, rows)
+    def check(self, ask: Ask, rows: Rows, expected: Answers) -> None:
+        """A server answers what the library does, to each row alone and to all together."""
+        alone = [ask(row[None]) for row in rows]
+        together = ask(rows)
         assert set(together) == set(expected)
         for name, array in expected.items():
             for found in (np.concatenate([each[name] for each in alone]), together[name]):
                 assert found.shape == array.shape
                 assert np.allclose(found, array, rtol=0, atol=self.tolerance), (name, found, array)
 
+    def check_service(
+        self, scene: Scene, name: str, model_format: str, rows: Rows, expected: Answers
+    ) -> None:
+        """The service of this name is run by this engine, and answers what the library does."""
+        url = f"http://{name}.{scene.namespace}.svc/v2/models/{name}"
+        assert scene.world.client.request(url).json()["platform"] == f"{self.name}_{model_format}"
+        self.check(partial(self._answers, scene, f"{url}/infer"), rows, expected)
+
+    def _create(self, scene: Scene, name: str, source: Object, fields: Mapping[str, Any]) -> None:
+        example = self._example()
+        metadata = {"name": name, "namespace": scene.namespace}
+        spec = {**example["spec"], "model": source, **fields}
+        if self.most_rows is not None:
+            spec["batching"] = {**spec["batching"], "maxBatchSize": self.most_rows}
+        scene.api.apply({**example, "metadata": metadata, "spec": spec})
+
     def _example(self) -> Object:
         example: Object = yaml.safe_load((EXAMPLES / f"engine-{self.name}.yaml").read_text())
         return example
 
-    def _answers(self, scene: Scene, rows: Rows) -> dict[str, Rows]:
+    def _answers(self, scene: Scene, url: str, rows: Rows) -> dict[str, Rows]:
         tensor = {
             "name": self.input,
             "datatype": self.datatype,
             "shape": list(rows.shape),
             "data": rows.ravel().tolist(),
         }
-        url = f"http://{self.name}.{scene.namespace}.svc/v2/models/{self.name}/infer"
         answer = scene.world.client.request(url, method="POST", body={"inputs": [tensor]})
         assert answer.status == 200, answer
         dtypes = {"FP32": np.float32}
@@ -197,7 +226,7 @@ IN_THE_IMAGE: Final = (XGBOOST, LIGHTGBM, MLX)
 """The engines of the image tailbound-runtime-engines of the tests."""
 FROM_A_VOLUME: Final = (
     Engine("litert", partial(_in_files, test_engine_litert.MAKE, "model.tflite"), "model.tflite"),
-    Engine("openvino", _openvino, "made"),
+    Engine("openvino", _openvino, "made", further={"onnx": "model.onnx"}),
     Engine(
         "sklearn",
         partial(_in_files, _TABLE + _SKLEARN, "model.skops"),
