@@ -16,6 +16,7 @@ from tests.integration.servers.kinds import SERVERS
 from tests.integration.servers.results import NOT_RUN
 
 _SCENARIO: Final = "e2e/scenarios/test_engines.py::test_a_large_engines_model_answers_as_its_library"
+_IMAGE: Final = "tests/engines/test_engine_images.py::test_the_image_of_an_engine_serves_with_its_own_entry"
 _TORCHSERVE: Final = (
     "e2e/scenarios/test_servers.py"
     "::test_torchserve_is_promoted_without_a_lost_request_and_ends_when_it_is_told"
@@ -55,7 +56,10 @@ def table() -> dict[str, Proof]:
     for name in sorted({*EVERYTHING.servers, *_TESTS}):
         found[name] = Proof(
             servers=(name,) if name in EVERYTHING.servers else (),
-            tests=(_TESTS[name],) if name in _TESTS else (),
+            tests=(
+                *((_TESTS[name],) if name in _TESTS else ()),
+                *((f"{_IMAGE}[{name}]",) if name in from_a_volume else ()),
+            ),
             scenarios=(
                 *((f"{_SCENARIO}[{name}]",) if name in from_a_volume else ()),
                 *((_TORCHSERVE,) if name == "torchserve" else ()),

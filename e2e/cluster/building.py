@@ -5,12 +5,17 @@ cache folder, apart from the user's.
 """
 
 import hashlib
+import json
 import os
+import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from e2e.cluster.binaries import cache_folder, file_lock
 from e2e.cluster.images import Image
@@ -41,6 +46,71 @@ def build(image: Image, place: str = "") -> Path:
     return target
 
 
+@contextmanager
+def container(image: Image) -> Iterator["Container"]:
+    """A container of the image, which is built for it and removed after it, with its layers and no archive.
+
+    The build takes four times the disk of the image: its container, its layer in two files, and its storage.
+    Raises ProcessError with the end of the build's output if it fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="tailbound-image-") as folder:
+        context = Path(folder)
+        content = _stage(image, context)
+        tag = _tag(image, content)
+        parents = {argument: _present(parent) for argument, parent in image.parents.items()}
+        with announced(f"image {image.name}", cache_folder()):
+            _build(image, context, content, {**image.arguments, **parents}, keeps_layers=False)
+        try:
+            described = json.loads(_buildah("inspect", "--type=image", tag))
+            name = _buildah("from", "--pull=never", tag).strip()
+            try:
+                layers = json.loads(described["Manifest"])["layers"]
+                yield Container(name, described["OCIv1"]["config"], sum(layer["size"] for layer in layers))
+            finally:
+                _buildah("rm", name)
+        finally:
+            _buildah("rmi", "--force", tag)
+
+
+# buildah's own `run` does not pass SIGTERM on.
+_RUN = """
+root=$(%s) || exit
+folder=$1 user=$2; shift 2
+mount -t tmpfs tmpfs "$root/tmp" || exit
+mkdir -p "$root$folder" || exit
+for each in /proc /dev "$folder"; do mount --rbind "$each" "$root$each" || exit; done
+mount -o remount,bind,ro "$root" || exit
+exec chroot --userspec="$user" "$root" env --ignore-environment "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container in buildah's storage.
+
+    name: as buildah has it
+    config: of its image, as the OCI's image specification says
+    image_bytes: the size of its image, the base included
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    image_bytes: int
+
+    def command(self, variables: Mapping[str, str], folder: Path) -> list[str]:
+        """The command line that runs the image's entry with its user and these variables.
+
+        Its root file system is read-only but for /tmp, as in a pod, and has this folder. The network is ours.
+        """
+        mounted = shlex.join(_with_storage("mount", self.name))
+        return [
+            *("unshare", "--mount", "--", "sh", "-c", _RUN % mounted, "sh"),
+            *(str(folder), self.config["User"], *self.config["Env"]),
+            *(f"{name}={value}" for name, value in variables.items()),
+            *self.config["Entrypoint"],
+        ]
+
+
 def _folder() -> Path:
     return cache_folder() / "images"
 
@@ -63,13 +133,15 @@ def _present(image: Image) -> str:
     return tag
 
 
-def _build(image: Image, context: Path, content: str, arguments: dict[str, str]) -> None:
+def _build(
+    image: Image, context: Path, content: str, arguments: dict[str, str], *, keeps_layers: bool = True
+) -> None:
     certificates = f"{CERTIFICATES}:{CERTIFICATES}:ro"
     _buildah(
         "build",
         "--isolation=chroot",
         "--network=host",
-        "--layers",
+        f"--layers={str(keeps_layers).lower()}",
         "--pull=never",
         *(("--volume", certificates) if CERTIFICATES.exists() else ()),
         *(f"--build-arg={name}={value}" for name, value in arguments.items()),
@@ -91,16 +163,15 @@ def _save(image: Image, content: str, target: Path) -> None:
 
 
 def _buildah(command: str, *arguments: str) -> str:
+    given = ["unshare", "--mount", "--", *_with_storage(command, *arguments)]
+    return output(given, timeout_seconds=BUILD_TIMEOUT_SECONDS)
+
+
+def _with_storage(command: str, *arguments: str) -> list[str]:
     storage = cache_folder() / "buildah"
     storage.mkdir(parents=True, exist_ok=True)
-    return output(
-        [
-            *("unshare", "--mount", "--", "buildah", command),
-            *(f"--root={storage / 'root'}", f"--runroot={storage / 'run'}", "--storage-driver=overlay"),
-            *arguments,
-        ],
-        timeout_seconds=BUILD_TIMEOUT_SECONDS,
-    )
+    folders = (f"--root={storage / 'root'}", f"--runroot={storage / 'run'}")
+    return ["buildah", command, *folders, "--storage-driver=overlay", *arguments]
 
 
 def _stage(image: Image, context: Path) -> str:

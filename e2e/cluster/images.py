@@ -62,21 +62,8 @@ def project_images() -> list[Image]:
         files=_from_repository("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "operator"),
         parents={"BASE": base},
     )
-    runtime = Image(
-        name="runtime",
-        reference=RUNTIME_IMAGE,
-        containerfile=REPOSITORY / "runtime_image" / "Containerfile",
-        files=_from_repository("constraints.txt", "runtime_image"),
-        parents={"BASE": base},
-        # The GPU build of the library is a gigabyte that no device here could use.
-        arguments={"ONNXRUNTIME": "onnxruntime"},
-    )
-    engines = replace(
-        runtime,
-        name="runtime-engines",
-        reference=ENGINES_IMAGE,
-        arguments={**runtime.arguments, "ENGINES": ENGINES},
-    )
+    runtime = _runtime(base)
+    engines = _with_engines(runtime, ENGINES, "engines")
     object_store = _own(
         "object-store", "localhost/tailbound-object-store:e2e", {"versitygw": binaries.program("versitygw")}
     )
@@ -87,6 +74,32 @@ def project_images() -> list[Image]:
 def heavy_image(name: str) -> Image:
     """An image of e2e/images/heavy, of a gigabyte or so: built only for the scenario that uses it."""
     return _for_tests(HEAVY_IMAGES / name, _base())
+
+
+def engine_image(engine: str) -> Image:
+    """The model server's image with one engine beside ONNX Runtime."""
+    return _with_engines(_runtime(_base()), engine, engine)
+
+
+def _runtime(base: Image) -> Image:
+    return Image(
+        name="runtime",
+        reference=RUNTIME_IMAGE,
+        containerfile=REPOSITORY / "runtime_image" / "Containerfile",
+        files=_from_repository("constraints.txt", "runtime_image"),
+        parents={"BASE": base},
+        # The GPU build of the library is a gigabyte that no device here could use.
+        arguments={"ONNXRUNTIME": "onnxruntime"},
+    )
+
+
+def _with_engines(runtime: Image, engines: str, name: str) -> Image:
+    return replace(
+        runtime,
+        name=f"runtime-{name}",
+        reference=f"localhost/tailbound-runtime-{name}:e2e",
+        arguments={**runtime.arguments, "ENGINES": engines},
+    )
 
 
 def _base() -> Image:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,9 +84,14 @@ def rpc_address(server: Server) -> str:
 @contextmanager
 def starting(model: Path, env: dict[str, str] | None = None, **extra: str) -> Iterator[Server]:
     """A server of `model` that listens, and is killed at the end if it still runs."""
-    process = subprocess.Popen(
-        COMMAND, env={**environment(model, **extra), **(env or {})}, stdout=subprocess.PIPE, text=True
-    )
+    with run_by(COMMAND, {**environment(model, **extra), **(env or {})}) as server:
+        yield server
+
+
+@contextmanager
+def run_by(command: Sequence[str], env: Mapping[str, str]) -> Iterator[Server]:
+    """A server that this command starts and that listens, killed at the end if it still runs."""
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
     server = Server(process, [], "", httpx.Client(verify=False))
     try:
         server.url = f"http://127.0.0.1:{server.wait_for('listening')['port']}"
@@ -110,9 +115,14 @@ def serving(
         if wait_for != "listening":
             server.wait_for(wait_for)
         yield server
-        server.client.close()
-        server.terminate()
-        assert server.process.wait(30) == 0
+        stop(server)
+
+
+def stop(server: Server) -> None:
+    """Stop a server as a kubelet does; it ends well."""
+    server.client.close()
+    server.terminate()
+    assert server.process.wait(30) == 0
 
 
 def eventually(check: Any, seconds: float = 10) -> Any:

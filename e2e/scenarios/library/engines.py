@@ -99,6 +99,11 @@ class Engine:
         content = volumes.packed({name: each.read_bytes() for name, each in files.items()})
         return content, rows, answers
 
+    def served(self, scratch: Path) -> Path:
+        """The file in this folder that a server is given, once the model is made."""
+        model = scratch / self.model
+        return model / Path(self._example()["spec"]["model"]["path"]).name if model.is_dir() else model
+
     def apply(self, scene: Scene, content: bytes, **fields: Any) -> None:
         """Apply examples/engine-NAME.yaml with this model and these fields, under the engine's name."""
         example = self._example()
