@@ -25,7 +25,7 @@ from tailbound_runtime.errors import ApiError, ModelLoadError
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models
-from tailbound_runtime.reception import Head, Intake, Limits
+from tailbound_runtime.reception import Head, Intake, Limits, unpack
 from tailbound_runtime.repository import ModelFile, Repository, RepositoryError
 from tailbound_runtime.wire import REST
 
@@ -55,8 +55,11 @@ class Call(Intake):
         """Raises ApiError unless the head and the body ask for what this server can do."""
         if self.head.refusal is not None:
             raise self.head.refusal
+        body = self.body
+        if self.head.encoding is not None:
+            body = unpack(self.head.encoding, body, self.limits, self.share)
         try:
-            asked = orjson.loads(self.body or b"{}")
+            asked = orjson.loads(body or b"{}")
         except orjson.JSONDecodeError as error:
             raise ApiError(400, f"the request body is not JSON: {error}") from None
         parameters = asked.get("parameters") if isinstance(asked, dict) else None

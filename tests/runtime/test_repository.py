@@ -3,6 +3,8 @@
 import asyncio
 import concurrent.futures
 import gc
+import gzip
+import json
 import os
 import re
 import threading
@@ -159,6 +161,11 @@ def test_a_call_that_cannot_be_done_says_why(
     name, _, what = path.rpartition("/")
     found = call(server, name, what, body)
     assert (found[0], said in found[1]) == (status, True), found
+    packed = gzip.compress(json.dumps(body or {}).encode())
+    again = server.client.post(
+        f"/v2/repository/models/{path}", content=packed, headers={"content-encoding": "gzip"}
+    )
+    assert (again.status_code, again.json()["error"]) == found
     assert server.client.get(f"/v2/repository/models/{path}").status_code == 405
 
 
