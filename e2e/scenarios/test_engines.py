@@ -11,7 +11,7 @@ from e2e.scenarios.library.manifests import CPU, MEMORY
 from e2e.scenarios.library.scene import Scene
 
 OF_A_SMALL_NODE: Final[Object] = {"cpu": CPU, "memory": MEMORY}
-OF_A_LARGE_ENGINE: Final[Object] = {"cpu": "1", "memory": "2Gi", "ephemeralStorage": "1Gi"}
+OF_A_LARGE_ENGINE: Final[Object] = {"cpu": "500m", "memory": "2Gi", "ephemeralStorage": "1Gi"}
 
 
 def test_an_engines_model_answers_as_its_library_and_a_missing_engine_names_its_build_argument(
