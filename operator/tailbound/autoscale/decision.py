@@ -82,8 +82,9 @@ class ReplicaDecision:
         seen = self.explanation
         rule = f"; {clause}" if (clause := seen.account.rule) else ""
         return (
-            f"{self.replicas} replicas ({self.reason}): the arrival rate is {_figure(seen.arrivals)} "
-            f"requests/s, the forecast for the next {seen.cold_start:.0f} s is {_figure(seen.forecast)}, "
+            f"{self.replicas} replicas ({self.reason}): the arrival rate is "
+            f"{_figure(seen.arrivals, ' requests/s')}, the forecast for the next {seen.cold_start:.0f} s is "
+            f"{_figure(seen.forecast)}, "
             f"and one replica serves {_figure(seen.capacity)}, {_needed(seen.needed)}{rule}"
         )
 
@@ -94,5 +95,5 @@ def _needed(count: Count) -> str:
     return f"so that {count.value:g} {'is' if count.value == 1 else 'are'} needed"
 
 
-def _figure(value: Known[float] | Unknown) -> str:
-    return f"{value.value:.4g}" if isinstance(value, Known) else f"unknown ({value.reason})"
+def _figure(value: Known[float] | Unknown, unit: str = "") -> str:
+    return f"{value.value:.4g}{unit}" if isinstance(value, Known) else f"unknown ({value.reason})"

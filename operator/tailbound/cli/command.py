@@ -106,7 +106,7 @@ class Session:
                 self._cluster.annotate(subject.service, actions.changes(action, revision, datetime.now(UTC)))
             except ConflictError:
                 continue
-            _print(actions.said(action, subject, revision))
+            _print(self._doubted(actions.said(action, subject, revision)))
             return 0
         raise CommandError(
             f"{self._options.name} is changed too often by other clients: run the command again"

@@ -35,5 +35,6 @@ def silence(leases: Iterable[Lease], now: datetime) -> str | None:
     look = kubectl(namespace, "get", "pods", "--selector", f"{COMPONENT_LABEL}={OPERATOR_COMPONENT}")
     return (
         f"no operator of Tailbound works: Lease {OPERATOR_LEASE} of namespace {namespace} was last renewed "
-        f"{age(now, last)} ago, and the status below is as old; pods serve meanwhile. See its pods: {look}"
+        f"{age(now, last)} ago. The status is as old, and what is asked for waits; pods serve "
+        f"meanwhile. See its pods: {look}"
     )

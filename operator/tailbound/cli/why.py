@@ -66,8 +66,11 @@ def _decision(subject: Subject, rollout: RolloutStatus) -> str:
     sentence = f"{name} {_STATES[rollout.state]}"
     if gave_up_return(rollout):
         sentence = f"The rollback to {rollout.from_revision} was abandoned"
-    sentence += f" ({rollout.reason})" if rollout.reason else ""
-    sentence += f": {rollout.message}." if rollout.message else "."
+    reason = f" ({rollout.reason})" if rollout.reason else ""
+    if rollout.message.startswith(sentence):  # it says the same, and more
+        sentence = f"{rollout.message}{reason}."
+    else:
+        sentence += reason + (f": {rollout.message}." if rollout.message else ".")
     entry = subject.entry(name)
     by = None
     if entry is not None and rollout.state is RolloutState.ROLLED_BACK and entry.marks.rejected is not None:

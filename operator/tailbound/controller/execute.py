@@ -29,6 +29,7 @@ _VERBS: Final = {Create: "create", Apply: "apply", DryRun: "dry-run", Delete: "d
 
 # Refusals that no change of the InferenceService alone ends.
 _NOT_OF_THE_SPEC: Final = (Reason.WEBHOOK_UNAVAILABLE, Reason.POLICY_DENIED)
+_OF_A_QUOTA: Final = (Reason.QUOTA_EXCEEDED, Reason.QUOTA_TOO_SMALL)
 
 
 class NotLeaderError(Exception):
@@ -155,6 +156,8 @@ def _remedy(error: KubeError) -> str:
     refusal = refusal_in(str(error))
     if isinstance(error, NotAdmittedYet) and refusal.reason is not Reason.WEBHOOK_UNAVAILABLE:
         return ". What to do: install the roles of the chart again, with helm upgrade"
+    if refusal.reason in _OF_A_QUOTA:
+        return ". What to do: raise the ResourceQuota of the namespace, or delete objects that it counts"
     return f". What to do: {refusal.remedy}" if refusal.reason in _NOT_OF_THE_SPEC else ""
 
 

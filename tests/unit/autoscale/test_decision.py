@@ -57,7 +57,7 @@ def test_a_decision_says_why_in_words() -> None:
     assert "the arrival rate is 160 requests/s" in decision.words()
     assert "one replica serves 15.96, so that" in decision.words()
     lost = decide(900, blind(ready(12)), OBJECTIVE, LIMITS, decision.state)
-    assert "the arrival rate is unknown (Prometheus does not answer) requests/s" in lost.words()
+    assert "the arrival rate is unknown (Prometheus does not answer), the forecast" in lost.words()
     assert "12 are kept while metrics are missing" in lost.words()
 
 

@@ -68,6 +68,16 @@ NOW = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
             [f"{R3} has taken over (PromotedManually). It was decided by ben."],
         ),
         (
+            {
+                "state": "Promoted",
+                "reason": "Promoted",
+                "message": f"{R3} has taken over from {R2}",
+                "findings": [],
+            },
+            {**promoted("x", stable=True)},
+            [f"{R3} has taken over from {R2} (Promoted)."],
+        ),
+        (
             {"findings": [{**FINDING, "outcome": "Pass", "improvesBreach": True}]},
             {},
             [

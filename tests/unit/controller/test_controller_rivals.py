@@ -96,7 +96,8 @@ async def test_what_a_new_service_cannot_be_without_says_why_and_comes_once_it_m
     )
     await operator.works(60)
     assert simulator.condition("Ready") == ("False", "QuotaExceeded")
-    assert re.match(f"{kind} {names.rstrip('$')}.*exceeded quota", simulator.message("Ready"))
+    said = f"{kind} {names.rstrip('$')}.*exceeded quota. What to do: raise the ResourceQuota"
+    assert re.match(said, simulator.message("Ready"))
     operator.api.refuses = lambda *_: None
     await operator.works(120)
     assert simulator.condition("Ready") == ("True", "Serving")
