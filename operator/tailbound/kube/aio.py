@@ -5,6 +5,7 @@ Its own client would encode each body with `json`, which takes a fifth of the CP
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -36,6 +37,7 @@ JSON = "application/json"
 # No object has this version, the first of an empty etcd: an apply with it changes nothing that is there.
 _NO_VERSION = "1"
 _AS_OURSELVES: Final = MappingProxyType({"fieldManager": FIELD_MANAGER})
+_NOT_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 class _Request(NamedTuple):
@@ -276,11 +278,18 @@ def _error(status: int, text: bytes, retry_after: str | None) -> KubeError:
 
 
 def _encoded(body: Object) -> bytes:
-    """The body as JSON. A lone surrogate, which only JSON can hold, is left to `json`, which escapes it."""
+    """The body as JSON that is YAML as well, as which the API server reads what is applied.
+
+    YAML takes some characters for line breaks and refuses others unless they are escaped, and knows no pairs
+    of surrogates. A lone surrogate, which only JSON can hold, is left to `json`, which escapes it.
+    """
     try:
-        return orjson.dumps(body)
+        text = orjson.dumps(body)
     except TypeError:
         return json.dumps(body).encode()
+    if text.isascii() and b"\x7f" not in text:
+        return text
+    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode()).encode()
 
 
 def _parsed(text: bytes, request: str) -> Object:

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tailbound.gateway import admin, controller
+from tailbound.gateway import admin, controller, snapshot
 from tailbound.gateway.drain import drain
 from tailbound.gateway.leaving import DrainTimes
 
@@ -107,7 +107,7 @@ class TestSnapshot:
     @pytest.fixture(autouse=True)
     def _impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(controller, "SNAPSHOT_AFTER_SECONDS", 0.2)
-        monkeypatch.setattr(controller, "SNAPSHOT_EVERY_SECONDS", 0.05)
+        monkeypatch.setattr(snapshot, "SNAPSHOT_EVERY_SECONDS", 0.05)
 
     async def test_serves_what_was_applied_last_and_catches_up(self, tmp_path: Path, pods: Pods) -> None:
         await pods.http("r1", "127.0.0.2", HTTP)

@@ -83,6 +83,15 @@ async def test_a_text_that_utf_8_cannot_hold_is_written_as_far_as_it_can_be(
     assert stored["data"] == {"a": "x\ufffdé"}
 
 
+async def test_every_character_is_stored_as_it_is(cluster: AioCluster, namespace: str) -> None:
+    """What is applied is read as YAML, where some characters are line breaks and others are refused."""
+    text = "".join(map(chr, (*range(0x3100), 0xD7FF, *range(0xE000, 0xE010), *range(0xFEF0, 0x10010))))
+    created = await cluster.create(CONFIG_MAPS, config_map(namespace, a=text))
+    assert created["data"] == {"a": text}
+    applied = await cluster.apply(CONFIG_MAPS, guarded(config_map(namespace, a=f"-{text}"), created))
+    assert applied["data"] == {"a": f"-{text}"}
+
+
 async def test_foreign_object_is_not_created_over(cluster: AioCluster, namespace: str) -> None:
     foreign = await cluster.insert(CONFIG_MAPS, config_map(namespace, owner=None, theirs="1"))
     with pytest.raises(NameConflict, match="ConfigMap mine exists and belongs to no controller"):
