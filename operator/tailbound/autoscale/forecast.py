@@ -119,8 +119,6 @@ class Forecasts:
     """Those of the highest rate of the last minutes: by how much it was exceeded."""
     judged: int = 0
     """Guesses that became due, up to as many as are remembered."""
-    risen: float = 0.0
-    """The rate that a rise which is no chance leads to; 0 without one."""
     following: Course = field(default_factory=Course)
     """The rate followed up and down."""
     holding: Course = field(default_factory=Course)
@@ -168,7 +166,6 @@ class Forecasts:
             self,
             rates=tuple(rate * factor for rate in self.rates),
             pending=tuple(guess.scaled(factor) for guess in self.pending),
-            risen=self.risen * factor,
             following=self.following.scaled(factor),
             holding=self.holding.scaled(factor),
         )
@@ -206,8 +203,7 @@ def observed(before: Forecasts, rate: float, at: float, horizon: float, span: fl
     features, present = _features(rates, horizon)
     predicted = learned.regression.predict(features)
     guess = Guess(at + horizon, horizon, present, _peak(rates), features, predicted)
-    risen = _rise(rates, horizon)
-    following, holding = _asked(learned, guess, risen)
+    following, holding = _asked(learned, guess, _rise(rates, horizon))
     return Forecasts(
         rates,
         at,
@@ -215,7 +211,6 @@ def observed(before: Forecasts, rate: float, at: float, horizon: float, span: fl
         learned.errors,
         learned.beyond_peak,
         learned.judged,
-        risen,
         before.following.after(following, horizon),
         before.holding.after(holding, horizon),
         learned.regression,

@@ -16,7 +16,7 @@ from tailbound.api.meta import Condition
 from tailbound.api.runtime_contract import TerminationReason
 from tailbound.objects.printable import printable
 from tailbound.reconcile import promotion, readiness
-from tailbound.reconcile.condition import FALSE, TRUE, UNKNOWN, ConditionVerdict
+from tailbound.reconcile.condition_verdict import FALSE, TRUE, UNKNOWN, ConditionVerdict
 from tailbound.reconcile.facts import Facts
 from tailbound.reconcile.sources import Unresolved
 from tailbound.rollout import again

@@ -6,7 +6,7 @@ from tailbound.api.conditions import Reason
 from tailbound.api.rollout import Strategy
 from tailbound.objects.kubectl import Commands
 from tailbound.reconcile import downloads, ending, signatures
-from tailbound.reconcile.condition import ConditionVerdict
+from tailbound.reconcile.condition_verdict import ConditionVerdict
 from tailbound.reconcile.decided import Decided
 from tailbound.reconcile.desired import Desired
 from tailbound.reconcile.gateways import Applied, acknowledgement

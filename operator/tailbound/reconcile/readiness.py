@@ -33,7 +33,7 @@ from typing import Final
 
 from tailbound.api.conditions import Reason
 from tailbound.api.rollout import RolloutState
-from tailbound.reconcile.condition import FALSE, TRUE, UNKNOWN, ConditionVerdict
+from tailbound.reconcile.condition_verdict import FALSE, TRUE, UNKNOWN, ConditionVerdict
 from tailbound.reconcile.facts import Facts
 from tailbound.rollout import again
 

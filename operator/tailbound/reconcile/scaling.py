@@ -27,7 +27,7 @@ from tailbound.api.scaling import RevisionScaling, Scaling, ScalingMode, Scaling
 from tailbound.autoscale.decision import ReplicaDecision
 from tailbound.autoscale.model import Known, LatencyTarget, Limit
 from tailbound.objects.unknown import Unknown
-from tailbound.reconcile.condition import FALSE, TRUE, UNKNOWN, ConditionVerdict
+from tailbound.reconcile.condition_verdict import FALSE, TRUE, UNKNOWN, ConditionVerdict
 from tailbound.reconcile.model import RevisionLoad, ScalingDecision, ScalingDecisions, ScalingRequest
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.rollout.model import RolloutStep

@@ -32,7 +32,7 @@ from tailbound.api.rollout import RolloutState
 from tailbound.api.runtime_contract import HTTP_PORT_NAME, SERVER_CONTAINER
 from tailbound.objects.signature import ModelSignature
 from tailbound.objects.unknown import Unknown
-from tailbound.reconcile.condition import FALSE, TRUE, UNKNOWN, ConditionVerdict
+from tailbound.reconcile.condition_verdict import FALSE, TRUE, UNKNOWN, ConditionVerdict
 from tailbound.reconcile.model import SignatureRequest
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.rollout.progress import RolloutProgress

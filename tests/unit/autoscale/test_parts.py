@@ -145,8 +145,7 @@ def test_the_spare_is_as_large_as_forecasts_at_that_horizon_were_wrong(
 ) -> None:
     seen = forecast(rates, horizon, span)
     last = seen.pending[-1]
-    without = max(seen.risen, last.present * exp(last.predicted))
-    assert least <= seen.following.rate / without <= most
+    assert least <= seen.following.rate / (last.present * exp(last.predicted)) <= most
 
 
 SURGES = [100 * (1 + 0.5 * (tick % 90 >= 75)) for tick in range(540)]

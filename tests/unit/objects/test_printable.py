@@ -7,7 +7,7 @@ from tailbound.api.conditions import ConditionType, Reason
 from tailbound.cli import command
 from tailbound.objects.printable import printable
 from tailbound.reconcile import conditions
-from tailbound.reconcile.condition import FALSE, ConditionVerdict
+from tailbound.reconcile.condition_verdict import FALSE, ConditionVerdict
 from tailbound.telemetry.events import event_body
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
