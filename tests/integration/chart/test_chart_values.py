@@ -61,6 +61,8 @@ def test_lint_finds_nothing_to_warn_about() -> None:
         ("watchNamespaces=risk", "at '/watchNamespaces': got string, want array"),
         ("watchNamespaces[0]=Risk", "at '/watchNamespaces/0': 'Risk' does not match pattern"),
         ("fetch.deniedCIDRs[0]=10.0.0.0", "at '/fetch/deniedCIDRs/0': '10.0.0.0' does not match pattern"),
+        ("fetch.allowedCIDRs[0]=10.0.0.300/8", "at '/fetch/allowedCIDRs/0': '10.0.0.300/8' does not match"),
+        ("fetch.allowedCIDRs[0]=fd00::/129", "at '/fetch/allowedCIDRs/0': 'fd00::/129' does not match"),
         ("fetch.allowedHosts[0]=http://models", "at '/fetch/allowedHosts/0': 'http://models' does not match"),
         ("components.userId=0", "at '/components/userId': minimum: got 0, want 1"),
         ("crds.keep=maybe", "at '/crds/keep': got string, want boolean"),
