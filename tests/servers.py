@@ -32,7 +32,7 @@ _TESTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Proof:
-    """What is run.
+    """The tests of one server or engine.
 
     servers: to be examined as processes, or named with the reason why they are not
     tests: arguments of pytest, for what needs no cluster
@@ -69,7 +69,7 @@ def table() -> dict[str, Proof]:
 
 
 def commands(proof: Proof, *, own_cluster: bool) -> list[list[str]]:
-    """What proves it, in this order; scenarios need our own cluster, whose processes give way to none."""
+    """The commands that prove it, in order; scenarios need our own cluster, and give way to no process."""
     python = [sys.executable, "-m"]
     listed = [
         (["nice", *python, "tests.integration.servers"], proof.servers),

@@ -158,7 +158,7 @@ class Control:
 
 
 def _ends_unheard(task: asyncio.Task[None]) -> None:
-    """A call is over whose client has left: a fault of the server is logged, as nobody else is told of it."""
+    """Log a fault of the server in a call whose client has left, since no answer reports it."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, ApiError):
         log.error("a call of the repository API failed unexpectedly", exc_info=error)

@@ -295,7 +295,7 @@ class InferenceThread:
         return self._queue.take(now, self._line(), full_only, self._sizes)
 
     def _line(self) -> Line | None:
-        """How long runs take, where the queue waits by that: to find it out takes as long as a small run."""
+        """The time of runs, where the queue waits by it: computing it takes as long as a small run."""
         return self._shedding.line() if self._queue.learns else None
 
     def _soon(self) -> float | None:

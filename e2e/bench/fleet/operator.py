@@ -158,7 +158,7 @@ async def running(
 
 
 async def _operate(observed_port: int, metrics_port: int, prometheus_url: str, *, watched: bool) -> None:
-    """What `tailbound operator` does, with ports that are free here; `watched`: its event loop is."""
+    """Run `tailbound operator` with ports that are free here; `watched`: with a watch on its event loop."""
     gc.set_threshold(*GC_THRESHOLDS)
     stop, longest = asyncio.Event(), [0.0]
 

@@ -63,7 +63,7 @@ class ResourceClaim(Model):
 
 
 class PriceUnit(StrEnum):
-    """What a price is of."""
+    """The unit that a price is for."""
 
     DEVICE = "Device"
     CPU = "CPU"
@@ -71,8 +71,8 @@ class PriceUnit(StrEnum):
 
 
 class Price(Model):
-    """What pods of the class cost. Nothing is decided by it: status.hardware.costPerHour of a service is the
-    sum over its pods that have a node."""
+    """The price of pods of the class. Nothing is decided by it: status.hardware.costPerHour of a service is
+    the sum over its pods that have a node."""
 
     per_hour: Annotated[
         str,

@@ -39,7 +39,7 @@ SCHEMAS: Final[Mapping[type[Text], JsonSchemaValue]] = {
 
 
 def parser(kind: type[Text]) -> CoreSchema:
-    """What parses a field of this type, and writes it as text."""
+    """The schema that parses a field of this type, and writes it as text."""
 
     def validate(raw: Any) -> Text:
         if isinstance(raw, kind):

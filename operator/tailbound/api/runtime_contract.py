@@ -163,7 +163,7 @@ class Resolution(Termination):
 
     @classmethod
     def read(cls, text: str | bytes) -> "Resolution":
-        """What such a JSON object says. Raises ValueError."""
+        """The termination that such a JSON object states. Raises ValueError."""
         said = Termination.read(text)
         match _json(text):
             case {"sha256": str(sha256), "size_bytes": int(size), **others} if _SHA256.fullmatch(sha256):

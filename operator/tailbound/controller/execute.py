@@ -152,7 +152,7 @@ def _origin(write: Write, reason: Reason) -> str:
 
 
 def _remedy(error: KubeError) -> str:
-    """What to do about a rule of admission, where its answer alone does not say it."""
+    """The remedy for a rule of admission, where its answer alone does not say it."""
     refusal = refusal_in(str(error))
     if isinstance(error, NotAdmittedYet) and refusal.reason is not Reason.WEBHOOK_UNAVAILABLE:
         return ". What to do: install the roles of the chart again, with helm upgrade"

@@ -204,5 +204,5 @@ def _entry(
 
 
 def _left(whole: int | None, taken: list[int | None]) -> int | None:
-    """What the installations leave; None where it is not counted."""
+    """Devices that the installations leave; None where they are not counted."""
     return None if whole is None else max(whole - sum(filter(None, taken)), 0)

@@ -44,7 +44,7 @@ _MOST_TELLING: Final = (
 
 @dataclass(frozen=True)
 class PodFinding(Problem):
-    """What a pod is stuck at, and the container of it that says so, if one does."""
+    """The problem that keeps a pod from going on, and the container that states it, if one does."""
 
     container: str | None = None
 

@@ -243,7 +243,7 @@ def _memory(rollout: RolloutProgress) -> EvidenceState:
 
 
 def needs(owned: OwnedState, name: str) -> str:
-    """What a pod needs, in words: devices, or else CPU and memory, and the class that asks for them."""
+    """The needs of a pod, in words: devices, or else CPU and memory, and the class that asks for them."""
     revision = owned.revision(name)
     if revision is None:
         return "the resources in its Deployment"

@@ -34,7 +34,7 @@ _NOT_FOR_MODELS_BYTES: Final = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Fetcher:
-    """What the installation fixes of the containers that fetch."""
+    """Settings of the containers that fetch, which the installation fixes."""
 
     image: str
     image_pull_policy: str

@@ -85,7 +85,7 @@ class RolloutInput:
     """Everything that one step rests on, but for the verdict."""
 
     commands: Commands
-    """What messages name as remedies."""
+    """Remedies that messages name."""
     desired: str | None
     """The revision of the spec as it is; None while there is none and none can be made."""
     stable: str | None

@@ -1,4 +1,4 @@
-"""What is in the way of a revision or of its pods."""
+"""The problem of a revision or of its pods."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from tailbound.api.conditions import PLACELESS, Reason
 
 @dataclass(frozen=True)
 class Problem:
-    """What a revision or its pods are stuck at, as one word and one sentence."""
+    """The problem that keeps a revision or its pods from going on, as a reason and a sentence."""
 
     reason: Reason
     message: str

@@ -1,4 +1,4 @@
-"""What the operator reads in a termination message, which any container of a pod may have written."""
+"""Termination messages, which any container of a pod may have written, as the operator reads them."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `make test-servers T=NAME` runs."""
+"""The selection of `make test-servers T=NAME`."""
 
 from pathlib import Path
 
