@@ -306,7 +306,7 @@ class Inferences:
         return await self.aside(lambda: self._written(intake, known, there, aside=True))
 
     def _watch(self, intake: Intake) -> Callable[[Job], None] | None:
-        """What gets the job of a long request once it has run; None if nothing does."""
+        """The function that gets the job of a long request once it has run; None if none does."""
         return None
 
     def _parsed_aside(self, intake: Intake) -> InferRequest:

@@ -1,4 +1,4 @@
-"""What scrapes ask of all services, kept as each changes so that none reads the fleet: conditions, costs."""
+"""Gauges of all services, kept as each of them changes so that no scrape reads the fleet: conditions, costs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

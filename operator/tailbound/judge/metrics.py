@@ -166,7 +166,7 @@ _DURATION: Final = re.compile(r"(?:\d+(?:ms|[smhdwy]))+|\d+(?:\.\d+)?")
 _PART: Final = re.compile(r"(\d+)(ms|[smhdwy])")
 _SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 _RECORDED: Final = re.compile(r"\b[a-zA-Z_]\w*:[\w:]*?(?:rate|increase|_)(\d+(?:ms|[smhdwy]))\b")
-"""By convention the name of a recording rule ends with the range that it looks back: job:errors:rate5m."""
+"""The name of a recording rule, which by convention ends with its range: job:errors:rate5m."""
 _RATES: Final = re.compile(
     r"\b(rate|irate|increase|delta|idelta|deriv|resets|changes|(?:avg|count|min|sum)_over_time)\s*\("
 )

@@ -1,4 +1,4 @@
-"""What each HardwareClass has, what the pods of this installation use of it, and its status. Pure.
+"""The nodes and devices of each HardwareClass, their use by pods of this installation, and its status. Pure.
 
 A node counts for a class if it can be scheduled to, has the labels of nodeSelector, no taint that the class
 does not tolerate, and at least one of the devices. What other pods of the cluster hold is not seen. Devices

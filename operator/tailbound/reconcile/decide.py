@@ -56,7 +56,7 @@ from tailbound.revisions.rendering import Rendering, RenderRequest
 from tailbound.rollout.problem import Problem
 
 __all__ = ["decide", "draft", "draft_version", "read", "wanted_rendering"]
-"""With `read`, what the controller calls."""
+"""The functions that the controller calls, `read` among them."""
 
 
 def draft_version(reading: Reading) -> DraftVersion | None:
@@ -132,7 +132,7 @@ def decide_on(snapshot: Snapshot, draft: Draft, now: datetime) -> Plan:
 
 
 def _probes(owned: OwnedState, desired: Desired) -> Iterator[ObstacleProbe]:
-    """What must be free, or ours, before anything is decided about traffic."""
+    """The names that must be free, or ours, before anything is decided about traffic."""
     yield ObstacleProbe("Service", owned.service.metadata.name)
     if desired.revision is not None:
         for kind in ("ControllerRevision", "Service", "Deployment"):
@@ -142,7 +142,7 @@ def _probes(owned: OwnedState, desired: Desired) -> Iterator[ObstacleProbe]:
 
 
 def _traffic_facts(snapshot: Snapshot, desired: Desired, found: Resolved) -> TrafficFacts:
-    """What the rollout has to know beside what exists."""
+    """The facts that the rollout needs beside what exists."""
     owned = snapshot.owned
     applied = acknowledgement(owned, snapshot.routing, owned.traffic)
     name, refused = _reachable(owned, desired, found)

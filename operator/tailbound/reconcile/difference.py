@@ -52,10 +52,7 @@ def _holds(wanted: Any, live: Any, field: str) -> bool:
 def _holds_map(
     wanted: Mapping[str, Any], live: Mapping[str, Any], holds: Callable[[Any, Any, str], bool]
 ) -> bool:
-    for key, value in wanted.items():  # noqa: SIM110 - each decision has dozens of fields: no generator
-        if not holds(value, live.get(key), key):
-            return False
-    return True
+    return all(map(holds, wanted.values(), map(live.get, wanted), wanted))
 
 
 def _holds_quantity(wanted: Any, live: Any, _field: str) -> bool:

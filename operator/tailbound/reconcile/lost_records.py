@@ -7,7 +7,8 @@ from tailbound.rollout.problem import Problem
 
 
 def lost_record(decided: Decided) -> Problem | None:
-    """What is lost, what holds, and what to do; None if every revision with pods can be made again.
+    """The problem of a lost record: what is lost, what holds, and what to do. None if every revision with
+    pods can be made again.
 
     The desired revision is left out: it is made again from the spec, and if its record cannot be read, that
     is its own problem.

@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_planned_is_told(
     assert message in err
 
 
-def test_a_status_that_nobody_keeps_up_to_date_says_so_first(churn: Api, run: Run) -> None:
+def test_status_and_why_say_first_that_no_operator_works(churn: Api, run: Run) -> None:
     # Operators of other tests with the same API server have left theirs, in namespaces of their own.
     for left in churn.request("GET", "/apis/coordination.k8s.io/v1/leases").body["items"]:
         namespace, name = left["metadata"]["namespace"], left["metadata"]["name"]

@@ -77,7 +77,7 @@ async def test_a_webhook_that_does_not_answer_is_named_and_its_end_is_enough(
 ) -> None:
     namespace = environment.namespace
     hook = {
-        "name": "nobody.example.com",
+        "name": "unreachable.example.com",
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "timeoutSeconds": 1,

@@ -48,7 +48,7 @@ def test_a_deleted_record_is_told_until_it_is_restored(aborted: bool) -> None:
     assert f"Deployment {old} stays as it is: it is not scaled" in message
     assert (f"let {new} take over" in message) is not aborted, "what was rejected is no remedy"
     deployment = simulator.objects["Deployment", old]
-    assert (deployment["spec"]["replicas"], simulator.serving()[0]) == (2, old), "what is told is true"
+    assert (deployment["spec"]["replicas"], simulator.serving()[0]) == (2, old), "the message is true"
     simulator.objects["ControllerRevision", old] = record
     simulator.settle()
     assert simulator.condition("Conflict") == ("False", "NoConflict")

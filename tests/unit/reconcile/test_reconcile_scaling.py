@@ -36,7 +36,7 @@ def test_a_stopped_service_is_not_followed() -> None:
 @pytest.mark.parametrize(
     ("asked", "counts"),
     [(None, {7: 7, 30: 20, 3: 3, 0: 2}), (5, {3: 5, 8: 8})],
-    ids=["by-traffic-alone", "somebody-asks-for-more"],
+    ids=["by-traffic-alone", "the-user-asks-for-more"],
 )
 def test_pods_follow_the_decision_within_the_bounds_and_what_is_asked_for(
     asked: int | None, counts: dict[int, int]
