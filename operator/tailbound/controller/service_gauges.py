@@ -1,4 +1,4 @@
-"""Gauges of all services, kept as each of them changes so that no scrape reads the fleet: conditions, costs."""
+"""Gauges of all services, kept as each changes so that no scrape reads the fleet: conditions and costs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
