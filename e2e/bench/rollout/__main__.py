@@ -24,15 +24,9 @@ from collections.abc import Callable
 from math import inf, log
 
 import numpy as np
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.evidence import OVERSHOOT_CREDIT
-from tailbound.judge.verdict import (
-    ALPHA,
-    LATE_SHARE,
-    Objective,
-    Policy,
-    error_objective,
-    latency_objective,
-)
+from tailbound.judge.verdict import ALPHA, LATE_SHARE, Objective, error_objective, latency_objective
 from tailbound.rollout.forecast import Traffic as Arrivals
 
 from e2e.bench.rollout import cluster, gauges, peers, rule
@@ -76,7 +70,7 @@ def requests_at(traffic: Traffic, polls: Counts) -> Counts:
     return np.where(polls == rule.NEVER, rule.NEVER, np.take_along_axis(total, polls[:, None], axis=1)[:, 0])
 
 
-def own(policy: Policy) -> Rule:
+def own(policy: AnalysisPolicy) -> Rule:
     """The product's rule under one policy."""
     return lambda traffic: requests_at(traffic, rule.verdicts(traffic, P99, policy, OBJECTIVES).rolled_back)
 
@@ -97,9 +91,9 @@ def rules(edge: Traffic) -> dict[str, Rule]:
     threshold, limit = (tune(edge, P99.allowed, ALPHA) for tune in (peers.tuned_flagger, peers.tuned_argo))
     say(f"tuned to {ALPHA:.0%} at the SLA's edge: Flagger threshold {threshold}, Argo failureLimit {limit}")
     return {
-        "tailbound": own(Policy.BOTH),
-        "absolute": own(Policy.ABSOLUTE),
-        "relative": own(Policy.RELATIVE),
+        "tailbound": own(AnalysisPolicy.BOTH),
+        "absolute": own(AnalysisPolicy.ABSOLUTE),
+        "relative": own(AnalysisPolicy.RELATIVE),
         "flagger 5": by_windows(lambda traffic: peers.flagger(traffic, P99.allowed, 5)),
         "flagger tuned": by_windows(lambda traffic: peers.flagger(traffic, P99.allowed, threshold)),
         "argo 3": by_windows(lambda traffic: peers.argo(traffic, P99.allowed, 3)),
@@ -116,7 +110,7 @@ def false_rollbacks(every: dict[str, Rule]) -> Share:
     for scenario in HEALTHY:
         traffic = scenario.traffic(COMPARED_RUNS)
         shares = {name: float((decide(traffic) != rule.NEVER).mean()) for name, decide in every.items()}
-        held = (rule.verdicts(traffic, P99, Policy.BOTH, OBJECTIVES).held != rule.NEVER).mean()
+        held = (rule.verdicts(traffic, P99, AnalysisPolicy.BOTH, OBJECTIVES).held != rule.NEVER).mean()
         columns = "".join(f"{share:14.3f}" for share in shares.values())
         own_share = Share(round(shares["tailbound"] * COMPARED_RUNS), COMPARED_RUNS)
         say(f"{scenario.name:42}{columns}{held:8.3f}  {own_share}")

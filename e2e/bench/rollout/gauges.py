@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 from tailbound.api.analysis_metric import AnalysisMetric
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.metric_evidence import Watch, judge, taken_in
 from tailbound.judge.metrics import Metric, metric_of
-from tailbound.judge.verdict import Outcome, Policy
+from tailbound.judge.verdict import Outcome
 from tailbound.telemetry.prometheus import Series, Value
 
 from e2e.bench.rollout.scenarios import SEED, Floats
@@ -57,6 +58,6 @@ def _condemned(metric: Metric, pairs: Iterator[tuple[float, float]]) -> bool:
         before, known = known, taken_in(metric, known, answers, at, stable_serves=True).watch
         if known == before:
             continue
-        if judge(metric, known, Policy.ABSOLUTE, 1, stable_serves=True).outcome is Outcome.ROLL_BACK:
+        if judge(metric, known, AnalysisPolicy.ABSOLUTE, 1, stable_serves=True).outcome is Outcome.ROLL_BACK:
             return True
     return False

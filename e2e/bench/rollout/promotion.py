@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from tailbound.api.rollout import RolloutSpec
+from tailbound.api.rollout import AnalysisPolicy, RolloutSpec
 from tailbound.judge.analysis import Terms
-from tailbound.judge.verdict import Objective, Outcome, Policy
+from tailbound.judge.verdict import Objective, Outcome
 from tailbound.rollout.forecast import Traffic, forecast
 
 from e2e.bench.rollout.scenarios import SEED
@@ -34,7 +34,7 @@ class Pace:
 
 def pace(objectives: tuple[Objective, ...], requests: Traffic) -> Pace:
     """The pace of a canary as good as the stable revision. Raises ValueError if none is promoted."""
-    terms = Terms(objectives, Policy.BOTH, warmup=0)
+    terms = Terms(objectives, AnalysisPolicy.BOTH, warmup=0)
     found = forecast(SPEC, terms, timedelta(), requests, requests, SEED)
     median, p90 = (found.seconds(Outcome.PASS, quantile) for quantile in (0.5, 0.9))
     first = found.step(0, 0.5)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import account_about, judge
 from tailbound.judge.evidence import Tally
-from tailbound.judge.verdict import Objective, Outcome, Policy
+from tailbound.judge.verdict import Objective, Outcome
 from tailbound.judge.windows import Span
 
 from e2e.bench.rollout.scenarios import Counts, Traffic
@@ -26,27 +27,29 @@ class Verdicts:
     held: Counts
 
 
-def verdicts(traffic: Traffic, objective: Objective, policy: Policy, objectives: int) -> Verdicts:
+def verdicts(traffic: Traffic, objective: Objective, policy: AnalysisPolicy, objectives: int) -> Verdicts:
     """Verdicts on `objective`, as one of `objectives`, with stable serving to the end."""
     return _all(traffic, objective, objectives)[policy]
 
 
 @lru_cache(maxsize=2)
-def _all(traffic: Traffic, objective: Objective, objectives: int) -> dict[Policy, Verdicts]:
+def _all(traffic: Traffic, objective: Objective, objectives: int) -> dict[AnalysisPolicy, Verdicts]:
     found = [_run(traffic, row, objective, objectives) for row in range(len(traffic.canary))]
     return {
         policy: Verdicts(
             np.array([each[policy, Outcome.ROLL_BACK] for each in found]),
             np.array([each[policy, Outcome.HOLD] for each in found]),
         )
-        for policy in Policy
+        for policy in AnalysisPolicy
     }
 
 
 def _run(
     traffic: Traffic, row: int, objective: Objective, objectives: int
-) -> dict[tuple[Policy, Outcome], int]:
-    found = {(policy, outcome): NEVER for policy in Policy for outcome in (Outcome.ROLL_BACK, Outcome.HOLD)}
+) -> dict[tuple[AnalysisPolicy, Outcome], int]:
+    found = {
+        (policy, outcome): NEVER for policy in AnalysisPolicy for outcome in (Outcome.ROLL_BACK, Outcome.HOLD)
+    }
     account = account_about(objective)
     polls = zip(
         traffic.canary[row].tolist(),
@@ -62,11 +65,11 @@ def _run(
         account = account.after(Tally(canary, bad), Tally(stable, stable_bad), span, stable_serves=True)
         if not bad and number % _LOOKS:
             continue
-        for policy in Policy:
+        for policy in AnalysisPolicy:
             outcome = judge(objective, account, policy, objectives, stable_serves=True).outcome
             if found.get((policy, outcome)) == NEVER:
                 found[policy, outcome] = number
-        if all(found[policy, Outcome.ROLL_BACK] != NEVER for policy in Policy):
+        if all(found[policy, Outcome.ROLL_BACK] != NEVER for policy in AnalysisPolicy):
             break
     return found
 

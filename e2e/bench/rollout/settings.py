@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 import numpy as np
-from tailbound.judge.verdict import Policy
+from tailbound.api.rollout import AnalysisPolicy
 
 from e2e.bench.rollout.scenarios import Counts, Floats
 from e2e.bench.rollout.trials import POLL_SECONDS, Drawn, Step, Trial
@@ -163,7 +163,7 @@ def _setting(
 
 def _relative(setting: Setting) -> Setting:
     """The same with the policy relative."""
-    trial = replace(setting.trial, name=f"{setting.trial.name}, relative", policy=Policy.RELATIVE)
+    trial = replace(setting.trial, name=f"{setting.trial.name}, relative", policy=AnalysisPolicy.RELATIVE)
     return replace(setting, trial=trial)
 
 

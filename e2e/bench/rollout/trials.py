@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import Account, account_about, judge
 from tailbound.judge.evidence import Tally
-from tailbound.judge.verdict import Objective, Outcome, Policy, latency_objective
+from tailbound.judge.verdict import Objective, Outcome, latency_objective
 from tailbound.judge.windows import Span
 
 from e2e.bench.rollout.scenarios import SEED, Counts
@@ -52,7 +53,7 @@ class Trial:
     name: str
     draw: Callable[[np.random.Generator], Drawn]
     steps: tuple[Step, ...] = (Step(0, 5),)
-    policy: Policy = Policy.BOTH
+    policy: AnalysisPolicy = AnalysisPolicy.BOTH
     objective: Objective = P99
     tests: int = 2
     """Latency and errors share alpha, as they do in a service that promises both."""

@@ -1,1 +1,1 @@
-"""The canary verdict: counters in, evidence kept, a decision with its reason out. Pure."""
+"""The verdict on a candidate: counters in, evidence kept, a decision with its reason out. Pure."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.alone import Recent
 from tailbound.judge.betting import BoundTest, that_above, that_polls_are_above
 from tailbound.judge.evidence import AT_LEAST_BAD, Tally, passing
@@ -14,7 +15,6 @@ from tailbound.judge.verdict import (
     Finding,
     Measure,
     Objective,
-    Policy,
     Thresholds,
     decide,
     thresholds,
@@ -104,9 +104,9 @@ class Account:
     @property
     def counted(self) -> Tally:
         """What was judged of the candidate, divided for bursts."""
-        return self.evidence.deflated(self.factor.value).canary
+        return self.evidence.deflated(self.factor.value).candidate
 
-    def numbers(self, unacceptable: float, policy: Policy) -> EValues:
+    def numbers(self, unacceptable: float, policy: AnalysisPolicy) -> EValues:
         """What it says about the bound.
 
         | what is seen of bursts | beyond the bound | worse than stable |
@@ -118,7 +118,7 @@ class Account:
         Worse than stable is alone decisive with the policy relative.
         """
         factor = self.factor
-        decisive = policy is Policy.RELATIVE and not factor.measured
+        decisive = policy is AnalysisPolicy.RELATIVE and not factor.measured
         divided = self.evidence.deflated(self.bursts.largest if decisive else factor.value)
         relative = divided.relative.value
         against = (self.counts,) if factor.independent else (self.polls, self.counts)
@@ -128,11 +128,11 @@ class Account:
             late=min(each.late for each in against),
             relative=relative if self.alone is None else max(relative, self.alone.absolute),
             improves=divided.improves.value,
-            passing=passing(step.canary - step.step_starts[-1], unacceptable),
-            enough=self.evidence.canary.bad >= AT_LEAST_BAD,
+            passing=passing(step.candidate - step.step_starts[-1], unacceptable),
+            enough=self.evidence.candidate.bad >= AT_LEAST_BAD,
         )
 
-    def limits(self, tests: int, policy: Policy) -> Thresholds:
+    def limits(self, tests: int, policy: AnalysisPolicy) -> Thresholds:
         """The thresholds that the numbers are to reach, as one of `tests` tests."""
         return thresholds(self.polls.bets.null, tests, policy, independent=self.factor.independent)
 
@@ -140,8 +140,8 @@ class Account:
     def fails_more(self) -> bool:
         """Whether more requests of this step were bad than are allowed, and than of stable's last minutes."""
         evidence, stable = self.evidence, self.recent.total
-        step = evidence.canary - evidence.step_starts[-1]
-        seen = step if step.judged > 0 else evidence.canary
+        step = evidence.candidate - evidence.step_starts[-1]
+        seen = step if step.judged > 0 else evidence.candidate
         bound = MOST_ALONE
         if stable.judged > 0:
             bound = max(self.polls.bets.null, RELATIVE_RATIO * stable.bad / stable.judged)
@@ -166,10 +166,10 @@ def account_about(objective: Objective) -> Account:
 
 
 def judge(
-    objective: Objective, account: Account, policy: Policy, tests: int, *, stable_serves: bool
+    objective: Objective, account: Account, policy: AnalysisPolicy, tests: int, *, stable_serves: bool
 ) -> Finding:
     """One objective at one poll, one of `tests` that share alpha, as `decide` says."""
-    policy = policy if objective.stated else Policy.BOTH
+    policy = policy if objective.stated else AnalysisPolicy.BOTH
     numbers = account.numbers(objective.unacceptable, policy)
     limits = account.limits(tests, policy)
     comparable = account.comparable(stable_serves=stable_serves)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import Account, account_about, judge
 from tailbound.judge.evidence import Tally
 from tailbound.judge.metric_evidence import begun, same_question, taken_in
@@ -11,14 +12,7 @@ from tailbound.judge.metric_evidence import judge as judge_metric
 from tailbound.judge.metrics import Metric, MetricFinding
 from tailbound.judge.polls import Counted, PollResults, Readings, Round, baseline, poll
 from tailbound.judge.record import EvidenceState, Record
-from tailbound.judge.verdict import (
-    Finding,
-    Measure,
-    Objective,
-    Outcome,
-    Policy,
-    combine,
-)
+from tailbound.judge.verdict import Finding, Measure, Objective, Outcome, combine
 from tailbound.objects.unknown import Unknown
 
 
@@ -27,7 +21,7 @@ class Terms:
     """What a candidate is judged by."""
 
     objectives: tuple[Objective, ...]
-    policy: Policy
+    policy: AnalysisPolicy
     warmup: int
     """The first requests of each of the candidate's pods, which are not judged; of each counted metric, so
     many events."""
@@ -177,7 +171,7 @@ def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
     for objective in terms.objectives:
         tally = objective.measure.tally
         accounts[objective.measure] = _account(record, objective).after(
-            tally(counted.arms.canary),
+            tally(counted.arms.candidate),
             tally(counted.arms.stable),
             counted.span,
             stable_serves=pair.stable_serves,

@@ -102,23 +102,23 @@ class BoundTest:
         """What is known after one more value, of requests that no other value covers."""
         return self._after(self.bets.gains(value), value, span, sides)
 
-    def after_poll(self, canary: Tally, span: Span, sides: Sides) -> "BoundTest":
+    def after_poll(self, candidate: Tally, span: Span, sides: Sides) -> "BoundTest":
         """What is known after a poll.
 
         Its fraction of bad requests is one value however many there were, so that it holds for requests that
         are bad together, in bursts of any size.
         """
-        if canary.judged <= 0:
+        if candidate.judged <= 0:
             return self
-        return self.after_value(canary.bad / canary.judged, span, sides)
+        return self.after_value(candidate.bad / candidate.judged, span, sides)
 
-    def after_counts(self, canary: Tally, span: Span, sides: Sides) -> "BoundTest":
+    def after_counts(self, candidate: Tally, span: Span, sides: Sides) -> "BoundTest":
         """What is known after a poll, each request a value: for requests that are bad independently."""
-        if canary.judged <= 0:
+        if candidate.judged <= 0:
             return self
-        good, bad = canary.judged - canary.bad, canary.bad
+        good, bad = candidate.judged - candidate.bad, candidate.bad
         gains = tuple(bad * up + good * down for down, up in self.bets.extremes)
-        return self._after(gains, bad / canary.judged, span, sides)
+        return self._after(gains, bad / candidate.judged, span, sides)
 
     def _after(self, gains: tuple[float, ...], value: float, span: Span, sides: Sides) -> "BoundTest":
         """What began before the window did may tell of an earlier one, and speaks for the candidate alone."""

@@ -8,7 +8,9 @@ alpha, however often it is looked at. Values are natural logarithms throughout.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
-from typing import Final
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import Field
 
 GRID: Final = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 """How many times worse than allowed the alternatives are. Equal weights."""
@@ -16,16 +18,16 @@ GRID: Final = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 _LOG_GRID: Final = tuple(log(k) for k in GRID)
 
 PASS_GRID: Final = (0.75, 0.5, 0.25, 0.1, 0.02)
-"""How much of the unacceptable fraction a healthy canary's true fraction might be. Equal weights."""
+"""How much of the unacceptable fraction a healthy candidate's true fraction might be. Equal weights."""
 
 OVERSHOOT_CREDIT: Final = 0.7
 """Nats by which the absolute test may stop below ln(1/alpha), for what `credited` accepts.
 
 One slow request lifts the evidence past the threshold by most of a nat, so Ville's inequality is not tight.
-How loose it is can be computed: a healthy canary's requests are each slow with a probability of at most the
-allowed one, whatever happened before, and can be coupled to requests that are slow with exactly that
+How loose it is can be computed: a healthy candidate's requests are each slow with a probability of at most
+the allowed one, whatever happened before, and can be coupled to requests that are slow with exactly that
 probability and never fewer. More slow requests never leave the stopping region, nor does the floor of
-`AT_LEAST_BAD` change that. So the independent requests at the allowed fraction bound every healthy canary,
+`AT_LEAST_BAD` change that. So the independent requests at the allowed fraction bound every healthy candidate,
 and looking once per poll, not at every request, only lowers the chance. For them dynamic programming gives at
 most 0.99 alpha, the mass left at its horizon bounded by Ville's inequality. Counts that come in bursts are
 not coupled so, and get no credit.
@@ -34,7 +36,7 @@ _CREDITED_ALPHAS: Final = (0.0025, 0.05)
 _CREDITED_FRACTIONS: Final = (0.001, 0.1)
 
 AT_LEAST_BAD: Final = 5
-"""No canary is condemned by fewer bad requests: two cold starts are not a verdict."""
+"""No candidate is condemned by fewer bad requests: two cold starts are not a verdict."""
 
 _HIGHEST: Final = 0.95
 
@@ -55,6 +57,10 @@ class Tally:
     def deflated(self, factor: float) -> "Tally":
         """The evidence if only one of every `factor` requests of a burst had been counted."""
         return Tally(self.judged / factor, self.bad / factor)
+
+
+StoredAsCanary: TypeAlias = Annotated[Tally, Field(alias="canary")]
+"""The candidate's counts; a stored rollout has them under the name that earlier versions read and wrote."""
 
 
 def credited(alpha: float, allowed: float) -> bool:
@@ -93,19 +99,19 @@ def _log_ratio(tally: Tally, numerator: float, denominator: float) -> float:
     return tally.bad * log(numerator / denominator) + good * log((1 - numerator) / (1 - denominator))
 
 
-def absolute(canary: Tally, allowed: float) -> float:
-    """Evidence that the canary's bad fraction exceeds `allowed`; ln E, from cumulative counts."""
-    return log_mean_exp([_log_ratio(canary, fraction, allowed) for fraction in alternatives(allowed)])
+def absolute(candidate: Tally, allowed: float) -> float:
+    """Evidence that the candidate's bad fraction exceeds `allowed`; ln E, from cumulative counts."""
+    return log_mean_exp([_log_ratio(candidate, fraction, allowed) for fraction in alternatives(allowed)])
 
 
-def passing(canary: Tally, unacceptable: float) -> float:
-    """Evidence that the canary's bad fraction is below `unacceptable`; ln E, from this step's counts."""
-    return log_mean_exp([_log_ratio(canary, share * unacceptable, unacceptable) for share in PASS_GRID])
+def passing(candidate: Tally, unacceptable: float) -> float:
+    """Evidence that the candidate's bad fraction is below `unacceptable`; ln E, from this step's counts."""
+    return log_mean_exp([_log_ratio(candidate, share * unacceptable, unacceptable) for share in PASS_GRID])
 
 
 @dataclass(frozen=True)
 class Relative:
-    """Evidence that the canary's bad fraction exceeds `ratio` times stable's; one ln E per alternative.
+    """Evidence that the candidate's bad fraction exceeds `ratio` times stable's; one ln E per alternative.
 
     Each bad request only votes on whose it is, so an incident that hits both arms cancels out, whatever its
     size. Requests are compared once both arms have served some: of a small service most polls have requests
@@ -117,23 +123,23 @@ class Relative:
     """Logarithms of the e-values of all requests that were compared."""
     settled: tuple[float, ...] = (0.0,) * len(GRID)
     """The part of `logs` that is divided for bursts already."""
-    canary: Tally = Tally()
+    candidate: StoredAsCanary = Tally()
     """Requests that wait for some of the other arm."""
     stable: Tally = Tally()
 
-    def after(self, canary: Tally, stable: Tally) -> "Relative":
+    def after(self, candidate: Tally, stable: Tally) -> "Relative":
         """The evidence after one more poll."""
-        canary, stable = self.canary + canary, self.stable + stable
-        if canary.judged <= 0 or stable.judged <= 0:
-            return Relative(self.ratio, self.logs, self.settled, canary, stable)
-        if canary.bad <= 0 and stable.bad <= 0:
+        candidate, stable = self.candidate + candidate, self.stable + stable
+        if candidate.judged <= 0 or stable.judged <= 0:
+            return Relative(self.ratio, self.logs, self.settled, candidate, stable)
+        if candidate.bad <= 0 and stable.bad <= 0:
             return Relative(self.ratio, self.logs, self.settled)
-        odds = self.ratio * canary.judged / stable.judged
+        odds = self.ratio * candidate.judged / stable.judged
         # Of k times the odds of the null, the candidate's share of the bad is k(1 + odds)/(1 + k odds) times
         # the null's, and stable's the same without the k.
-        bad = canary.bad + stable.bad
+        bad = candidate.bad + stable.bad
         logs = tuple(
-            held + canary.bad * log_k + bad * log((1 + odds) / (1 + k * odds))
+            held + candidate.bad * log_k + bad * log((1 + odds) / (1 + k * odds))
             for held, k, log_k in zip(self.logs, GRID, _LOG_GRID, strict=True)
         )
         return Relative(self.ratio, logs, self.settled)

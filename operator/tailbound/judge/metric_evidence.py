@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import Account, account_of
 from tailbound.judge.evidence import Tally
 from tailbound.judge.histograms import split
 from tailbound.judge.means import Means, means_about
 from tailbound.judge.metrics import PART, STABLE, Metric, MetricFinding
-from tailbound.judge.verdict import Policy, decide, thresholds
+from tailbound.judge.verdict import decide, thresholds
 from tailbound.judge.windows import Span
 from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.prometheus import Series, Value
@@ -316,7 +317,13 @@ def _value(metric: Metric, answer: Answer) -> Value | Unknown:
 
 
 def judge(
-    metric: Metric, watch: Watch | None, policy: Policy, tests: int, *, stable_serves: bool, missing: str = ""
+    metric: Metric,
+    watch: Watch | None,
+    policy: AnalysisPolicy,
+    tests: int,
+    *,
+    stable_serves: bool,
+    missing: str = "",
 ) -> MetricFinding:
     """One metric, one of `tests` that share alpha, as `decide` says.
 
@@ -324,7 +331,7 @@ def judge(
     nothing of: there is nothing that a breach could be blamed on.
     """
     known = same_question(metric, watch) or begun(metric)
-    policy = policy if metric.compared else Policy.ABSOLUTE
+    policy = policy if metric.compared else AnalysisPolicy.ABSOLUTE
     if isinstance(known, Events):
         account = known.account
         numbers, limits = account.numbers(metric.unacceptable, policy), account.limits(tests, policy)

@@ -18,7 +18,7 @@ SETTLED: Final = timedelta(minutes=2)
 class Arms:
     """What the two arms served between two complete polls."""
 
-    canary: Classes
+    candidate: Classes
     stable: Classes
 
 
@@ -66,14 +66,14 @@ class Counted:
 class Round:
     """What is asked of the gateways at a time: the counters of two revisions."""
 
-    canary: str
+    candidate: str
     stable: str
     now: datetime
 
     @property
     def revisions(self) -> Set[str]:
         """Both."""
-        return {self.canary, self.stable}
+        return {self.candidate, self.stable}
 
 
 def baseline(answers: Mapping[str, Reading | Unknown], existing: Set[str], of: Round) -> Readings | Unknown:
@@ -114,15 +114,15 @@ def poll(
     settled = before.since is not None and of.now - before.since >= SETTLED
     for pod, reading in sorted(known.items()):
         last = reading if pod in before.unasked else before.by_pod.get(pod)
-        of_canary = increment(last, reading, of.canary, settled=settled)
+        of_candidate = increment(last, reading, of.candidate, settled=settled)
         of_stable = increment(last, reading, of.stable, settled=settled)
-        if isinstance(of_canary, Unknown) or isinstance(of_stable, Unknown):
+        if isinstance(of_candidate, Unknown) or isinstance(of_stable, Unknown):
             minutes = int(SETTLED.total_seconds() / 60)
             return Unknown(
                 f"a counter of gateway pod {pod} went down though its process did not restart;"
                 f" if it stays down for {minutes} minutes, it is counted from zero"
             )
-        arms = Arms(arms.canary + of_canary, arms.stable + of_stable)
+        arms = Arms(arms.candidate + of_candidate, arms.stable + of_stable)
     remembered = {pod: reading for pod, reading in before.by_pod.items() if pod in existing}
     unasked = tuple(pod for pod in before.unasked if pod in existing and pod not in known)
     by_pod = remembered | known

@@ -10,37 +10,31 @@ from enum import StrEnum
 from math import log
 from typing import Final, Protocol
 
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.counters import Classes
 from tailbound.judge.evidence import (
     OVERSHOOT_CREDIT,
     Relative,
+    StoredAsCanary,
     Tally,
     credited,
 )
 
 ALPHA: Final = 0.01
-"""Chance at most that a healthy canary is ever rolled back by the evidence, however long it is watched."""
+"""Chance at most that a healthy candidate is ever rolled back by the evidence, however long it is watched."""
 BETA: Final = 0.05
-"""Chance at most that a step passes a canary that is as bad as unacceptable."""
+"""Chance at most that a step passes a candidate that is as bad as unacceptable."""
 RELATIVE_RATIO: Final = 1.5
-"""How many times worse than stable a canary may be before the relative test speaks against it."""
+"""How many times worse than stable a candidate may be before the relative test speaks against it."""
 LATE_SHARE: Final = 0.25
-"""The part of alpha kept for canaries that turn bad after the first step."""
+"""The part of alpha kept for candidates that turn bad after the first step."""
 LEAST_ERROR_RATE: Final = 0.01
-"""Canaries are proven to fail less than this, not twice the SLA's rate: 0.2 % takes small services days."""
+"""Candidates are proven to fail less than this, not twice the SLA's rate: 0.2 % takes small services days."""
 
 UNSTATED_ERROR_RATE: Final = 0.01
-"""Where the SLA states no error rate, a canary may fail so often, whatever stable does."""
+"""Where the SLA states no error rate, a candidate may fail so often, whatever stable does."""
 MOST_ALONE: Final = 0.5
 """The bound on that rate where stable has served no request to compare with."""
-
-
-class Policy(StrEnum):
-    """Which comparison condemns a canary: with the SLA, with stable, or only both together."""
-
-    ABSOLUTE = "absolute"
-    RELATIVE = "relative"
-    BOTH = "both"
 
 
 class Outcome(StrEnum):
@@ -76,10 +70,10 @@ class Objective:
     allowed: float
     """The fraction that the SLA allows: 0.01 for a P99 target."""
     unacceptable: float
-    """The fraction that a passing step must prove the canary to be below."""
+    """The fraction that a passing step must prove the candidate to be below."""
     stated: bool = True
-    """The SLA states it. One that it does not state rejects a canary that is worse than stable, and asks for
-    no proof (`without_promise`)."""
+    """The SLA states it. One that it does not state rejects a candidate that is worse than stable, and asks
+    for no proof (`without_promise`)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.allowed <= 0.5:
@@ -102,7 +96,7 @@ def error_objective(rate: float, least: float = LEAST_ERROR_RATE) -> Objective:
 
 
 def unstated_errors() -> Objective:
-    """Failures where the SLA states no error rate: a canary may fail as often as stable does."""
+    """Failures where the SLA states no error rate: a candidate may fail as often as stable does."""
     return replace(error_objective(UNSTATED_ERROR_RATE), stated=False)
 
 
@@ -110,35 +104,35 @@ def unstated_errors() -> Objective:
 class Evidence:
     """What the counts say about one objective, without the warm-up."""
 
-    canary: Tally = field(default_factory=Tally)
+    candidate: StoredAsCanary = field(default_factory=Tally)
     step_starts: tuple[Tally, ...] = (Tally(),)
-    """The canary's cumulative counts from which on each step is judged."""
+    """The candidate's cumulative counts from which on each step is judged."""
     settled: Tally = field(default_factory=Tally)
     """The part of the counts that is divided for bursts already."""
     relative: Relative = field(default_factory=lambda: Relative(RELATIVE_RATIO))
     improves: Relative = field(default_factory=lambda: Relative(1.0))
     """The relative test with the arms exchanged: evidence that stable is the worse one."""
 
-    def after(self, canary: Tally, stable: Tally) -> "Evidence":
+    def after(self, candidate: Tally, stable: Tally) -> "Evidence":
         """The evidence after one more poll. What stable served before the candidate did is not beside it."""
-        if canary.judged <= 0 and self.canary.judged <= 0:
+        if candidate.judged <= 0 and self.candidate.judged <= 0:
             return self
         return Evidence(
-            self.canary + canary,
+            self.candidate + candidate,
             self.step_starts,
             self.settled,
-            self.relative.after(canary, stable),
-            self.improves.after(stable, canary),
+            self.relative.after(candidate, stable),
+            self.improves.after(stable, candidate),
         )
 
-    def against(self, canary: Tally, stable: Tally) -> "Evidence":
-        """The evidence after a poll that may speak against the canary and never for it."""
-        after = self.canary + canary
+    def against(self, candidate: Tally, stable: Tally) -> "Evidence":
+        """The evidence after a poll that may speak against the candidate and never for it."""
+        after = self.candidate + candidate
         return replace(
             self,
-            canary=after,
+            candidate=after,
             step_starts=(*self.step_starts[:-1], after),
-            relative=self.relative.after(canary, stable),
+            relative=self.relative.after(candidate, stable),
         )
 
     def deflated(self, factor: float) -> "Evidence":
@@ -150,7 +144,7 @@ class Evidence:
             return self
         return replace(
             self,
-            canary=self._part(self.canary, factor),
+            candidate=self._part(self.candidate, factor),
             step_starts=tuple(self._part(start, factor) for start in self.step_starts),
             relative=self.relative.deflated(factor),
             improves=self.improves.deflated(factor),
@@ -166,14 +160,14 @@ class Evidence:
         known = self.deflated(factor)
         return replace(
             known,
-            settled=known.canary,
+            settled=known.candidate,
             relative=self.relative.settle(factor),
             improves=self.improves.settle(factor),
         )
 
     def next_step(self) -> "Evidence":
         """The evidence as a step begins: proof for passing starts again, what speaks against it stays."""
-        return replace(self, step_starts=(*self.step_starts, self.canary))
+        return replace(self, step_starts=(*self.step_starts, self.candidate))
 
 
 @dataclass(frozen=True)
@@ -186,7 +180,7 @@ class Thresholds:
     passing: float
 
 
-def thresholds(allowed: float, tests: int, policy: Policy, *, independent: bool) -> Thresholds:
+def thresholds(allowed: float, tests: int, policy: AnalysisPolicy, *, independent: bool) -> Thresholds:
     """Thresholds of one of `tests` tests of bounds, so that `ALPHA` holds for all of them together.
 
     With the policies absolute and both nothing is condemned that is not beyond its bound, so that a single
@@ -194,7 +188,7 @@ def thresholds(allowed: float, tests: int, policy: Policy, *, independent: bool)
     each of the two gets half. `independent` says that requests are known to be bad independently of each
     other, not in bursts.
     """
-    alpha = ALPHA / tests / (2 if policy is Policy.RELATIVE else 1)
+    alpha = ALPHA / tests / (2 if policy is AnalysisPolicy.RELATIVE else 1)
     first = alpha * (1 - LATE_SHARE)
     credit = OVERSHOOT_CREDIT if independent and credited(first, allowed) else 0.0
     return Thresholds(
@@ -227,7 +221,7 @@ class EValues:
         return self.enough and (self.absolute >= limits.absolute / 10 or self.late >= limits.late / 10)
 
 
-def decide(numbers: EValues, policy: Policy, limits: Thresholds, *, comparable: bool) -> Outcome:
+def decide(numbers: EValues, policy: AnalysisPolicy, limits: Thresholds, *, comparable: bool) -> Outcome:
     """One bound at one poll; the first row that matches decides.
 
     | beyond bound | worse | policy   | proven better | comparable | proven to pass | outcome   |
@@ -248,8 +242,8 @@ def decide(numbers: EValues, policy: Policy, limits: Thresholds, *, comparable: 
     worse = numbers.enough and numbers.relative >= limits.relative
     rules = (
         (beyond and worse, Outcome.ROLL_BACK),
-        (beyond and policy is Policy.ABSOLUTE, Outcome.ROLL_BACK),
-        (worse and policy is Policy.RELATIVE, Outcome.ROLL_BACK),
+        (beyond and policy is AnalysisPolicy.ABSOLUTE, Outcome.ROLL_BACK),
+        (worse and policy is AnalysisPolicy.RELATIVE, Outcome.ROLL_BACK),
         (beyond and numbers.improves >= limits.relative, Outcome.PASS),
         (beyond and comparable, Outcome.HOLD),
         (beyond, Outcome.ROLL_BACK),
@@ -261,7 +255,7 @@ def decide(numbers: EValues, policy: Policy, limits: Thresholds, *, comparable: 
 def without_promise(outcome: Outcome, *, fails_more: bool) -> Outcome:
     """The outcome for an objective that the SLA does not state: nothing is held, and no proof is asked for.
 
-    `fails_more`: of the canary's requests more are bad than may be, and than of stable's.
+    `fails_more`: of the candidate's requests more are bad than may be, and than of stable's.
 
     | `decide` says | fails more | outcome |
     |---|---|---|

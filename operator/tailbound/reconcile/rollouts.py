@@ -7,12 +7,12 @@ from typing import Final
 
 from tailbound.api.inferenceservice import InferenceServiceSpec
 from tailbound.api.rejection import Rejection
-from tailbound.api.rollout import Analysis, AnalysisSource
+from tailbound.api.rollout import Analysis, AnalysisPolicy, AnalysisSource
 from tailbound.judge import scrapes
 from tailbound.judge.analysis import Pair, Terms, Verdict, judged, next_step, take_in
 from tailbound.judge.metrics import Metric, metric_of
 from tailbound.judge.record import EvidenceState, unpacked
-from tailbound.judge.verdict import Policy, error_objective, latency_objective, unstated_errors
+from tailbound.judge.verdict import error_objective, latency_objective, unstated_errors
 from tailbound.objects.fields import child, children
 from tailbound.reconcile import ending, signatures
 from tailbound.reconcile.class_returns import gives_up_after
@@ -61,7 +61,7 @@ def roll(owned: OwnedState, known: TrafficFacts, now: datetime) -> RolloutStep:
     terms = replace(
         terms,
         metrics=_metrics(owned, rollout, comparable=comparable),
-        policy=terms.policy if comparable else Policy.ABSOLUTE,
+        policy=terms.policy if comparable else AnalysisPolicy.ABSOLUTE,
     )
     asked = _demands(owned.service.spec, terms)
     signature = signatures.comparison(owned, rollout.from_revision, rollout.revision)
@@ -202,7 +202,7 @@ def terms_of(spec: InferenceServiceSpec) -> Terms:
         if sla.error_rate is None
         else error_objective(float(sla.error_rate.fraction), float(analysis.min_error_rate.fraction))
     )
-    return Terms((*latency, errors), Policy(analysis.policy), analysis.warmup_requests)
+    return Terms((*latency, errors), analysis.policy, analysis.warmup_requests)
 
 
 def _demands(spec: InferenceServiceSpec, terms: Terms) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ class Count:
     def canary(self, *gateways: Gateway) -> Classes | str:
         """New requests of the canary, or why there is no telling."""
         found = self.polled(*gateways)
-        return found.arms.canary if isinstance(found, Counted) else found.reason
+        return found.arms.candidate if isinstance(found, Counted) else found.reason
 
 
 def begun(server: Server) -> tuple[Count, Gateway, Gateway]:
@@ -231,7 +231,7 @@ def test_a_histogram_is_read_whichever_way_its_edges_are_written(server: Server)
         assert not taken.blind, taken.blind
         known = taken.watch
     assert isinstance(known, Events)
-    assert (known.account.evidence.canary, known.compared) == (Tally(30, 10), 100)
+    assert (known.account.evidence.candidate, known.compared) == (Tally(30, 10), 100)
     edges = {series.labels["le"] for series in answers[metric.expression]}
     assert edges == {"0.25", {"2": "1", "3": "1.0"}[server.generation], "+Inf"}
     between = measured(0.5)

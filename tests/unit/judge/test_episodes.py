@@ -1,9 +1,10 @@
 """One bad moment condemns nobody; what is bad from its first requests on, or for long, is condemned."""
 
 import pytest
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import account_about, judge
 from tailbound.judge.evidence import Tally
-from tailbound.judge.verdict import Objective, Outcome, Policy, error_objective, latency_objective
+from tailbound.judge.verdict import Objective, Outcome, error_objective, latency_objective
 from tailbound.judge.windows import Span
 
 P99, FAILURES = latency_objective(0.99), error_objective(0.01)
@@ -22,7 +23,10 @@ def rolled_back(fractions: list[float], *, stable: float = 0.0, objective: Objec
     for number, fraction in enumerate(fractions):
         at = 60 + 2.0 * number
         account = account.after(Tally(100, 100 * fraction), Tally(), ending(at), stable_serves=False)
-        if judge(objective, account, Policy.BOTH, 2, stable_serves=False).outcome is Outcome.ROLL_BACK:
+        if (
+            judge(objective, account, AnalysisPolicy.BOTH, 2, stable_serves=False).outcome
+            is Outcome.ROLL_BACK
+        ):
             return number
     return None
 

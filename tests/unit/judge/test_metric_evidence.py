@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import account_of
 from tailbound.judge.betting import BoundTest, that_polls_are_above
 from tailbound.judge.evidence import Tally
 from tailbound.judge.metric_evidence import LOOKBACK_SECONDS, Answer, Events, Values, Watch, judge
-from tailbound.judge.verdict import Outcome, Policy
+from tailbound.judge.verdict import Outcome
 from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.prometheus import Series, Value
 
@@ -29,7 +30,7 @@ NAN, INFINITE = (Series({}, (), "NaN"),), (Series({}, (), "-Inf"),)
 def events(known: Watch) -> Tally:
     """Events of the candidate that are evidence."""
     assert isinstance(known, Events)
-    return known.account.evidence.canary
+    return known.account.evidence.candidate
 
 
 def values(known: Watch) -> tuple[int, int]:
@@ -124,7 +125,7 @@ def test_bad_events_that_only_stable_names_are_pointed_at(
 ) -> None:
     made = metric(**fields)
     known = took(made, None, answer).watch
-    assert judge(made, known, Policy.BOTH, 1, stable_serves=True).unmatched is unmatched
+    assert judge(made, known, AnalysisPolicy.BOTH, 1, stable_serves=True).unmatched is unmatched
 
 
 def test_what_was_served_before_the_first_bad_event_counts_as_good() -> None:
@@ -205,8 +206,8 @@ def test_what_cannot_be_judged_is_no_data(
     known = watched(made, before) if before is not None else None
     taken = took(made, known, answer, now=150)
     assert reason in taken.blind
-    found = judge(made, taken.watch, Policy.BOTH, 1, stable_serves=True)
-    assert found == judge(made, known, Policy.BOTH, 1, stable_serves=True)
+    found = judge(made, taken.watch, AnalysisPolicy.BOTH, 1, stable_serves=True)
+    assert found == judge(made, known, AnalysisPolicy.BOTH, 1, stable_serves=True)
 
 
 def test_a_querier_that_steps_back_and_forth_counts_nothing_twice() -> None:
@@ -330,12 +331,12 @@ def test_evidence_begins_anew_about_another_bound_and_no_event_counts_twice() ->
     moved = took(other, known, counters(total_a=200, bad_a=100)).watch
     assert isinstance(moved, Events)
     assert moved.account == account_of(0.2)
-    assert judge(other, known, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.WAIT
+    assert judge(other, known, AnalysisPolicy.BOTH, 2, stable_serves=True).outcome is Outcome.WAIT
 
 
 def test_one_burst_condemns_nobody_and_many_do() -> None:
     made = metric(**COUNTED)
     burst = watched(made, counters(total_a=0, bad_a=0), counters(total_a=200, bad_a=100))
-    assert judge(made, burst, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.WAIT
+    assert judge(made, burst, AnalysisPolicy.BOTH, 2, stable_serves=True).outcome is Outcome.WAIT
     bursts = in_rounds(10, made, total_a=200, bad_a=100)
-    assert judge(made, bursts, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.ROLL_BACK
+    assert judge(made, bursts, AnalysisPolicy.BOTH, 2, stable_serves=True).outcome is Outcome.ROLL_BACK

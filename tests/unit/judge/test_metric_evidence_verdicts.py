@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.evidence import Tally
 from tailbound.judge.metric_evidence import Events, Values, Watch, judge
-from tailbound.judge.verdict import Outcome, Policy
+from tailbound.judge.verdict import Outcome
 
 from tests.unit.judge.metric_answers import (
     ACCURACY_OF_BOTH,
@@ -75,7 +76,7 @@ FINE, WORSE, BAD = Tally(2000, 20), Tally(2000, 120), Tally(200, 100)
 def test_the_verdict_is_that_of_the_objectives(
     fields: dict[str, Any], known: Watch | None, policy: str, outcome: str
 ) -> None:
-    found = judge(metric(**fields), known, Policy(policy), 2, stable_serves=True)
+    found = judge(metric(**fields), known, AnalysisPolicy(policy), 2, stable_serves=True)
     assert found.outcome is Outcome(outcome)
     assert not found.improves_breach
 
@@ -83,12 +84,14 @@ def test_the_verdict_is_that_of_the_objectives(
 @pytest.mark.parametrize("known", [sampled(POOR, 0.1), counted(Tally(400, 100), Tally(400, 300))])
 def test_what_breaches_its_bound_less_than_stable_rolls_out(known: Watch) -> None:
     made = metric(**(OF_BOTH if isinstance(known, Events) else ACCURACY_OF_BOTH))
-    found = judge(made, known, Policy.BOTH, 2, stable_serves=True)
+    found = judge(made, known, AnalysisPolicy.BOTH, 2, stable_serves=True)
     assert (found.outcome, found.improves_breach) == (Outcome.PASS, True)
 
 
 def test_nobody_else_is_blamed_for_a_mean_once_stable_gets_no_requests() -> None:
-    found = judge(metric(**ACCURACY_OF_BOTH), sampled(POOR, POOR), Policy.BOTH, 2, stable_serves=False)
+    found = judge(
+        metric(**ACCURACY_OF_BOTH), sampled(POOR, POOR), AnalysisPolicy.BOTH, 2, stable_serves=False
+    )
     assert found.outcome is Outcome.ROLL_BACK
 
 
@@ -102,11 +105,11 @@ def test_events_are_compared_with_those_of_stable_once_that_gets_no_requests(
     for number in range(1, 11):
         answer = counters(total_a=200 + 20 * number, bad_a=bad + 10 * number, **beside)
         known = took(made, known, answer, now=1000 + 60 * number, stable_serves=False).watch
-    assert judge(made, known, Policy.BOTH, 2, stable_serves=False).outcome is outcome
+    assert judge(made, known, AnalysisPolicy.BOTH, 2, stable_serves=False).outcome is outcome
 
 
-@pytest.mark.parametrize("policy", list(Policy))
-def test_what_cannot_be_asked_of_both_is_judged_by_its_bound_alone(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", list(AnalysisPolicy))
+def test_what_cannot_be_asked_of_both_is_judged_by_its_bound_alone(policy: AnalysisPolicy) -> None:
     made = metric(**COUNTED)
     bad = in_rounds(10, made, total_a=50, bad_a=25)
     assert judge(made, bad, policy, 2, stable_serves=True).outcome is Outcome.ROLL_BACK
@@ -117,8 +120,8 @@ def test_what_cannot_be_asked_of_both_is_judged_by_its_bound_alone(policy: Polic
 def test_proof_for_passing_begins_anew_at_each_step_and_what_speaks_against_stays() -> None:
     for known in (counted(Tally(100, 4), FINE), sampled(0.85, GOOD)):
         made = metric(**(OF_BOTH if isinstance(known, Events) else ACCURACY_OF_BOTH))
-        before = judge(made, known, Policy.BOTH, 1, stable_serves=True).numbers
-        after = judge(made, known.next_step(900), Policy.BOTH, 1, stable_serves=True).numbers
+        before = judge(made, known, AnalysisPolicy.BOTH, 1, stable_serves=True).numbers
+        after = judge(made, known.next_step(900), AnalysisPolicy.BOTH, 1, stable_serves=True).numbers
         assert before.passing != after.passing == 0
         assert before.absolute == after.absolute != 0
         assert before.relative == after.relative != 0

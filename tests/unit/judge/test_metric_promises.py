@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import Account, account_of
 from tailbound.judge.evidence import Tally
 from tailbound.judge.means import Means, means_about
 from tailbound.judge.metric_evidence import judge, taken_in
-from tailbound.judge.verdict import Outcome, Policy, decide, thresholds
+from tailbound.judge.verdict import Outcome, decide, thresholds
 from tailbound.judge.windows import Span
 
 from tests.support.effort import effort
@@ -28,16 +29,16 @@ def reading(number: int) -> Span:
     return Span(30.0 * number, 30.0 * (number + 1))
 
 
-def ends(known: Means | Account, policy: Policy) -> bool:
+def ends(known: Means | Account, policy: AnalysisPolicy) -> bool:
     """Whether the candidate is rolled back by what is known."""
     numbers = known.numbers() if isinstance(known, Means) else known.numbers(2 * BOUND, policy)
     limits = thresholds(BOUND, TESTS, policy, independent=False)
     return decide(numbers, policy, limits, comparable=True) is Outcome.ROLL_BACK
 
 
-def rolled_back(pairs: Iterator[Pair], policies: tuple[Policy, ...]) -> dict[Policy, int]:
+def rolled_back(pairs: Iterator[Pair], policies: tuple[AnalysisPolicy, ...]) -> dict[AnalysisPolicy, int]:
     """The number of values after which each policy rolls back; a policy that never does is not in it."""
-    known, found = means_about(BOUND, 2 * BOUND), dict[Policy, int]()
+    known, found = means_about(BOUND, 2 * BOUND), dict[AnalysisPolicy, int]()
     for number, (candidate, stable) in enumerate(pairs, start=1):
         known = (known.next_step() if number in STEPS else known).after(candidate, stable, reading(number))
         for policy in policies:
@@ -58,7 +59,7 @@ class Scenario:
     """How the values of both revisions are drawn, and under which policies it is a healthy one."""
 
     draw: Callable[[Random, int], Pair]
-    policies: tuple[Policy, ...] = tuple(Policy)
+    policies: tuple[AnalysisPolicy, ...] = tuple(AnalysisPolicy)
 
 
 def _edge(random: Random, _: int) -> Pair:
@@ -83,13 +84,15 @@ def _worse_but_within(random: Random, _: int) -> Pair:
     return random.uniform(0.06, 0.1), random.uniform(0, 0.02)
 
 
-NOT_ALONE = (Policy.BOTH, Policy.RELATIVE)
+NOT_ALONE = (AnalysisPolicy.BOTH, AnalysisPolicy.RELATIVE)
 HEALTHY = {
     "both at the bound": Scenario(_edge),
     "events at the bound": Scenario(_events),
     "an incident that both share": Scenario(_incident, NOT_ALONE),
     "both drift beyond the bound": Scenario(_drift, NOT_ALONE),
-    "worse than stable, and within the bound": Scenario(_worse_but_within, (Policy.BOTH, Policy.ABSOLUTE)),
+    "worse than stable, and within the bound": Scenario(
+        _worse_but_within, (AnalysisPolicy.BOTH, AnalysisPolicy.ABSOLUTE)
+    ),
 }
 
 
@@ -109,13 +112,13 @@ def test_means_of_healthy_revisions_hardly_ever_roll_back(scenario: Scenario) ->
 def test_a_mean_beyond_its_bound_is_found_within_so_many_values(
     mean: float, stable: float, absolute: int, both: int
 ) -> None:
-    random, needed = Random(7), list[dict[Policy, int]]()
+    random, needed = Random(7), list[dict[AnalysisPolicy, int]]()
     for _ in range(25):
         pairs = (
             (min(1.0, mean * random.uniform(0.8, 1.2)), stable * random.uniform(0, 2)) for _ in range(400)
         )
-        needed.append(rolled_back(pairs, (Policy.ABSOLUTE, Policy.BOTH)))
-    for policy, most in ((Policy.ABSOLUTE, absolute), (Policy.BOTH, both)):
+        needed.append(rolled_back(pairs, (AnalysisPolicy.ABSOLUTE, AnalysisPolicy.BOTH)))
+    for policy, most in ((AnalysisPolicy.ABSOLUTE, absolute), (AnalysisPolicy.BOTH, both)):
         numbers = sorted(found[policy] for found in needed)
         assert numbers[len(numbers) // 2] <= most, numbers
 
@@ -125,9 +128,9 @@ def test_a_mean_that_gets_bad_at_a_late_step_is_found_sooner_than_by_all_of_its_
     for number in range(300):
         known = known.after(0.02, 0.02, reading(number))
     known = known.next_step()
-    while not ends(known, Policy.BOTH):
+    while not ends(known, AnalysisPolicy.BOTH):
         known, values = known.after(0.6, 0.02, reading(300 + values)), values + 1
-    limits = thresholds(BOUND, TESTS, Policy.BOTH, independent=False)
+    limits = thresholds(BOUND, TESTS, AnalysisPolicy.BOTH, independent=False)
     assert values <= 20
     assert known.numbers().absolute < limits.absolute
 
@@ -140,22 +143,26 @@ def counts(random: Random, of: int, fraction: float) -> Tally:
 @pytest.mark.parametrize(
     ("fractions", "policies"),
     [
-        pytest.param(lambda _: (BOUND, BOUND), tuple(Policy), id="both at the bound"),
+        pytest.param(lambda _: (BOUND, BOUND), tuple(AnalysisPolicy), id="both at the bound"),
         pytest.param(
             lambda number: (0.5, 0.5) if 20 <= number < 30 else (0.03, 0.03), NOT_ALONE, id="shared incident"
         ),
         pytest.param(
-            lambda _: (0.08, 0.01), (Policy.BOTH, Policy.ABSOLUTE), id="worse, and within the bound"
+            lambda _: (0.08, 0.01),
+            (AnalysisPolicy.BOTH, AnalysisPolicy.ABSOLUTE),
+            id="worse, and within the bound",
         ),
-        pytest.param(lambda _: (0.14, 0.1), (Policy.RELATIVE,), id="hardly worse, with the policy relative"),
+        pytest.param(
+            lambda _: (0.14, 0.1), (AnalysisPolicy.RELATIVE,), id="hardly worse, with the policy relative"
+        ),
     ],
 )
 def test_events_of_healthy_revisions_hardly_ever_roll_back(
-    fractions: Callable[[int], Pair], policies: tuple[Policy, ...]
+    fractions: Callable[[int], Pair], policies: tuple[AnalysisPolicy, ...]
 ) -> None:
     random, alarms = Random(7), dict.fromkeys(policies, 0)
     for _ in range(RUNS):
-        known, over = account_of(BOUND), set[Policy]()
+        known, over = account_of(BOUND), set[AnalysisPolicy]()
         for number in range(60):
             candidate, stable = fractions(number)
             known = known.next_step() if number in STEPS else known
@@ -182,7 +189,7 @@ def rolled_back_in(seed: int, fraction: float, burst: int, most: int) -> int | N
     for number, (total, bad) in zip(range(most), rounds(Random(seed), fraction, burst), strict=False):
         answers = {made.expression: counters(total_a=total, bad_a=bad)}
         known = taken_in(made, known, answers, now=30.0 * number, stable_serves=True).watch
-        if judge(made, known, Policy.BOTH, 2, stable_serves=True).outcome is Outcome.ROLL_BACK:
+        if judge(made, known, AnalysisPolicy.BOTH, 2, stable_serves=True).outcome is Outcome.ROLL_BACK:
             return number
     return None
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from tailbound.api.analysis_metric import AnalysisMetric
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.metric_evidence import judge
 from tailbound.judge.metrics import metric_of
-from tailbound.judge.verdict import Policy
 
 from tests.unit.judge.metric_answers import NAMES, metric, value, watched
 
@@ -89,12 +89,14 @@ def test_every_bound_is_one_of_badness(
     made = metric(**fields)
     assert made.badness(number) == pytest.approx(badness)
     assert made.allowed == pytest.approx(allowed)
-    found = judge(made, watched(made, value(number)), Policy.BOTH, 1, stable_serves=True)
+    found = judge(made, watched(made, value(number)), AnalysisPolicy.BOTH, 1, stable_serves=True)
     assert found.judged == 1
     assert found.bad == pytest.approx(badness)
     assert found.mean == pytest.approx(number)
 
 
 def test_without_a_sample_there_is_no_mean() -> None:
-    found = judge(metric(), None, Policy.BOTH, 1, stable_serves=True, missing="the query gives no value")
+    found = judge(
+        metric(), None, AnalysisPolicy.BOTH, 1, stable_serves=True, missing="the query gives no value"
+    )
     assert (found.mean, found.judged, found.missing) == (None, 0, "the query gives no value")

@@ -13,7 +13,7 @@ FRACTIONS = (0.0015, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 def false_rollback(alpha: float, allowed: float, credit: float) -> float:
-    """Chance, bounded over an unlimited future, to condemn a canary that is exactly as bad as allowed."""
+    """Chance, bounded over an unlimited future, to condemn a candidate that is exactly as bad as allowed."""
     horizon = int(40 / allowed)
     found = stopping(Boundary.of(allowed, log(1 / alpha) - credit, horizon), allowed)
     return found.chance + found.open_ended

@@ -16,7 +16,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def at(time: datetime) -> Round:
-    return Round("canary", "stable", time)
+    return Round("candidate", "stable", time)
 
 
 def reading(start: str = "t0", **by_revision: Classes) -> Reading:
@@ -35,41 +35,41 @@ def started(found: Readings | Unknown) -> Readings:
     return found
 
 
-BEFORE = reading(canary=Classes(good=10, slow=3), stable=Classes(good=90))
+BEFORE = reading(candidate=Classes(good=10, slow=3), stable=Classes(good=90))
 
 
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
-        pytest.param(None, reading(canary=Classes(7)), Classes(7), id="never-read-counts-all"),
-        pytest.param(BEFORE, reading("t1", canary=Classes(12, 4)), Classes(12, 4), id="restarted-higher"),
-        pytest.param(BEFORE, reading("t1", canary=Classes(2)), Classes(2), id="restarted-lower"),
+        pytest.param(None, reading(candidate=Classes(7)), Classes(7), id="never-read-counts-all"),
+        pytest.param(BEFORE, reading("t1", candidate=Classes(12, 4)), Classes(12, 4), id="restarted-higher"),
+        pytest.param(BEFORE, reading("t1", candidate=Classes(2)), Classes(2), id="restarted-lower"),
         pytest.param(BEFORE, reading("t1"), Classes(), id="restarted-absent-is-zero"),
-        pytest.param(BEFORE, reading(canary=Classes(15, 4)), Classes(5, 1), id="same-process-difference"),
-        pytest.param(BEFORE, reading(canary=Classes(10, 3)), Classes(), id="nothing-happened"),
-        pytest.param(BEFORE, reading(canary=Classes(10, 3, 2)), Classes(timed_out=2), id="first-of-a-class"),
+        pytest.param(BEFORE, reading(candidate=Classes(15, 4)), Classes(5, 1), id="same-process-difference"),
+        pytest.param(BEFORE, reading(candidate=Classes(10, 3)), Classes(), id="nothing-happened"),
+        pytest.param(BEFORE, reading(candidate=Classes(10, 3, 2)), Classes(timed_out=2), id="first-of-class"),
     ],
 )
 @pytest.mark.parametrize("settled", [False, True])
 def test_increment(before: Reading | None, now: Reading, expected: Classes | Unknown, settled: bool) -> None:
-    assert increment(before, now, "canary", settled=settled) == expected
+    assert increment(before, now, "candidate", settled=settled) == expected
 
 
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        pytest.param(reading(canary=Classes(500, 2)), Classes(490, 2), id="one-class-fell"),
+        pytest.param(reading(candidate=Classes(500, 2)), Classes(490, 2), id="one-class-fell"),
         pytest.param(reading(), Classes(), id="all-absent"),
-        pytest.param(reading(canary=Classes(12)), Classes(2), id="one-class-absent"),
+        pytest.param(reading(candidate=Classes(12)), Classes(2), id="one-class-absent"),
     ],
 )
 def test_what_fell_is_no_data_until_the_reading_before_is_settled(now: Reading, expected: Classes) -> None:
-    assert increment(BEFORE, now, "canary", settled=False) == FELL
-    assert increment(BEFORE, now, "canary", settled=True) == expected
+    assert increment(BEFORE, now, "candidate", settled=False) == FELL
+    assert increment(BEFORE, now, "candidate", settled=True) == expected
 
 
 def test_a_counter_that_envoy_dropped_is_counted_from_zero_after_two_minutes() -> None:
-    before, dropped = Readings({"a": BEFORE}, NOON), reading(canary=Classes(14), stable=Classes(95))
+    before, dropped = Readings({"a": BEFORE}, NOON), reading(candidate=Classes(14), stable=Classes(95))
     early = poll(before, {"a": dropped}, {"a"}, at(NOON + SETTLED - timedelta(seconds=1)))
     assert isinstance(early, Unknown)
     assert early.reason == (
@@ -86,7 +86,7 @@ def test_readings_are_as_old_as_the_last_request_that_was_counted() -> None:
     other = replace(BEFORE, classes={**BEFORE.classes, "retired": Classes(1)})
     idle = counted(poll(begun, {"a": other}, {"a"}, at(NOON + SETTLED)))
     assert idle.readings == begun
-    later = replace(BEFORE, classes={**BEFORE.classes, "canary": Classes(11, 3)})
+    later = replace(BEFORE, classes={**BEFORE.classes, "candidate": Classes(11, 3)})
     busy = counted(poll(begun, {"a": later}, {"a"}, at(NOON + SETTLED)))
     assert busy.readings.since == NOON + SETTLED
 
@@ -99,11 +99,11 @@ def judged(
 
 
 def test_increments_of_all_gateways_add_up() -> None:
-    other = reading("t5", canary=Classes(1), stable=Classes(good=9))
+    other = reading("t5", candidate=Classes(1), stable=Classes(good=9))
     found = judged(
         {
-            "a": reading(canary=Classes(good=11, slow=3), stable=Classes(good=99)),
-            "b": reading("t5", canary=Classes(good=1, failed=1), stable=Classes(good=18)),
+            "a": reading(candidate=Classes(good=11, slow=3), stable=Classes(good=99)),
+            "b": reading("t5", candidate=Classes(good=1, failed=1), stable=Classes(good=18)),
         },
         {"a": BEFORE, "b": other},
     )
@@ -142,10 +142,10 @@ def test_pod_that_was_not_ready_at_the_baseline_starts_from_its_own_first_answer
     start = started(baseline({"a": BEFORE}, {"a", "b", "c"}, at(NOON)))
     # It is still not asked, then it is, with all that it had counted before; c has gone; d is new.
     unasked = counted(poll(start, {"a": BEFORE}, {"a", "b"}, at(NOON)))
-    answers: dict[str, Reading | Unknown] = {"a": BEFORE, "b": BEFORE, "d": reading(canary=Classes(4))}
+    answers: dict[str, Reading | Unknown] = {"a": BEFORE, "b": BEFORE, "d": reading(candidate=Classes(4))}
     back = counted(poll(unasked.readings, answers, set(answers), at(NOON)))
     assert back.arms == Arms(Classes(4), Classes())
-    later = replace(BEFORE, classes={"canary": Classes(11, 3), "stable": Classes(95)})
+    later = replace(BEFORE, classes={"candidate": Classes(11, 3), "stable": Classes(95)})
     found = counted(poll(back.readings, answers | {"b": later}, set(answers), at(NOON)))
     assert found.arms == Arms(Classes(1), Classes(5))
 
@@ -154,7 +154,7 @@ def test_poll_tells_of_the_time_since_a_pod_that_was_not_asked_was_read() -> Non
     start = started(baseline({"a": BEFORE, "b": BEFORE}, {"a", "b"}, at(NOON)))
     found, spans = Counted(Arms(Classes(), Classes()), start, Span(0, 0)), []
     for number, asked in enumerate((["a", "b"], ["a"], ["a"], ["a", "b"], ["a", "b"]), start=1):
-        served = reading(canary=Classes(good=10 + number, slow=3), stable=Classes(good=90))
+        served = reading(candidate=Classes(good=10 + number, slow=3), stable=Classes(good=90))
         answers = dict.fromkeys(asked, served)
         found = counted(poll(found.readings, answers, {"a", "b"}, at(NOON + number * STEP)))
         spans.append((found.span.began - NOON.timestamp(), found.span.at - NOON.timestamp()))
@@ -195,7 +195,7 @@ class Fleet:
 
     def answer(self, name: str) -> Reading:
         pod = self.pods[name]
-        return Reading(f"t{pod.generation}", {"canary": pod.counted})
+        return Reading(f"t{pod.generation}", {"candidate": pod.counted})
 
     def at(self, slot: str) -> str:
         """The pod whose name begins so; a new one where there is none."""
@@ -216,7 +216,7 @@ class Fleet:
 
     def end(self, name: str, last: Reading | None, *, restarts: bool) -> None:
         """A process ends, and with it what it counted since its last reading."""
-        gone = increment(last, self.answer(name), "canary", settled=True)
+        gone = increment(last, self.answer(name), "candidate", settled=True)
         assert isinstance(gone, Classes)
         self.lost += gone
         self.started += 1
@@ -240,7 +240,7 @@ class Fleet:
             answers[name] = UNREAD
         recent = [counted for time, counted in pod.answered if self.now - time <= STALE]
         if action == "stale" and recent:
-            answers[name] = Reading(f"t{pod.generation}", {"canary": recent[0]})
+            answers[name] = Reading(f"t{pod.generation}", {"candidate": recent[0]})
         if action == "unasked":
             del answers[name]
         return answers
@@ -279,12 +279,12 @@ def test_no_interleaving_counts_a_request_twice(actions: list[tuple[str, str, Cl
         if action == "crash" or isinstance(found, Unknown):
             continue
         readings = found.readings
-        judged_so_far += found.arms.canary
+        judged_so_far += found.arms.candidate
         assert not (fleet.served - judged_so_far).falls_anywhere
     fleet.now += DAY
     if fleet.pods:
         answers: dict[str, Reading | Unknown] = {name: fleet.answer(name) for name in fleet.pods}
         last = counted(poll(readings, answers, set(fleet.pods), at(fleet.now)))
-        more_missing = fleet.served - judged_so_far - last.arms.canary - fleet.lost
+        more_missing = fleet.served - judged_so_far - last.arms.candidate - fleet.lost
         assert not more_missing.falls_anywhere
         assert not (fleet.dropped - more_missing).falls_anywhere

@@ -3,23 +3,24 @@
 from dataclasses import dataclass
 
 import pytest
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import Account, account_of, judge
 from tailbound.judge.counters import Classes
 from tailbound.judge.evidence import Tally
-from tailbound.judge.verdict import Measure, Objective, Outcome, Policy, error_objective, latency_objective
+from tailbound.judge.verdict import Measure, Objective, Outcome, error_objective, latency_objective
 from tailbound.judge.windows import Span
 
 P99, ERRORS = latency_objective(0.99), error_objective(0.001)
 POLLS = 400
 
 
-def outcome(objective: Objective, canary: Classes, stable: Classes) -> Outcome:
+def outcome(objective: Objective, candidate: Classes, stable: Classes) -> Outcome:
     """The verdict after so many polls that were all alike."""
     account: Account = account_of(objective.allowed)
-    tallies = objective.measure.tally(canary), objective.measure.tally(stable)
+    tallies = objective.measure.tally(candidate), objective.measure.tally(stable)
     for poll in range(POLLS):
         account = account.after(*tallies, Span(2.0 * poll - 2, 2.0 * poll), stable_serves=True)
-    return judge(objective, account, Policy.BOTH, 2, stable_serves=True).outcome
+    return judge(objective, account, AnalysisPolicy.BOTH, 2, stable_serves=True).outcome
 
 
 def test_a_refused_request_is_late_and_says_nothing_of_errors() -> None:
@@ -32,7 +33,7 @@ def test_a_refused_request_is_late_and_says_nothing_of_errors() -> None:
 class Case:
     """Requests of one poll, and what comes of many such polls."""
 
-    canary: Classes
+    candidate: Classes
     stable: Classes
     by_latency: Outcome
     by_errors: Outcome
@@ -69,5 +70,5 @@ class Case:
     ],
 )
 def test_what_is_refused_condemns_the_revision_that_refuses_and_no_other(case: Case) -> None:
-    assert outcome(P99, case.canary, case.stable) is case.by_latency
-    assert outcome(ERRORS, case.canary, case.stable) is case.by_errors
+    assert outcome(P99, case.candidate, case.stable) is case.by_latency
+    assert outcome(ERRORS, case.candidate, case.stable) is case.by_errors

@@ -5,6 +5,7 @@ from math import exp, log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.counters import Classes
 from tailbound.judge.evidence import (
     GRID,
@@ -22,7 +23,6 @@ from tailbound.judge.verdict import (
     Measure,
     Objective,
     Outcome,
-    Policy,
     combine,
     decide,
     error_objective,
@@ -31,7 +31,7 @@ from tailbound.judge.verdict import (
 )
 
 P99 = latency_objective(0.99)
-LIMITS = thresholds(P99.allowed, 1, Policy.BOTH, independent=True)
+LIMITS = thresholds(P99.allowed, 1, AnalysisPolicy.BOTH, independent=True)
 
 WORSE, ALIKE, FAR, NONE, PROVEN = 9.0, 0.0, 9.0, -9.0, 9.0
 
@@ -50,33 +50,59 @@ def numbers(
 @pytest.mark.parametrize(
     ("known", "policy", "comparable", "outcome"),
     [
-        pytest.param(numbers(FAR, WORSE), Policy.BOTH, True, Outcome.ROLL_BACK, id="its-own-breach"),
-        pytest.param(numbers(FAR, WORSE), Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute-both"),
-        pytest.param(numbers(FAR, WORSE), Policy.RELATIVE, True, Outcome.ROLL_BACK, id="relative-both"),
-        pytest.param(numbers(FAR), Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute-alone"),
+        pytest.param(numbers(FAR, WORSE), AnalysisPolicy.BOTH, True, Outcome.ROLL_BACK, id="its-own-breach"),
         pytest.param(
-            numbers(FAR, improves=PROVEN), Policy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute-is-absolute"
-        ),
-        pytest.param(numbers(NONE, WORSE), Policy.RELATIVE, True, Outcome.ROLL_BACK, id="relative-alone"),
-        pytest.param(
-            numbers(NONE, WORSE, passing=PROVEN), Policy.BOTH, True, Outcome.PASS, id="worse-within-the-sla"
-        ),
-        pytest.param(numbers(FAR, improves=PROVEN), Policy.BOTH, True, Outcome.PASS, id="a-fix-rolls-out"),
-        pytest.param(numbers(FAR, improves=PROVEN), Policy.BOTH, False, Outcome.PASS, id="a-fix-to-the-end"),
-        pytest.param(numbers(FAR), Policy.BOTH, True, Outcome.HOLD, id="shared-incident"),
-        pytest.param(numbers(FAR), Policy.RELATIVE, True, Outcome.HOLD, id="relative-too"),
-        pytest.param(numbers(FAR), Policy.BOTH, False, Outcome.ROLL_BACK, id="nothing-to-compare"),
-        pytest.param(numbers(passing=PROVEN), Policy.BOTH, True, Outcome.PASS, id="proven-good"),
-        pytest.param(numbers(), Policy.BOTH, True, Outcome.WAIT, id="too-little-to-tell"),
-        pytest.param(
-            numbers(FAR, WORSE, enough=False), Policy.BOTH, True, Outcome.WAIT, id="four-condemn-nobody"
+            numbers(FAR, WORSE), AnalysisPolicy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute-both"
         ),
         pytest.param(
-            numbers(FAR, WORSE, enough=False), Policy.RELATIVE, True, Outcome.WAIT, id="relative-neither"
+            numbers(FAR, WORSE), AnalysisPolicy.RELATIVE, True, Outcome.ROLL_BACK, id="relative-both"
+        ),
+        pytest.param(numbers(FAR), AnalysisPolicy.ABSOLUTE, True, Outcome.ROLL_BACK, id="absolute-alone"),
+        pytest.param(
+            numbers(FAR, improves=PROVEN),
+            AnalysisPolicy.ABSOLUTE,
+            True,
+            Outcome.ROLL_BACK,
+            id="absolute-is-absolute",
+        ),
+        pytest.param(
+            numbers(NONE, WORSE), AnalysisPolicy.RELATIVE, True, Outcome.ROLL_BACK, id="relative-alone"
+        ),
+        pytest.param(
+            numbers(NONE, WORSE, passing=PROVEN),
+            AnalysisPolicy.BOTH,
+            True,
+            Outcome.PASS,
+            id="worse-within-the-sla",
+        ),
+        pytest.param(
+            numbers(FAR, improves=PROVEN), AnalysisPolicy.BOTH, True, Outcome.PASS, id="a-fix-rolls-out"
+        ),
+        pytest.param(
+            numbers(FAR, improves=PROVEN), AnalysisPolicy.BOTH, False, Outcome.PASS, id="a-fix-to-the-end"
+        ),
+        pytest.param(numbers(FAR), AnalysisPolicy.BOTH, True, Outcome.HOLD, id="shared-incident"),
+        pytest.param(numbers(FAR), AnalysisPolicy.RELATIVE, True, Outcome.HOLD, id="relative-too"),
+        pytest.param(numbers(FAR), AnalysisPolicy.BOTH, False, Outcome.ROLL_BACK, id="nothing-to-compare"),
+        pytest.param(numbers(passing=PROVEN), AnalysisPolicy.BOTH, True, Outcome.PASS, id="proven-good"),
+        pytest.param(numbers(), AnalysisPolicy.BOTH, True, Outcome.WAIT, id="too-little-to-tell"),
+        pytest.param(
+            numbers(FAR, WORSE, enough=False),
+            AnalysisPolicy.BOTH,
+            True,
+            Outcome.WAIT,
+            id="four-condemn-nobody",
+        ),
+        pytest.param(
+            numbers(FAR, WORSE, enough=False),
+            AnalysisPolicy.RELATIVE,
+            True,
+            Outcome.WAIT,
+            id="relative-neither",
         ),
     ],
 )
-def test_decide(known: EValues, policy: Policy, comparable: bool, outcome: Outcome) -> None:
+def test_decide(known: EValues, policy: AnalysisPolicy, comparable: bool, outcome: Outcome) -> None:
     assert decide(known, policy, LIMITS, comparable=comparable) is outcome
     found = Finding(P99, outcome, known, LIMITS)
     assert found.improves_breach == (outcome is Outcome.PASS and known.absolute == FAR)
@@ -106,22 +132,22 @@ def test_evidence_since_steps_in_which_nothing_came_is_exactly_none() -> None:
     assert over_later_steps([0.0, 0.0, 0.0]) == pytest.approx(0.0)
 
 
-def expected_factor(canary: int, stable: int, fraction: float, ratio: float) -> float:
-    """Mean of one poll's relative factor for a canary exactly `ratio` times as bad, with binomial counts."""
+def expected_factor(candidate: int, stable: int, fraction: float, ratio: float) -> float:
+    """Mean of a poll's relative factor for a candidate exactly `ratio` times as bad, with binomial counts."""
     total = 0.0
     for k in range(len(GRID)):
-        chance_up = exp(Relative(ratio).after(Tally(canary, 1), Tally(stable, 0)).logs[k])
-        chance_down = exp(Relative(ratio).after(Tally(canary, 0), Tally(stable, 1)).logs[k])
-        ours = (1 + ratio * fraction * (chance_up - 1)) ** canary
+        chance_up = exp(Relative(ratio).after(Tally(candidate, 1), Tally(stable, 0)).logs[k])
+        chance_down = exp(Relative(ratio).after(Tally(candidate, 0), Tally(stable, 1)).logs[k])
+        ours = (1 + ratio * fraction * (chance_up - 1)) ** candidate
         total += ours * (1 + fraction * (chance_down - 1)) ** stable
     return total / len(GRID)
 
 
 @given(st.integers(1, 200), st.integers(1, 2000), st.floats(0.0001, 0.3), st.sampled_from([1.0, 1.5]))
 def test_relative_evidence_is_fair_whatever_stable_does(
-    canary: int, stable: int, fraction: float, ratio: float
+    candidate: int, stable: int, fraction: float, ratio: float
 ) -> None:
-    assert expected_factor(canary, stable, fraction, ratio) <= 1 + 1e-9
+    assert expected_factor(candidate, stable, fraction, ratio) <= 1 + 1e-9
 
 
 @given(st.floats(0.0001, 0.5), st.floats(0, 1))
@@ -149,7 +175,7 @@ def test_requests_wait_until_both_revisions_have_served_some() -> None:
 def test_bursts_divide_the_counts_of_both_arms() -> None:
     burst = Evidence().after(Tally(100, 10), Tally(900, 10)).next_step().deflated(10)
     alone = Evidence().after(Tally(10, 1), Tally(90, 1)).next_step()
-    assert (burst.canary, burst.step_starts) == (alone.canary, alone.step_starts)
+    assert (burst.candidate, burst.step_starts) == (alone.candidate, alone.step_starts)
     assert burst.relative.logs == pytest.approx(alone.relative.logs)
     assert burst.improves.logs == pytest.approx(alone.improves.logs)
 
@@ -157,8 +183,8 @@ def test_bursts_divide_the_counts_of_both_arms() -> None:
 def test_what_is_settled_is_divided_once() -> None:
     early, late = (Tally(100, 10), Tally(900, 10)), (Tally(50, 5), Tally(450, 5))
     known = Evidence().after(*early).settle(10).next_step().after(*late)
-    assert known.canary == Tally(60, 6)
-    assert known.deflated(5).canary == Tally(20, 2)
+    assert known.candidate == Tally(60, 6)
+    assert known.deflated(5).candidate == Tally(20, 2)
     assert known.deflated(5).step_starts == (Tally(), Tally(10, 1))
     apart = [Evidence().after(*each).relative.logs for each in (early, late)]
     expected = [one / 10 + other / 5 for one, other in zip(*apart, strict=True)]
@@ -168,16 +194,20 @@ def test_what_is_settled_is_divided_once() -> None:
 @pytest.mark.parametrize(
     ("allowed", "tests", "policy", "independent", "alpha", "credit"),
     [
-        pytest.param(0.01, 1, Policy.BOTH, True, 0.01, OVERSHOOT_CREDIT, id="independent requests"),
-        pytest.param(0.01, 2, Policy.BOTH, True, 0.005, OVERSHOOT_CREDIT, id="alpha shared by two"),
-        pytest.param(0.01, 1, Policy.ABSOLUTE, False, 0.01, 0.0, id="bursts, or never measured"),
-        pytest.param(0.01, 4, Policy.BOTH, True, 0.0025, 0.0, id="alpha too small for what was computed"),
-        pytest.param(0.5, 1, Policy.BOTH, True, 0.01, 0.0, id="fraction outside what was computed"),
-        pytest.param(0.01, 1, Policy.RELATIVE, False, 0.005, 0.0, id="either test condemns by itself"),
+        pytest.param(0.01, 1, AnalysisPolicy.BOTH, True, 0.01, OVERSHOOT_CREDIT, id="independent requests"),
+        pytest.param(0.01, 2, AnalysisPolicy.BOTH, True, 0.005, OVERSHOOT_CREDIT, id="alpha shared by two"),
+        pytest.param(0.01, 1, AnalysisPolicy.ABSOLUTE, False, 0.01, 0.0, id="bursts, or never measured"),
+        pytest.param(
+            0.01, 4, AnalysisPolicy.BOTH, True, 0.0025, 0.0, id="alpha too small for what was computed"
+        ),
+        pytest.param(0.5, 1, AnalysisPolicy.BOTH, True, 0.01, 0.0, id="fraction outside what was computed"),
+        pytest.param(
+            0.01, 1, AnalysisPolicy.RELATIVE, False, 0.005, 0.0, id="either test condemns by itself"
+        ),
     ],
 )
 def test_thresholds(
-    allowed: float, tests: int, policy: Policy, independent: bool, alpha: float, credit: float
+    allowed: float, tests: int, policy: AnalysisPolicy, independent: bool, alpha: float, credit: float
 ) -> None:
     limits = thresholds(allowed, tests, policy, independent=independent)
     assert limits.absolute == pytest.approx(log(1 / (0.75 * alpha)) - credit)

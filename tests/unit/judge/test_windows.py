@@ -5,11 +5,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tailbound.api.rollout import AnalysisPolicy
 from tailbound.judge.account import Account, account_about, judge
 from tailbound.judge.betting import BoundTest, that_above, that_polls_are_above
 from tailbound.judge.evidence import Tally
 from tailbound.judge.means import means_about
-from tailbound.judge.verdict import Outcome, Policy, latency_objective, thresholds
+from tailbound.judge.verdict import Outcome, latency_objective, thresholds
 from tailbound.judge.windows import (
     WINDOW_NATS,
     WINDOW_NATS_LATER,
@@ -89,7 +90,7 @@ def condemned(account: Account, tests: int) -> bool:
     """Whether the candidate is rolled back, under any policy."""
     return any(
         judge(P99, account, policy, tests, stable_serves=False).outcome is Outcome.ROLL_BACK
-        for policy in Policy
+        for policy in AnalysisPolicy
     )
 
 
@@ -122,6 +123,6 @@ def test_ten_bad_seconds_of_a_mean_with_nothing_beside_condemn_nobody(interval: 
             bad = 60 <= at < 60 + lasts
             means = means.after(0.9 if bad else 0.05, None, Span(at - interval, at))
             at += interval
-            if means.numbers().beyond(thresholds(0.1, 1, Policy.BOTH, independent=False)):
+            if means.numbers().beyond(thresholds(0.1, 1, AnalysisPolicy.BOTH, independent=False)):
                 break
         assert (at < 200 + lasts) is found

@@ -4,15 +4,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tailbound.api.rollout import RolloutSpec
+from tailbound.api.rollout import AnalysisPolicy, RolloutSpec
 from tailbound.judge.analysis import Terms
-from tailbound.judge.verdict import Outcome, Policy, error_objective, latency_objective
+from tailbound.judge.verdict import Outcome, error_objective, latency_objective
 from tailbound.rollout import forecast as module
 from tailbound.rollout.forecast import Forecast, Traffic, forecast
 
 from tests.support.effort import effort
 
-TERMS = Terms((latency_objective(0.99), error_objective(0.01)), Policy.BOTH, 10)
+TERMS = Terms((latency_objective(0.99), error_objective(0.01)), AnalysisPolicy.BOTH, 10)
 CANARY = {"strategy": "canary", "steps": [{"weight": 10}, {"weight": 50}]}
 
 
@@ -75,7 +75,7 @@ def test_too_few_requests_are_inconclusive(wanted: str, end: Outcome) -> None:
 
 
 def test_without_an_objective_only_time_counts() -> None:
-    found = of(CANARY, 0.5, terms=Terms((), Policy.BOTH, 10))
+    found = of(CANARY, 0.5, terms=Terms((), AnalysisPolicy.BOTH, 10))
     assert found.share(Outcome.PASS) == 1
     assert 90 <= known(found.seconds(Outcome.PASS, 0.9)) <= 96
 

@@ -3,25 +3,18 @@
 import pytest
 from tailbound.api.conditions import Reason
 from tailbound.api.quantities import Duration
-from tailbound.api.rollout import RolloutSpec
+from tailbound.api.rollout import AnalysisPolicy, RolloutSpec
 from tailbound.judge.analysis import Verdict
 from tailbound.judge.evidence import Tally
 from tailbound.judge.metrics import MetricFinding
-from tailbound.judge.verdict import (
-    EValues,
-    Finding,
-    Outcome,
-    Policy,
-    latency_objective,
-    thresholds,
-)
+from tailbound.judge.verdict import EValues, Finding, Outcome, latency_objective, thresholds
 from tailbound.rollout import messages
 from tailbound.rollout.problem import Problem
 
 from tests.unit.judge.metric_answers import metric
 from tests.unit.rollout.inputs import rollout
 
-LIMITS = thresholds(0.01, 1, Policy.BOTH, independent=False)
+LIMITS = thresholds(0.01, 1, AnalysisPolicy.BOTH, independent=False)
 NOTHING = EValues(0.0, 0.0, 0.0, 0.0, 0.0, enough=False)
 SLOW = EValues(9.87654, 0.0, 8.7654321, 0.0, 0.0, enough=True)
 UNDECIDED = Finding(latency_objective(0.99), Outcome.WAIT, NOTHING, LIMITS)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from tailbound.judge.verdict import Policy, latency_objective
+from tailbound.api.rollout import AnalysisPolicy
+from tailbound.judge.verdict import latency_objective
 from tailbound.rollout.forecast import Traffic as Arrivals
 
 from e2e.bench.rollout import peers, rule
@@ -18,13 +19,15 @@ MOST_OF_RUNS = effort(1, 2)
 
 @pytest.mark.parametrize("scenario", HEALTHY, ids=lambda scenario: scenario.name)
 def test_healthy_rollouts_are_rolled_back_at_most_alpha_of_the_time(scenario: Scenario) -> None:
-    found = rule.verdicts(scenario.traffic(RUNS), P99, Policy.BOTH, 2)
+    found = rule.verdicts(scenario.traffic(RUNS), P99, AnalysisPolicy.BOTH, 2)
     assert (found.rolled_back != rule.NEVER).sum() <= MOST_OF_RUNS
 
 
-@pytest.mark.parametrize("policy", [Policy.ABSOLUTE, Policy.RELATIVE])
+@pytest.mark.parametrize("policy", [AnalysisPolicy.ABSOLUTE, AnalysisPolicy.RELATIVE])
 @pytest.mark.parametrize("scenario", [each for each in HEALTHY if each.batch > 1], ids=lambda each: each.name)
-def test_bursts_roll_nobody_back_under_either_half_of_the_policy(scenario: Scenario, policy: Policy) -> None:
+def test_bursts_roll_nobody_back_under_either_half_of_the_policy(
+    scenario: Scenario, policy: AnalysisPolicy
+) -> None:
     found = rule.verdicts(scenario.traffic(RUNS), P99, policy, 2)
     assert (found.rolled_back != rule.NEVER).sum() <= MOST_OF_RUNS
 
@@ -39,19 +42,19 @@ def test_bursts_roll_nobody_back_under_either_half_of_the_policy(scenario: Scena
     ],
 )
 def test_bad_canaries_are_found_within_so_many_polls(scenario: Scenario, polls: int) -> None:
-    found = rule.verdicts(scenario.traffic(60), P99, Policy.BOTH, 2).rolled_back
+    found = rule.verdicts(scenario.traffic(60), P99, AnalysisPolicy.BOTH, 2).rolled_back
     assert (found != rule.NEVER).mean() >= 0.99
     assert np.median(found) + 1 <= polls
 
 
 def test_a_canary_worse_than_stable_is_found_at_the_latest_when_both_have_shown_their_bursts() -> None:
-    found = rule.verdicts(UNHEALTHY[1].traffic(20), P99, Policy.RELATIVE, 2).rolled_back
+    found = rule.verdicts(UNHEALTHY[1].traffic(20), P99, AnalysisPolicy.RELATIVE, 2).rolled_back
     assert rule.NEVER not in found
     assert np.median(found) <= 60
 
 
 def test_absolute_verdict_alone_keeps_alpha_at_the_edge() -> None:
-    found = rule.verdicts(HEALTHY[0].traffic(RUNS), P99, Policy.ABSOLUTE, 2)
+    found = rule.verdicts(HEALTHY[0].traffic(RUNS), P99, AnalysisPolicy.ABSOLUTE, 2)
     assert (found.rolled_back != rule.NEVER).sum() <= MOST_OF_RUNS
 
 
