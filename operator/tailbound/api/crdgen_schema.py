@@ -75,7 +75,7 @@ class _Converter:
         else:
             result.pop("default", None)
         if "description" in result:
-            result["description"] = " ".join(result["description"].split())
+            result["description"] = " ".join(result["description"].split()) + _default_sentence(result, path)
         self._add_children(result, node, path)
         _demand(result, path)
         return result
@@ -114,6 +114,17 @@ def _merged(base: Mapping[str, Any], nearer: Mapping[str, Any]) -> dict[str, Any
     merged = {**base, **nearer}
     rules = [*base.get(VALIDATIONS, ()), *nearer.get(VALIDATIONS, ())]
     return {**merged, VALIDATIONS: rules} if rules else merged
+
+
+def _default_sentence(node: Mapping[str, Any], path: str) -> str:
+    """The default as the end of a description, which is all that `kubectl explain` prints of a field.
+
+    Empty without one, and in a status, where it is only what an absent field means.
+    """
+    default = node.get("default")
+    if default is None or isinstance(default, Mapping | list) or ".status" in path:
+        return ""
+    return f" Default: {str(default).lower() if isinstance(default, bool) else default}."
 
 
 def _without_empty(value: Any) -> Any:

@@ -60,9 +60,9 @@ class Hardware(Model):
         Field(alias="class", max_length=8),
         SET,
     ] = ()
-    """Names of HardwareClasses in order of preference. A revision whose pods find no node of one class for
-    fallbackAfter gets pods of the next. kubectl tailbound refresh returns to the first one. Default: the
-    default class."""
+    """Names of HardwareClasses in order of preference, for example [gpu]. A revision whose pods find no node
+    of one class for fallbackAfter gets pods of the next. kubectl tailbound refresh returns to the first one.
+    Default: the HardwareClass with the annotation tailbound.dev/is-default-class: "true"."""
 
     fallback_after: (
         Annotated[

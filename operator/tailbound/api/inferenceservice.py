@@ -82,7 +82,7 @@ class Latency(Model):
     p99: Annotated[
         Duration, duration_between("1ms", "1h", "within which 99 of 100 requests must be answered")
     ]
-    """Time within which 99 of 100 requests must be answered, measured at the gateway."""
+    """Time within which 99 of 100 requests must be answered, measured at the gateway, for example 100ms."""
 
 
 class ServiceLevel(Model):
@@ -144,8 +144,8 @@ class InferenceServiceSpec(Model):
     timeout: (
         Annotated[Duration, duration_between("1ms", "1h", "which the gateway gives to one request")] | None
     ) = None
-    """Time after which the gateway ends a request. Default: 20 times the P99 target, at least 1s and at most
-    5m; 30s without a target."""
+    """Time after which the gateway ends a request, for example 30s. Default: 20 times the P99 target, at
+    least 1s and at most 5m; 30s without a target."""
 
     hosts: Annotated[tuple[Host, ...], Field(max_length=16), SET] = ()
     """Further host names of the service, besides NAME.NAMESPACE.svc."""

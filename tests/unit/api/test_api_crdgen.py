@@ -37,6 +37,7 @@ class Everything(Model):
     short: Annotated[Short, matches("[a-z]+", "'{value}' is 100% wrong")] = "a"
     ordered: Annotated[Short, InOrder(matches("a.*", "no a"), matches(".*b", "no b"))] | None = None
     number: Annotated[StrictInt, Field(ge=1, le=5)] = 2
+    """How many."""
     colour: Colour = Colour.RED
     item: Item | None = None
     """The item that counts."""
@@ -80,7 +81,13 @@ PROPERTIES: dict[str, Any] = {
             },
         ],
     },
-    "number": {"type": "integer", "default": 2, "minimum": 1, "maximum": 5},
+    "number": {
+        "description": "How many. Default: 2.",
+        "type": "integer",
+        "default": 2,
+        "minimum": 1,
+        "maximum": 5,
+    },
     "colour": {"type": "string", "default": "Red", "enum": ["Red", "Blue"]},
     "item": {**ITEM, "description": "The item that counts."},
     "items": {
