@@ -231,6 +231,15 @@ affinity:
   verbs: [list, watch]
 {{- end }}
 
+{{/* The bytes of a Kubernetes quantity, or of a size of Prometheus, whose MB, GB and TB are powers of 1024. */}}
+{{- define "tailbound.bytes" -}}
+{{- $text := kindIs "string" . | ternary . (float64 . | printf "%.0f") -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- $decimal := dict "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 -}}
+{{- $binary := dict "Ki" 0x1p10 "Mi" 0x1p20 "MB" 0x1p20 "Gi" 0x1p30 "GB" 0x1p30 "Ti" 0x1p40 "TB" 0x1p40 -}}
+{{ mulf (trimSuffix $unit $text | float64) (get (merge $decimal $binary) $unit | default 1) }}
+{{- end }}
+
 {{/* Where the operator finds Prometheus; empty if there is none. */}}
 {{- define "tailbound.prometheusURL" -}}
 {{- if and .Values.prometheus.enabled .Values.prometheus.url -}}

@@ -54,6 +54,10 @@ def test_the_operator_is_told_which_one_to_ask() -> None:
         ),
         (("prometheus.retention.size=1Gi",), "at '/prometheus/retention/size': '1Gi' does not match pattern"),
         (("prometheus.retention.time=soon",), "at '/prometheus/retention/time': 'soon' does not match"),
+        (
+            (ENABLED, "prometheus.retention.size=2GB"),
+            "prometheus.retention.size is 2GB and prometheus.volume.size is 2Gi: make the volume larger",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(settings: tuple[str, ...], message: str) -> None:
@@ -147,7 +151,11 @@ def test_a_claim_is_as_large_as_asked_for() -> None:
 
 
 def test_values_reach_the_pod() -> None:
-    settings = ("prometheus.image=p.test/prometheus:1", "prometheus.retention.time=6h")
+    settings = (
+        "prometheus.image=p.test/prometheus:1",
+        "prometheus.retention.time=6h",
+        "prometheus.volume.size=1.5Gi",
+    )
     pod = pod_of(template(ENABLED, "prometheus.nodeSelector.pool=infra", *settings), "prometheus")
     (container,) = pod["containers"]
     assert container["image"] == "p.test/prometheus:1"

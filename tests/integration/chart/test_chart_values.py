@@ -67,6 +67,14 @@ def test_lint_finds_nothing_to_warn_about() -> None:
         ("components.userId=0", "at '/components/userId': minimum: got 0, want 1"),
         ("crds.keep=maybe", "at '/crds/keep': got string, want boolean"),
         ("operator.resources.limits.memory=much", "'much' does not match pattern"),
+        (
+            "gateway.resources.limits.memory=1",
+            "gateway.resources.limits.memory is 1: Envoy and its connections",
+        ),
+        (
+            "gateway.resources.limits.memory=65535Ki",
+            "limits.memory is 65535Ki: Envoy and its connections need",
+        ),
         ("operator.affinity.nodes=x", "at '/operator/affinity': additional properties 'nodes' not allowed"),
         ("gateway.podLabels.app\\.kubernetes\\.io/name=x", "at '/gateway/podLabels/app.kubernetes.io~1name'"),
         ("operator.extraEnv[0].name=TAILBOUND_RELEASE", "at '/operator/extraEnv/0/name': 'not' failed"),
