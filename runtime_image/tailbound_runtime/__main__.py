@@ -39,6 +39,8 @@ COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
 def main(arguments: Sequence[str]) -> int:
     """The exit status: 0 after a drain, 1 if the model or the environment makes serving impossible."""
     if arguments and arguments[0] in COMMANDS:
+        # What a command prints is its result.
+        logs.configure(sys.stderr)
         try:
             return COMMANDS[arguments[0]](arguments[1:])
         except ModuleNotFoundError as error:

@@ -1,9 +1,9 @@
-"""Structured logs: one JSON object a line on standard output."""
+"""Structured logs: one JSON object a line."""
 
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import orjson
 import structlog
@@ -13,8 +13,11 @@ def _dumps(value: Any, **_: Any) -> str:
     return orjson.dumps(value, default=str).decode()
 
 
-def configure(**fixed: str) -> None:
-    """Set up logging for the process. `fixed` (model, revision) is added to every line."""
+def configure(stream: TextIO | None = None, /, **fixed: str) -> None:
+    """Set up logging for the process, to standard output unless `stream` is another.
+
+    `fixed` (model, revision) is added to every line.
+    """
 
     def add_fixed(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         return {**event, **fixed}
@@ -31,7 +34,7 @@ def configure(**fixed: str) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stdout)
+    handler = logging.StreamHandler(stream or sys.stdout)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
