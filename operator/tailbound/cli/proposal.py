@@ -10,7 +10,7 @@ from tailbound.api.runtime_contract import FETCH_CONTAINER, FetchEnv
 from tailbound.cli.subject import service_of
 from tailbound.objects.fields import Object
 from tailbound.reconcile.desired import Desired, draft_of, find_or_make, intend
-from tailbound.reconcile.model import Observation, Settings
+from tailbound.reconcile.model import Children, Observation, Settings
 from tailbound.reconcile.owned_state import OwnedState
 from tailbound.revisions.model_mounts import Fetcher
 from tailbound.revisions.record import CorruptRevisionError, Revision, from_object
@@ -75,12 +75,7 @@ def _observation(service: Object, around: Surroundings) -> Observation:
         hardware_classes=around.hardware_classes,
         runtimes=around.runtimes,
         cluster_runtimes=around.cluster_runtimes,
-        revisions=around.revisions,
-        deployments=(),
-        services=(),
-        disruption_budgets=(),
-        pods=(),
-        endpoint_slices=(),
+        children=Children(revisions=around.revisions),
         gateways={},
         settings=_settings(None),
     )

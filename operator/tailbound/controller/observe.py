@@ -19,20 +19,12 @@ def observe(
     refused_writes: Iterable[RefusedWrite] = (),
 ) -> Observation:
     """The service and what surrounds it, as the stores hold it now."""
-    children = stores.children(key)
     return Observation(
         service=service,
         hardware_classes=stores.cluster_wide(HARDWARE_CLASSES),
         runtimes=stores.runtimes(key[0]),
         cluster_runtimes=stores.cluster_wide(CLUSTER_SERVING_RUNTIMES),
-        revisions=children.revisions,
-        deployments=children.deployments,
-        services=children.services,
-        disruption_budgets=children.disruption_budgets,
-        pods=children.pods,
-        endpoint_slices=children.endpoint_slices,
-        jobs=children.jobs,
-        claim_templates=children.claim_templates,
+        children=stores.children(key),
         device_classes=(
             stores.cluster_wide(DEVICE_CLASSES) if stores.serves(DEVICE_CLASSES) else NO_DEVICE_CLASSES
         ),

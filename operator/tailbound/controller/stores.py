@@ -4,7 +4,6 @@ Three sources feed them: watches, the periodic full lists, and the responses of 
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -36,6 +35,7 @@ from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object, child
 from tailbound.objects.metadata import KubernetesObject
 from tailbound.reconcile import capacity
+from tailbound.reconcile.model import Children
 from tailbound.revisions.marks import marks_of
 
 CHILDREN: Final = (
@@ -59,20 +59,6 @@ SELECTORS: Final[Mapping[Resource, str]] = MappingProxyType(
     {**dict.fromkeys(CHILDREN, SERVICE_LABEL), CLAIMS: CACHE_LABEL}
 )
 """The labels that select objects on the server, by kind: other people's pods never reach this process."""
-
-
-@dataclass(frozen=True)
-class Children:
-    """What is stored beside one service."""
-
-    revisions: tuple[Object, ...]
-    deployments: tuple[Object, ...]
-    services: tuple[Object, ...]
-    disruption_budgets: tuple[Object, ...]
-    pods: tuple[Object, ...]
-    endpoint_slices: tuple[Object, ...]
-    jobs: tuple[Object, ...]
-    claim_templates: tuple[Object, ...]
 
 
 class Stores:

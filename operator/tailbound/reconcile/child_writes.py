@@ -65,7 +65,8 @@ def resolution(decided: Decided) -> Iterator[WriteRequest]:
     stopped = owned.service.spec.stopped
     over = intended.stored or stopped or (unresolved is not None and unresolved.over)
     needed = None if over else intended.name
-    jobs = tuple(job for job in owned.ours(owned.observation.jobs) if KubernetesObject(job).name != needed)
+    found = owned.ours(owned.observation.children.jobs)
+    jobs = tuple(job for job in found if KubernetesObject(job).name != needed)
     yield Remove("batch/v1", "Job", jobs)
     live = owned.find("Job", intended.name)
     kept = live is not None and ownership(live, owned.service) is Ownership.OURS
@@ -105,7 +106,7 @@ def preview_service(decided: Decided) -> Iterator[WriteRequest]:
 def unneeded_children(decided: Decided) -> Iterator[WriteRequest]:
     """Remove children of revisions that nothing needs, budgets of single pods, and a preview's old name."""
     owned, fleet = decided.owned, decided.step.fleet
-    seen, kept = owned.observation, _kept_stable(decided)
+    seen, kept = owned.observation.children, _kept_stable(decided)
 
     def gone(child: Object) -> bool:
         name = revision_of(child)

@@ -129,22 +129,28 @@ NO_READER: Final = Unknown("pods are not asked for the metadata of their model")
 
 
 @dataclass(frozen=True)
-class Observation:
-    """Everything `decide` may look at: one service and what surrounds it in the stores.
+class Children:
+    """The objects labelled with one service's name in its namespace, also those of other owners."""
 
-    Children are those labelled with this service's name in its namespace, also those of other owners.
-    """
+    revisions: tuple[Object, ...] = ()
+    deployments: tuple[Object, ...] = ()
+    services: tuple[Object, ...] = ()
+    disruption_budgets: tuple[Object, ...] = ()
+    pods: tuple[Object, ...] = ()
+    endpoint_slices: tuple[Object, ...] = ()
+    jobs: tuple[Object, ...] = ()
+    claim_templates: tuple[Object, ...] = ()
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything `decide` may look at: one service and what surrounds it in the stores."""
 
     service: Object
     hardware_classes: Mapping[str, Object]
     runtimes: Mapping[str, Object]
     cluster_runtimes: Mapping[str, Object]
-    revisions: tuple[Object, ...]
-    deployments: tuple[Object, ...]
-    services: tuple[Object, ...]
-    disruption_budgets: tuple[Object, ...]
-    pods: tuple[Object, ...]
-    endpoint_slices: tuple[Object, ...]
+    children: Children
     gateways: Mapping[str, Observed | Unknown]
     settings: Settings
     refused_writes: tuple[RefusedWrite, ...] = ()
@@ -156,8 +162,6 @@ class Observation:
     """By revision, what its pods answered about their model; nothing while they are asked."""
     sizes: ScalingDecisions | None = None
     """The decisions of the autoscaler; None until its first, and where it does not decide."""
-    jobs: tuple[Object, ...] = ()
-    claim_templates: tuple[Object, ...] = ()
     device_classes: Mapping[str, Object] | Unknown = NO_DEVICE_CLASSES
     downloads: Mapping[str, DownloadProgress] = field(default_factory=dict)
     """By revision, how far the download of its model was when another tenth of it was there."""

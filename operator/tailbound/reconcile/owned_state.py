@@ -115,7 +115,7 @@ class OwnedState:
 
     @cached_property
     def _by_name(self) -> dict[tuple[str, str], Object]:
-        seen = self.observation
+        seen = self.observation.children
         groups: tuple[tuple[str, tuple[Object, ...]], ...] = (
             ("ControllerRevision", seen.revisions),
             ("Deployment", seen.deployments),
@@ -123,7 +123,7 @@ class OwnedState:
             ("PodDisruptionBudget", seen.disruption_budgets),
             ("Job", seen.jobs),
             ("ResourceClaimTemplate", seen.claim_templates),
-            (model_caches.KIND, seen.claims),
+            (model_caches.KIND, self.observation.claims),
         )
         return {
             (kind, KubernetesObject(member).name): member for kind, members in groups for member in members
@@ -169,13 +169,13 @@ class OwnedState:
     @cached_property
     def stored_revisions(self) -> dict[str, Object]:
         """Our ControllerRevisions by name, those being deleted left out."""
-        own = self.ours(self.observation.revisions)
+        own = self.ours(self.observation.children.revisions)
         return {KubernetesObject(stored).name: stored for stored in own if not terminating(stored)}
 
     @cached_property
     def deployments(self) -> dict[str, Deployment]:
         """Our Deployments by revision, those being deleted left out."""
-        own = (Deployment(stored) for stored in self.ours(self.observation.deployments))
+        own = (Deployment(stored) for stored in self.ours(self.observation.children.deployments))
         return {name: each for each in own if not each.terminating and (name := each.label(REVISION_LABEL))}
 
     @cached_property
@@ -240,7 +240,7 @@ class OwnedState:
     @cached_property
     def ready_names(self) -> dict[str, frozenset[str]]:
         """Names of the pods that gateways may route to, by revision; an address where there is no name."""
-        found = endpoints_by_revision(self.observation.endpoint_slices)
+        found = endpoints_by_revision(self.observation.children.endpoint_slices)
         return {revision: endpoints.http.ready_pods for revision, endpoints in found.items()}
 
     @cached_property
@@ -255,7 +255,7 @@ class OwnedState:
 
     @cached_property
     def _all_pods(self) -> tuple[Pod, ...]:
-        return tuple(sorted(map(Pod, self.observation.pods), key=lambda pod: pod.name))
+        return tuple(sorted(map(Pod, self.observation.children.pods), key=lambda pod: pod.name))
 
     @cached_property
     def live_pods(self) -> dict[str, list[Pod]]:

@@ -58,11 +58,11 @@ def test_deciding_on_an_idle_service_with_full_history_is_cheap() -> None:
     assert idle_poll() == Plan()
     objects = [
         observation.service,
-        *observation.revisions,
-        *observation.deployments,
-        *observation.services,
-        *observation.pods,
-        *observation.endpoint_slices,
+        *observation.children.revisions,
+        *observation.children.deployments,
+        *observation.children.services,
+        *observation.children.pods,
+        *observation.children.endpoint_slices,
     ]
     text = json.dumps(objects)
     assert cheapest_ratio(idle_poll, lambda: json.dumps(json.loads(text))) < MOST_TIMES_JSON

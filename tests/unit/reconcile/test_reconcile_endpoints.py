@@ -54,5 +54,7 @@ def test_the_operator_and_the_gateways_count_the_same_endpoints(slices: list[Any
     cluster = Simulator()
     described = parse(InferenceService, cluster.service)
     assert isinstance(described, InferenceService)
-    owned = OwnedState(replace(cluster.observation(), endpoint_slices=tuple(slices)), described)
+    seen = cluster.observation()
+    children = replace(seen.children, endpoint_slices=tuple(slices))
+    owned = OwnedState(replace(seen, children=children), described)
     assert (owned.ready_endpoints.get("r1", 0), routed(slices)) == (ready, ready)

@@ -228,9 +228,10 @@ def test_a_revision_with_pods_on_two_classes_is_compared_with_none() -> None:
     )
 
     def comparable(**metadata: Any) -> bool:
-        pods = [copy.deepcopy(dict(pod)) for pod in observation.pods]
+        pods = [copy.deepcopy(dict(pod)) for pod in observation.children.pods]
         pods[0]["metadata"] |= metadata
-        reading = read(replace(observation, pods=tuple(pods)))
+        children = replace(observation.children, pods=tuple(pods))
+        reading = read(replace(observation, children=children))
         assert isinstance(reading, Snapshot)
         return _on_one_class(reading.owned, rollout)
 
