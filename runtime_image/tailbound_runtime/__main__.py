@@ -11,7 +11,13 @@ import uvloop
 
 from tailbound_runtime import command, config, logs, measure, server
 from tailbound_runtime.contract import TerminationReason, write_termination
-from tailbound_runtime.errors import ModelBrokenError, ModelLoadError
+from tailbound_runtime.errors import (
+    CommandError,
+    ModelBrokenError,
+    ModelFailedError,
+    ModelInputError,
+    ModelLoadError,
+)
 
 
 def _audit(arguments: Sequence[str]) -> int:
@@ -45,7 +51,9 @@ def main(arguments: Sequence[str]) -> int:
             return COMMANDS[arguments[0]](arguments[1:])
         except ModuleNotFoundError as error:
             sys.stderr.write(f"error: {error}: pip install 'tailbound-runtime[tools]' installs it\n")
-            return 1
+        except (CommandError, ModelLoadError, ModelInputError, ModelFailedError) as error:
+            sys.stderr.write(f"error: {error}\n")
+        return 1
     logs.configure()
     try:
         env = {**os.environ, **command.environment(arguments)} if arguments else os.environ

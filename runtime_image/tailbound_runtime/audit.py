@@ -89,7 +89,9 @@ def main(arguments: Sequence[str], out: Callable[[str], object] = print) -> int:
     try:
         graph = Graph(given.model)
     except ModelLoadError as error:
-        out(json.dumps({"served": False, "errors": [str(error)]}) if given.json else f"error: {error}")
+        if not given.json:
+            raise
+        out(json.dumps({"served": False, "errors": [str(error)]}))
         return 1
     activations = graph.activations(given.rows, given.free_size, dict(given.size))
     memory = MemoryEstimate(process, graph.weight_bytes, activations, given.memory)

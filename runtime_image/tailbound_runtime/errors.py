@@ -15,6 +15,14 @@ class ApiError(Exception):
         self.headers = tuple(headers)
 
 
+class CommandError(Exception):
+    """A command cannot be carried out. The text says what is wrong and what to do."""
+
+
+class SamplesError(CommandError):
+    """The samples cannot be used; the text says which, why, and what to do."""
+
+
 class ModelLoadError(Exception):
     """The model cannot be served at all. The text is one sentence for a person."""
 

@@ -18,7 +18,7 @@ import numpy as np
 from tailbound_runtime.batchable import ROUNDS, Random, draw
 from tailbound_runtime.engine import Engine, Order, Run, TensorSpec
 from tailbound_runtime.engines import format_of, kinds_of, load
-from tailbound_runtime.errors import ModelFailedError, ModelInputError, ModelLoadError
+from tailbound_runtime.errors import ModelFailedError, ModelInputError
 from tailbound_runtime.tensors import Array
 
 BAR: Final = 40  # characters of the longest one
@@ -61,19 +61,16 @@ def main(arguments: Sequence[str], out: Callable[[str], object] = print) -> int:
     parser.add_argument("--callers", type=int, default=4, help="at once, at most (%(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement (%(default)s)")
     given = parser.parse_args(arguments)
-    try:
-        model_format = format_of(given.model)
-        session = load(kinds_of(model_format)[0], Order(given.model, model_format, given.threads))
-    except ModelLoadError as error:
-        out(f"cannot load the model: {error}")
-        return 1
+    model_format = format_of(given.model)
+    session = load(kinds_of(model_format)[0], Order(given.model, model_format, given.threads))
     free = session.inputs and all(spec.shape[:1] == (-1,) for spec in session.inputs.values())
     cells = []
     for rows in doubled(given.max_batch_size) if free else [1]:
         inputs = accepted(session, rows)
         if inputs is None:
-            out(f"the model takes no random tensors of {rows} rows: serve it, and send it real ones")
-            return 1
+            raise ModelInputError(
+                f"the model takes no random tensors of {rows} rows: serve it, and send it real ones"
+            )
         cells += [measured(session, inputs, rows, n, given.seconds) for n in doubled(given.callers)]
     out(f"{given.model}, {session.provider}, {given.threads} threads for a run")
     out(table(cells))

@@ -32,8 +32,8 @@ from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_floa
 from tailbound_runtime.accuracy import Agreement, agreements, worst
 from tailbound_runtime.devices import CPU
 from tailbound_runtime.engine import Run
-from tailbound_runtime.errors import ModelFailedError, ModelInputError, ModelLoadError
-from tailbound_runtime.samples import Samples, SamplesError, check_counts, fixed_rows, read
+from tailbound_runtime.errors import CommandError, ModelFailedError, ModelInputError, ModelLoadError
+from tailbound_runtime.samples import Samples, check_counts, fixed_rows, read
 from tailbound_runtime.session import Session
 from tailbound_runtime.tensors import Array
 
@@ -85,16 +85,11 @@ def main(arguments: Sequence[str], out: Callable[[str], object] = print) -> int:
     output = given.output or given.model.with_name(f"{given.model.stem}-{target}.onnx")
     path = given.report or output.with_name(f"{output.name}.report.json")
     if output.resolve() == given.model.resolve():
-        out("error: --output is the model itself: name another file")
-        return 1
-    try:
-        original = Session.load(given.model, len(os.sched_getaffinity(0)), [CPU])
-        samples = read(given.data, original.inputs, given.label)
-        check_counts(samples, target is Target.INT8, given.samples)
-        report = optimized(given.model, original, samples, target, output, given.tolerance)
-    except (ModelLoadError, ModelInputError, ModelFailedError, SamplesError) as error:
-        out(f"error: {error}")
-        return 1
+        raise CommandError("--output is the model itself: name another file")
+    original = Session.load(given.model, len(os.sched_getaffinity(0)), [CPU])
+    samples = read(given.data, original.inputs, given.label)
+    check_counts(samples, target is Target.INT8, given.samples)
+    report = optimized(given.model, original, samples, target, output, given.tolerance)
     path.write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     out(text(report, path))
     return 1 if report.refused else 0

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from tailbound_runtime.engine import TensorSpec
+from tailbound_runtime.errors import SamplesError
 from tailbound_runtime.tensors import Array
 
 HELD_OUT: Final = 5
@@ -19,10 +20,6 @@ LEAST_HELD_OUT: Final = 100
 UNREADABLE: Final = (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 """What numpy raises for files that are no .npz, or damaged ones."""
 _AT_ONCE: Final = 32
-
-
-class SamplesError(Exception):
-    """The samples cannot be used; the text says which, why, and what to do."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """`tailbound-runtime bench`: what it measures and how it says so."""
 
 import re
+import sys
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from onnx import TensorProto
+from tailbound_runtime import __main__, logs
 from tailbound_runtime.measure import Cell, main, table
 
 from tests.runtime import models
@@ -40,8 +43,15 @@ def test_each_size_of_a_run_is_measured_if_the_model_leaves_it_free(
     assert [line[:2] for line in lines] == [[size, callers] for size in rows for callers in ("1", "2")]
 
 
-def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
-    said: list[str] = []
+@pytest.mark.parametrize("command", ["bench", "audit", "optimize --to fp16 --data none.npz"])
+def test_what_is_wrong_goes_to_standard_error(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged_to: list[TextIO] = []
+    monkeypatch.setattr(logs, "configure", logged_to.append)
     (tmp_path / "m.onnx").write_bytes(b"<html>")
-    assert main([str(tmp_path / "m.onnx")], said.append) == 1
-    assert "it is an HTML page" in said[0]
+    name, *options = command.split()
+    assert __main__.main([name, str(tmp_path / "m.onnx"), *options]) == 1
+    said = capsys.readouterr()
+    assert (said.out, logged_to) == ("", [sys.stderr])
+    assert said.err.startswith("error: ") and "it is an HTML page" in said.err

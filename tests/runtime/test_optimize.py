@@ -1,6 +1,7 @@
 """`tailbound-runtime optimize`: models that stay as good are written, others are refused with a report."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tailbound_runtime import optimize
 from tailbound_runtime.accuracy import Measure, agreements
+from tailbound_runtime.errors import SamplesError
 
 from tests.runtime import models
 
@@ -104,10 +106,9 @@ def test_samples_that_show_nothing_are_refused(
 ) -> None:
     path = tmp_path / "samples.npz"
     np.savez(path, **arrays)
-    status, said, output = run(mlp, tmp_path, to, data=str(path))
-    assert status == 1
-    assert says in said
-    assert not output.exists()
+    with pytest.raises(SamplesError, match=re.escape(says)):
+        run(mlp, tmp_path, to, data=str(path))
+    assert not (tmp_path / "out.onnx").exists()
 
 
 ROW = np.array([[1.0, 2.0], [3.0, 1.0]], np.float32)

@@ -11,8 +11,7 @@ from tailbound_runtime import samples
 from tailbound_runtime.batch import UNBATCHED, Batching, Mode
 from tailbound_runtime.devices import CPU
 from tailbound_runtime.engine import Engine
-from tailbound_runtime.errors import ModelLoadError
-from tailbound_runtime.samples import SamplesError
+from tailbound_runtime.errors import ModelLoadError, SamplesError
 from tailbound_runtime.session import Session
 from tailbound_runtime.warming import SLOW_SECONDS, sizes, warm_up
 
