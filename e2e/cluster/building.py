@@ -23,6 +23,9 @@ from e2e.cluster.processes import output
 from e2e.cluster.progress import announced
 
 BUILD_TIMEOUT_SECONDS = 1800
+_KEPT = 2
+"""Archives of each image. With one, checkouts that take turns would build each time, and remove the archive
+that another is about to load. All images together take 4 GB."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc", ".*")
 
@@ -38,11 +41,14 @@ def build(image: Image, place: str = "") -> Path:
         content = _stage(image, context)
         target = _archive(image, content)
         with file_lock(_folder() / f"{image.name}.lock"):
-            if not target.exists():
+            if target.exists():
+                target.touch()
+            else:
                 parents = {argument: _present(parent) for argument, parent in image.parents.items()}
                 with announced(f"image {image.name}", cache_folder(), place):
                     _build(image, context, content, {**image.arguments, **parents})
                     _save(image, content, target)
+                    _remove_unused(image)
     return target
 
 
@@ -155,11 +161,16 @@ def _save(image: Image, content: str, target: Path) -> None:
     staging = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         _buildah("push", _tag(image, content), f"docker-archive:{staging}:{image.reference}")
-        for outdated in _folder().glob(f"{image.name}-{'[0-9a-f]' * 16}.tar"):
-            outdated.unlink()
         staging.rename(target)
     finally:
         staging.unlink(missing_ok=True)
+
+
+def _remove_unused(image: Image) -> None:
+    """Remove the archives of an image but those that were used last."""
+    archives = _folder().glob(f"{image.name}-{'[0-9a-f]' * 16}.tar")
+    for outdated in sorted(archives, key=lambda each: each.stat().st_mtime, reverse=True)[_KEPT:]:
+        outdated.unlink()
 
 
 def _buildah(command: str, *arguments: str) -> str:

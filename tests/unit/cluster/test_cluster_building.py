@@ -1,5 +1,6 @@
 """What an image is made of decides whether it is built again."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,21 @@ def test_each_part_of_an_image_counts(image: Image, tmp_path: Path) -> None:
     main.chmod(0o755)
     digests.append(digest(image))
     assert len(set(digests)) == len(digests)
+
+
+def test_checkouts_that_take_turns_build_once_each(
+    image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(building, "_build", lambda *_: None)
+    monkeypatch.setattr(building, "_save", lambda _, __, target: target.write_text(""))
+    ours, theirs, later = (replace(image, arguments={"A": number}) for number in "123")
+    built = {name: building.build(each) for name, each in (("ours", ours), ("theirs", theirs))}
+    os.utime(built["ours"], (0, 0))
+    assert building.build(ours) == built["ours"], "used again, so that theirs is the oldest"
+    os.utime(built["theirs"], (0, 0))
+    assert set(tmp_path.rglob("*.tar")) == set(built.values())
+    assert {building.build(later), built["ours"]} == set(tmp_path.rglob("*.tar"))
 
 
 def test_prepare_adds_to_the_context(image: Image, tmp_path: Path) -> None:
