@@ -227,7 +227,7 @@ def split(arrays: Sequence[Array], rows: Sequence[int], padding: int) -> list[li
     for array in arrays:
         if array.shape[:1] != (total,):
             raise ModelFailedError(
-                f"an output has shape {list(array.shape)} for {total} rows of input: nobody knows whose"
+                f"an output has shape {list(array.shape)} for {total} rows of input: they cannot be assigned"
             )
     ends = list(accumulate(rows))
     return [[array[end - size : end] for array in arrays] for end, size in zip(ends, rows, strict=True)]

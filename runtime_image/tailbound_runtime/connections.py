@@ -76,7 +76,7 @@ class Connections:
         self._turned_away.discard(connection)
 
     def refusal(self) -> ApiError:
-        """What one that is turned away is told."""
+        """The answer to a connection that is refused."""
         return ApiError(
             503,
             f"this server has {self._most} connections at work, the most it may have "

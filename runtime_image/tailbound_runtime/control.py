@@ -10,7 +10,7 @@
 | unload | otherwise | no new request gets it; those that it has are served first |
 
 Calls are done one after the other, and go on if their clients leave. The limit counts what serves its last
-requests, too: a model that is loaded anew is there twice for a while.
+requests, too: a model that is loaded again is there twice for a while.
 """
 
 import asyncio

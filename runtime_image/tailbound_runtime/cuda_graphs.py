@@ -128,7 +128,7 @@ class Graphs:
     them as it ends.
 
     stream: that computes; its address
-    lock: of the stream: whoever puts a run on it that is no recording holds it
+    lock: of the stream: a caller that puts a run on it, other than a recording, holds it
     """
 
     def __init__(self, runtime: Runtime, places: int) -> None:

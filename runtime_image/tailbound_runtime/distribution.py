@@ -9,7 +9,7 @@ import numpy as np
 from prometheus_client.utils import floatToGoString
 
 SETTLE_EVERY: Final = 1024
-"""Requests after which whoever owns a distribution is to `settle` it."""
+"""Requests after which the owner of a distribution is to `settle` it."""
 
 
 @dataclass(frozen=True)

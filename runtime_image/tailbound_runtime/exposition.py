@@ -19,7 +19,7 @@ class Exposition(Collector):
     """One registry per server, so that tests can run many servers in a process. Any thread may use it."""
 
     def __init__(self, models: Iterable[Model]) -> None:
-        """`models` is iterated anew each time."""
+        """`models` is iterated again each time."""
         self._models = models
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)

@@ -9,7 +9,7 @@ The library h2 takes longer for the frames of one call than this server does for
 | speaks another protocol | a sentence in HTTP/1.1; the connection ends |
 | comes when there are too many (connections.py) | GOAWAY with the reason; the connection ends |
 | does not read what is written (unread.py) | the connection ends without it |
-| is told to go elsewhere | LAST_CALLS_SECONDS for calls that are on their way; then those that are here end |
+| gets a GOAWAY | LAST_CALLS_SECONDS for calls that are on their way; then those that are here end |
 """
 
 import asyncio

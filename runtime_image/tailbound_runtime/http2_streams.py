@@ -245,7 +245,7 @@ class Streams:
         if number <= self.last:
             raise Http2Error(Code.PROTOCOL_ERROR, f"stream {number} began after stream {self.last}")
         self.last = number
-        if self.refuses:  # the client has been told that it would not be answered
+        if self.refuses:  # the client knows that it will not be answered
             self._allowance.spend()
             return
         if len(self._streams) >= MOST_STREAMS:

@@ -77,7 +77,7 @@ class Inferences:
         | its run may be short | a Short: `run` comes next |
         | it waits for a run, as those do that share one | a Pending |
         | it is refused | the answer |
-        | it is long, or its stages are to be told apart | None: it begins, receives and is inferred |
+        | it is long, or its stages are measured | None: it begins, receives and is inferred |
         """
         target = self.models.targets.get(head.path)
         model = None if target is None else target.model

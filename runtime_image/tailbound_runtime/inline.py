@@ -127,7 +127,7 @@ class Inline:
                     current[0].stop()
             elif now - self._last > _IDLE_SECONDS:
                 self._used.clear()
-                if self._closed.is_set():  # since it was looked at: nobody sets the event again
+                if self._closed.is_set():  # since it was looked at: the event is not set again
                     return
 
     def _rest(self, now: float) -> None:

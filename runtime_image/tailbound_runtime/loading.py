@@ -184,7 +184,7 @@ def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     def work() -> None:
         try:
             future.set_result(function())
-        except Exception as error:  # handed to whoever awaits the future
+        except Exception as error:  # raised where the future is awaited
             future.set_exception(error)
 
     threading.Thread(target=work, name="load", daemon=True).start()

@@ -23,8 +23,8 @@ from tailbound_runtime.unread import Unread
 JOINED_BYTES: Final = 64 * 2**10
 """Parts of a short answer are joined: copying them costs less than another call to the kernel."""
 LINGER_SECONDS: Final = 2.0
-"""What the client still sends after its last answer is read for so long, and dropped. With bytes that nobody
-has read, the kernel would reset the connection, and the client might never see the answer (RFC 9112, 9.6)."""
+"""What the client still sends after its last answer is read for so long, and dropped. With unread
+bytes, the kernel would reset the connection, and the client might never see the answer (RFC 9112, 9.6)."""
 
 
 class Exchange:

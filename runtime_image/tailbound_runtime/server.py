@@ -1,7 +1,7 @@
 """The life of the process: listen, load, warm up, be ready, drain, end.
 
 It listens before it loads, so that liveness is answered while a large model loads. On SIGTERM readiness turns
-to 503 first and everything else goes on for the drain time: whoever still sends here, over old or new
+to 503 first and everything else goes on for the drain time: a client that still sends here, over old or new
 connections, is served. Only then the listener closes, and what is in flight is finished.
 """
 

@@ -241,7 +241,7 @@ def _opened(
 
     def opened(stream: int | None) -> ort.InferenceSession:
         placed = with_options(providers, given, memory_limit, stream)
-        # Its fallback would move to the CPU, now or when the device fails later, and tell nobody.
+        # Its fallback would move to the CPU, now or when the device fails later, without a word.
         return ort.InferenceSession(path, options, providers=placed, enable_fallback=False)
 
     asked = asks_for_graphs(given)

@@ -34,7 +34,7 @@ class _Trace:
 class TracedApp(App):
     """Notes when each stage of a request begins and ends, and makes spans of that at its end."""
 
-    at_once = False  # the stages could not be told apart
+    at_once = False  # the stages could not be measured
 
     def __init__(self, models: Models, limits: Limits, budget: Budget, tracer: Tracer) -> None:
         super().__init__(models, limits, budget)

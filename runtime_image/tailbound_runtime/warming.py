@@ -2,7 +2,7 @@
 
 Data lies beside the model in files named after it: beside `model.onnx`, `model.warmup.npz`, or
 `model.warmup.NAME.npz` for several. Each has one array for each input, and is run as it is. One that does not
-fit the model, or that it refuses, ends the load: whoever wrote it expects such requests.
+fit the model, or that it refuses, ends the load: its author expects such requests.
 
 The first row that holds says what is measured:
 

@@ -171,7 +171,7 @@ class InferenceThread:
     ) -> Job:
         """Queue a request; `then` is called on the loop with its job once the outcome is in there.
 
-        That is never before this returns. A caller must `leave` what it gives up, and then is not told.
+        That is never before this returns, and never after the caller has called `leave`.
 
         Raises QueueFullError, WouldBeLateError and ModelInputError at once.
         """
@@ -232,7 +232,7 @@ class InferenceThread:
                     lane.run.stop()
 
     def close(self) -> None:
-        """End the threads, once nobody asks for anything any more."""
+        """End the threads, once no caller asks for anything any more."""
         self._inline.close()
         if self._metrics.queue_depth == self._depth:  # else the model that was loaded since has them
             self._metrics.queue_depth = nothing_waits

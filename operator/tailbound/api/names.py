@@ -30,7 +30,7 @@ INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 GATEWAY_COMPONENT: Final = "gateway"
 OPERATOR_COMPONENT: Final = "operator"
-# Whoever holds it, in the namespace of the installation, is the leader of its operators.
+# The operator that holds it, in the namespace of the installation, is the leader of its operators.
 OPERATOR_LEASE: Final = "tailbound-operator"
 
 # On the chart's default objects, with the name of the release. Not INSTANCE_LABEL: Argo CD prunes an object

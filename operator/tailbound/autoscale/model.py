@@ -1,8 +1,8 @@
 """What sizing a revision rests on, and what it decides. Values only.
 
-Times are seconds of the one clock that `now` is read from, rates are requests per second. A value that nobody
-could read is `Unknown`, never zero: a reader believes a zero only where the counter was there, was fresh and
-did not rise. Stable and canary are sized by separate calls, each on its own traffic and curve:
+Times are seconds of the one clock that `now` is read from, rates are requests per second. A value that
+cannot be read is `Unknown`, never zero: a reader believes a zero only where the counter was there, was fresh
+and did not rise. Stable and canary are sized by separate calls, each on its own traffic and curve:
 `decide(now, observation, objective, limits, state) -> Decision` of `tailbound.autoscale.decide`.
 """
 

@@ -153,7 +153,7 @@ class Session:
         return outcome.PROMOTED if fleet.failed is None else fleet.failed.code
 
     def _ended(self, key: tuple[str, str], *, late: bool) -> outcome.WaitOutcome | None:
-        """The outcome of one service's rollout; None while it goes on, or nobody answers for it."""
+        """The outcome of one service's rollout; None while it goes on, or no server answers for it."""
         try:
             subject = self._cluster.subject(*key)
         except UnansweredError as error:

@@ -63,7 +63,7 @@ def outdated(services: Sequence[InferenceService | InvalidObject]) -> tuple[Key,
 
 
 def unreadable(services: Sequence[InferenceService | InvalidObject]) -> tuple[str, ...]:
-    """A sentence for each service of which nobody knows whether it is outdated."""
+    """A sentence for each service of which it is unknown whether it is outdated."""
     return tuple(
         f"{service.namespace}/{service.name} cannot be read, and is not refreshed: {service.message}"
         for service in services

@@ -77,7 +77,7 @@ class Elector:
     def lease_age_seconds(self) -> float:
         """Time since the Lease was last seen to change, or since the start.
 
-        Above its duration nobody leads.
+        Above its duration no operator leads.
         """
         return self._clock() - self._seen_at
 

@@ -299,7 +299,7 @@ class Operator:
                 group.create_task(self._class_usage.run(), name="class usage"),
                 group.create_task(self._signatures.run(), name="signatures"),
                 group.create_task(self._downloads.run(), name="downloads"),
-                group.create_task(self._replace_laggards(), name="laggards"),
+                group.create_task(self._replace_stale_gateways(), name="stale-gateways"),
             ]
             await self._workers.run()
             for task in helpers:
@@ -313,7 +313,7 @@ class Operator:
         self._dependencies.listed()
         _LOG.info("stores are full", services=len(self.stores.of[INFERENCE_SERVICES]))
 
-    async def _replace_laggards(self) -> None:
+    async def _replace_stale_gateways(self) -> None:
         replacer = StaleGatewayReplacer(
             self._cluster,
             self._gateways,

@@ -16,7 +16,7 @@ from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 
 _LOG = logger(__name__)
-LAGGARD_SECONDS = 30.0
+STALE_SECONDS = 30.0
 EVENT_REASON = "GatewayReplaced"
 
 
@@ -38,7 +38,7 @@ def unacknowledged(service: Object, observations: Mapping[str, ServiceObservatio
     )
 
 
-def laggards(
+def stale_gateways(
     service: Object,
     observations: Mapping[str, ServiceObservation | None],
     waited: Callable[[], Mapping[str, float]],
@@ -51,11 +51,11 @@ def laggards(
     if len(late) == len(observations):
         return ()
     seconds = waited()
-    return tuple(name for name in late if seconds.get(name, 0) >= LAGGARD_SECONDS)
+    return tuple(name for name in late if seconds.get(name, 0) >= STALE_SECONDS)
 
 
 class StaleGatewayReplacer:
-    """Deletes one laggard at a time, and not the next before another `LAGGARD_SECONDS` have passed."""
+    """Deletes one stale gateway pod at a time, and the next after another `STALE_SECONDS`."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class StaleGatewayReplacer:
         self._last = float("-inf")
 
     async def replace(self) -> None:
-        """Look at awaiting services up to the first with a laggard. What is refused is tried again later."""
+        """Look at services that wait, up to the first with a stale gateway. What is refused is tried later."""
         now = self._clock()
-        found = self._first(now) if now - self._last >= LAGGARD_SECONDS else None
+        found = self._first(now) if now - self._last >= STALE_SECONDS else None
         if found is not None and self._holds():
             self._last = now
             await self._delete(*found)
@@ -88,12 +88,12 @@ class StaleGatewayReplacer:
         if len(pods) < 2:  # no other pod can have acknowledged anything
             return None
         # The longest waiting come first.
-        late = takewhile(lambda each: now - each[1].since >= LAGGARD_SECONDS, self._gateways.awaiting.items())
+        late = takewhile(lambda each: now - each[1].since >= STALE_SECONDS, self._gateways.awaiting.items())
         for key, waiting in late:
             service = self._service(key)
             if service is None:
                 continue
-            names = laggards(
+            names = stale_gateways(
                 service, self._gateways.observations(key), partial(self._gateways.waited, waiting)
             )
             if names and names[0] in pods:
@@ -113,5 +113,5 @@ class StaleGatewayReplacer:
             "Warning",
             EVENT_REASON,
             f"Gateway pod {name} was deleted: it had not taken over the newest routing for "
-            f"{LAGGARD_SECONDS:g} s while another gateway pod had",
+            f"{STALE_SECONDS:g} s while another gateway pod had",
         )

@@ -107,7 +107,7 @@ class ModelVolume:
                         return None
                     if filling.is_mine and self._published(filling, files, found.sha256):
                         return found
-                # Whoever took it knows of no lock of this pod: from now on each goes on by itself.
+                # The pod that took it knows of no lock of this one: from now on each goes on by itself.
                 self._emit("another pod has taken the download over, starting over")
                 self._was_taken_over = True
                 filling.remove()

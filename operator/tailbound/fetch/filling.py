@@ -7,7 +7,7 @@ locks do: each pod writes to a folder of a name of its own, and what another has
 | left by another pod | becomes |
 |---|---|
 | the folder | renamed first: the other pod finds it gone, and gives up |
-| a complete file in it | moved to the pod's own folder: nobody writes to it any more |
+| a complete file in it | moved to the pod's own folder: no process writes to it now |
 | a part of a file | copied there: the other pod may still have it open, and write to it |
 | a part for whose copy the volume is too full | removed |
 | the folder, where it turns out to be a model that was published meanwhile | put back |
@@ -134,7 +134,7 @@ def _take_over(mount: Path, own: Path, emit: Emit, is_model: Callable[[Path], bo
     left, taken = max(found, key=_bytes_in, default=None), own.with_name(f"{own.name}-taken")
     if left is None:
         return
-    with suppress(OSError):  # another pod was faster, or it is of another user whose folders nobody renames
+    with suppress(OSError):  # another pod was faster, or it is another user's, which cannot be renamed
         left.rename(taken)
         if is_model(taken):
             taken.rename(left)

@@ -16,7 +16,7 @@ _SECONDS: Final = 1.0
 
 
 class _Server(HTTPServer):
-    """A server of one request at a time, so that nobody can take much memory."""
+    """A server of one request at a time, so that no client can take much memory."""
 
     def server_bind(self) -> None:
         """Binds, and does not look up the name of the host: that can take seconds, and nothing uses it."""

@@ -2,7 +2,7 @@
 
 1. Readiness fails, and every response asks its client to connect elsewhere; new connections are still
    served, because the news of our leaving takes its time through the cluster. A kubelet that shuts its node
-   down or evicts ends pods that nobody has deleted: only their readiness takes those out of Services.
+   down or evicts ends pods that were not deleted: only their readiness takes those out of Services.
 2. Wait until that news should have arrived, and until no client shows that it has not.
 3. Wait until no request is under way, and until the connections are closed or have been silent for a while.
 

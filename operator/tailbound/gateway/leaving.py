@@ -65,7 +65,7 @@ class Leaving:
 
         | time passed             | seen                                           | the gateway             |
         |-------------------------|------------------------------------------------|-------------------------|
-        | any                     | no Envoy runs                                  | stops: it serves nobody |
+        | any                     | no Envoy runs                                  | stops: it serves none   |
         | `longest` or more       | anything else                                  | stops: it gives up      |
         | any                     | not known                                      | goes on                 |
         | less than `propagation` | any traffic                                    | goes on                 |

@@ -172,7 +172,7 @@ def _room_of(owned: OwnedState, name: str) -> int | Unknown:
     if found is None or isinstance(found, InvalidObject):
         return 0
     if found.status.room is None:
-        return 0 if found.status.waiting else Unknown("nobody counts its devices")
+        return 0 if found.status.waiting else Unknown("its devices are not counted")
     # The pods that wait get what there is, each as much as any other pod of the class.
     return max(found.status.room - (found.status.waiting or 0), 0)
 

@@ -6,7 +6,7 @@ What its owner declares counts; else what was read from its files, once a Job or
 |---|---|---|
 | not known | any | none: nothing is compared |
 | declared | not both known | Unchecked |
-| read from files | not both known | none: nobody asked |
+| read from files | not both known | none: it was not asked for |
 | with the activations at most their product | known | Fits |
 | more | known | TooLarge |
 """
@@ -49,7 +49,7 @@ def memory_verdict(
 ) -> MemoryVerdict | None:
     """The verdict on a model of this size in the pods of this class; None where its weights are not known.
 
-    `read`: bytes of the weights in its files; None while nobody has read them.
+    `read`: bytes of the weights in its files; None until they are read.
     """
     model = _model(size, read)
     if model is None:

@@ -79,7 +79,7 @@ class PodStarts:
         | pod | counts |
         |---|---|
         | was counted before | as it was |
-        | is one of `unseen` | not: nobody saw whether it was Ready before |
+        | is one of `unseen` | not: whether it was Ready before is unknown |
         | has been restarted, or is not Ready | not now |
         | is Ready | from its creation |
         """

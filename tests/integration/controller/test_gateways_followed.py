@@ -31,12 +31,12 @@ async def test_traffic_is_not_applied_while_a_ready_gateway_has_not_acknowledged
 async def test_gateway_that_stays_behind_is_deleted_with_an_event_and_the_other_one_is_not(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stale_gateways, "LAGGARD_SECONDS", 1.0)
+    monkeypatch.setattr(stale_gateways, "STALE_SECONDS", 1.0)
     behind = environment.gateways[1]
     behind.acknowledges = False
     async with environment.running(), kubelet(environment):
         await environment.create("churn")
-        await environment.until_service("churn", is_ready, "Ready without the laggard")
+        await environment.until_service("churn", is_ready, "Ready without the stale gateway")
         pods = (await environment.cluster.list(PODS, environment.system)).items
         assert [pod["metadata"]["name"] for pod in pods] == [environment.gateways[0].name]
 
@@ -52,7 +52,7 @@ async def test_gateway_that_stays_behind_is_deleted_with_an_event_and_the_other_
 async def test_no_gateway_is_deleted_while_none_has_acknowledged(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stale_gateways, "LAGGARD_SECONDS", 0.5)
+    monkeypatch.setattr(stale_gateways, "STALE_SECONDS", 0.5)
     for gateway in environment.gateways:
         gateway.acknowledges = False
     async with environment.running(), kubelet(environment):

@@ -11,7 +11,7 @@ import pytest
 from tailbound.api.traffic import MOST_ASKED, AppliedRoute, Observed, RejectedRoute, ServiceObservation
 from tailbound.controller import gateways as module
 from tailbound.controller.gateways import GatewayReports
-from tailbound.controller.stale_gateways import LAGGARD_SECONDS, laggards, unacknowledged
+from tailbound.controller.stale_gateways import STALE_SECONDS, stale_gateways, unacknowledged
 from tailbound.kube.objects import Key, key_of
 from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
@@ -260,20 +260,20 @@ OLD = ServiceObservation(applied=route(2, 4))
 @pytest.mark.parametrize(
     ("waited", "observations", "expected"),
     [
-        (LAGGARD_SECONDS - 1, {"g": NEW, "h": OLD}, ()),
-        (LAGGARD_SECONDS, {"g": NEW, "h": OLD}, ("h",)),
-        (LAGGARD_SECONDS, {"g": NEW, "h": None}, ("h",)),
-        (LAGGARD_SECONDS, {"g": OLD, "h": OLD}, ()),
-        (LAGGARD_SECONDS, {"g": OLD, "h": None}, ()),
-        (LAGGARD_SECONDS, {"g": NEW, "h": NEW}, ()),
-        (LAGGARD_SECONDS, {}, ()),
+        (STALE_SECONDS - 1, {"g": NEW, "h": OLD}, ()),
+        (STALE_SECONDS, {"g": NEW, "h": OLD}, ("h",)),
+        (STALE_SECONDS, {"g": NEW, "h": None}, ("h",)),
+        (STALE_SECONDS, {"g": OLD, "h": OLD}, ()),
+        (STALE_SECONDS, {"g": OLD, "h": None}, ()),
+        (STALE_SECONDS, {"g": NEW, "h": NEW}, ()),
+        (STALE_SECONDS, {}, ()),
     ],
     ids=["too early", "late", "unread", "all late", "nobody knows", "nobody late", "no gateway"],
 )
-def test_laggards(
+def test_stale_gateways(
     waited: float, observations: dict[str, ServiceObservation | None], expected: tuple[str, ...]
 ) -> None:
-    assert laggards(SERVICE, observations, lambda: dict.fromkeys(observations, waited)) == expected
+    assert stale_gateways(SERVICE, observations, lambda: dict.fromkeys(observations, waited)) == expected
 
 
 async def test_pod_that_has_just_crashed_gets_its_time_however_long_the_service_has_waited(
@@ -291,10 +291,10 @@ async def test_pod_that_has_just_crashed_gets_its_time_however_long_the_service_
         fleet.store.upsert(pod(name))
     await made.refresh()
     made.expect(A)
-    now = LAGGARD_SECONDS
+    now = STALE_SECONDS
 
     def late() -> tuple[str, ...]:
-        return laggards(SERVICE, made.observations(A), lambda: made.waited(made.awaiting[A]))
+        return stale_gateways(SERVICE, made.observations(A), lambda: made.waited(made.awaiting[A]))
 
     assert late() == ("i",)
     fleet.answers["h"] = Unknown("connection refused")
@@ -302,7 +302,7 @@ async def test_pod_that_has_just_crashed_gets_its_time_however_long_the_service_
     try:
         await until(lambda: isinstance(made.reports(A)["h"], Unknown))
         assert late() == ("i",)
-        now += LAGGARD_SECONDS
+        now += STALE_SECONDS
         assert late() == ("h", "i")
     finally:
         task.cancel()
