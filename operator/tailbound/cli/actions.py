@@ -169,10 +169,9 @@ def _older(subject: Subject, wanted: str | None) -> str:
         return wanted
     if wanted == newest:
         raise CommandError(f"{wanted} is the newest revision: it cannot be rolled back to")
-    names = ", ".join(entry.name for entry in served) or "none"
-    raise CommandError(
-        f"{wanted} is not a revision of {subject.title} that has served: choose one of {names}"
-    )
+    names = ", ".join(entry.name for entry in served)
+    remedy = f"choose one of {names}" if names else "no older one has"
+    raise CommandError(f"{wanted} is not a revision of {subject.title} that has served: {remedy}")
 
 
 def _demand_a_return(subject: Subject, name: str, remedy: str) -> None:

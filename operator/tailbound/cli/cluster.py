@@ -1,7 +1,8 @@
 """The API server, with the rights of the person who runs the command."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -34,6 +35,7 @@ from tailbound.objects.lease import Lease
 
 _PLURAL: Final = "inferenceservices"
 _SECONDS: Final = 30
+_NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _TOO_MANY: Final = 429
 _SERVER_ERRORS: Final = 500
@@ -43,6 +45,10 @@ _LOG_BYTES: Final = 64 * 1024
 
 StoredService: TypeAlias = InferenceService | InvalidObject
 """A service of a list: one that cannot be read hides no other."""
+
+
+class NotFoundError(CommandError):
+    """There is no object of this name."""
 
 
 class ConflictError(Exception):
@@ -75,10 +81,11 @@ class Cluster:
 
     def subject(self, namespace: str, name: str) -> Subject:
         """One service with its history."""
-        raw = self._asked(
-            CustomObjectsApi(self.client).get_namespaced_custom_object,
-            *(GROUP, VERSION, namespace, _PLURAL, name),
-        )
+        with _in_namespace(namespace):
+            raw = self._asked(
+                CustomObjectsApi(self.client).get_namespaced_custom_object,
+                *(GROUP, VERSION, namespace, _PLURAL, name),
+            )
         return subject_of(raw, self._revisions(namespace, name))
 
     def _revisions(self, namespace: str, name: str) -> list[dict[str, Any]]:
@@ -92,7 +99,8 @@ class Cluster:
 
     def revision(self, namespace: str, name: str) -> Entry:
         """One revision of any service."""
-        found = self._asked(AppsV1Api(self.client).read_namespaced_controller_revision, name, namespace)
+        with _in_namespace(namespace):
+            found = self._asked(AppsV1Api(self.client).read_namespaced_controller_revision, name, namespace)
         return entry_of(self.client.sanitize_for_serialization(found))
 
     def services(self, namespace: str | None, selector: str = "") -> list[StoredService]:
@@ -189,10 +197,21 @@ class Cluster:
         except ApiException as error:
             if error.status == _CONFLICT:
                 raise ConflictError from error
+            if error.status == _NOT_FOUND:
+                raise NotFoundError(_words(error)) from error
             unanswered = error.status == _TOO_MANY or (error.status or 0) >= _SERVER_ERRORS
             raise (UnansweredError if unanswered else CommandError)(_words(error)) from error
         except HTTPError as error:
             raise UnansweredError(f"the API server does not answer: {error}") from error
+
+
+@contextmanager
+def _in_namespace(namespace: str) -> Iterator[None]:
+    """Name the namespace where an object is not found: a forgotten --namespace is the usual cause."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise NotFoundError(f"{error} in namespace {namespace}") from error
 
 
 def _by_name(items: list[dict[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -179,7 +179,11 @@ class Session:
     def plan(self) -> int:
         """Say what applying a file would do, without doing it."""
         options = self._options
-        passed = {"namespace": self._namespace, "kubeconfig": options.kubeconfig, "context": options.context}
+        passed = {
+            "namespace": options.namespace,
+            "kubeconfig": options.kubeconfig,
+            "context": options.context,
+        }
         flags = [f"--{name}={value}" for name, value in passed.items() if value is not None]
         texts, code = [], WORKS
         for wanted in applied(options.filename, flags):
@@ -231,7 +235,7 @@ class Session:
                     if isinstance(seen, CommandError)
                     else CommandError(_no_end(seen, self._options.timeout))
                 )
-            obstacle = seen if isinstance(seen, CommandError) else seen.unseen or seen.stalled
+            obstacle = seen if isinstance(seen, CommandError) else seen.obstacle
             if obstacle is not None and not printed and time.monotonic() >= began + _SILENCE_SECONDS:
                 sys.stderr.write(printable(f"{title}: {obstacle}\n"))
                 printed = True

@@ -55,9 +55,17 @@ def _line(service: InferenceService | InvalidObject) -> tuple[str, str, list[str
         status.canary.revision if status.canary is not None else _NONE,
         f"{rollout.weight}%" if rollout is not None and not rollout.state.is_over else _NONE,
         rollout.state if rollout is not None else _NONE,
-        (rollout.reason or _NONE) if rollout is not None else _NONE,
+        _reason(service),
     ]
     return metadata.namespace, metadata.name, cells
+
+
+def _reason(service: InferenceService) -> str:
+    """The reason of the rollout where it says more than its state, else that of Ready: what is wrong now."""
+    rollout, ready = service.status.rollout, service.status.condition(ConditionType.READY)
+    if rollout is not None and rollout.reason and rollout.reason != rollout.state:
+        return rollout.reason
+    return ready.reason if ready is not None else _NONE
 
 
 def status(subject: Subject, now: datetime, logs: Sequence[FetchLog] = ()) -> str:
@@ -125,8 +133,10 @@ def _state(state: RolloutState) -> str:
 
 
 def _outcome(each: FindingStatus | MetricFindingStatus, rollout: RolloutStatus) -> str:
-    """The verdict. To wait is none where nothing more is waited for."""
-    return each.outcome if each.outcome != Outcome.WAIT or judged_now(rollout) else _NONE
+    """The verdict. Before the first request nothing passes, and to wait is none where nothing is awaited."""
+    seen = each.requests if isinstance(each, FindingStatus) else each.samples
+    settled = each.outcome != Outcome.WAIT and (seen or each.outcome != Outcome.PASS)
+    return each.outcome if settled or judged_now(rollout) else _NONE
 
 
 def _findings(rollout: RolloutStatus) -> str:

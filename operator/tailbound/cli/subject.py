@@ -98,6 +98,20 @@ class Subject:
             return None
         return f"the newest spec does not work ({found.reason}): {found.message}"
 
+    @property
+    def unready(self) -> str | None:
+        """What keeps the newest spec from serving, by the condition Ready; None if that is not known."""
+        found = self.service.status.condition(ConditionType.READY)
+        told = (Reason.ROLLED_BACK, Reason.STOPPED)
+        if found is None or found.status is not ConditionStatus.FALSE or found.reason in told:
+            return None
+        return f"the newest spec does not serve ({found.reason}): {found.message}"
+
+    @property
+    def obstacle(self) -> str | None:
+        """What a rollout waits for, if that is not just time."""
+        return self.unseen or self.stalled or self.unready
+
     def serves(self) -> str:
         """What answers requests now, in a sentence. First row that fits:
 

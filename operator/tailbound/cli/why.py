@@ -9,7 +9,7 @@ from tailbound.api.rollout import RolloutState, RolloutStatus
 from tailbound.cli.hardware import hardware_lines
 from tailbound.cli.scaling import scaling_lines
 from tailbound.cli.subject import Subject, gave_up_return, judged_now
-from tailbound.judge.verdict import Outcome
+from tailbound.judge.verdict import RELATIVE_RATIO, Outcome
 from tailbound.rollout.figures import count, proof
 
 _BAD: Final = {"latency": "slower than the P99 target", "errors": "failures"}
@@ -39,8 +39,8 @@ def why(subject: Subject) -> str:
 
 
 def _now(subject: Subject) -> list[str]:
-    doubts = [each for each in (subject.unseen, subject.stalled) if each is not None]
-    return [subject.serves(), *(f"But {each}." for each in doubts)]
+    doubts = [each for each in (subject.unseen, subject.stalled or subject.unready) if each is not None]
+    return [subject.serves(), *(f"But {each.rstrip('.')}." for each in doubts)]
 
 
 def _rollout(subject: Subject) -> list[str]:
@@ -115,9 +115,11 @@ def _assumed(finding: FindingStatus, rollout: RolloutStatus, bad: str) -> str:
     lines = [
         f"{finding.measure}: of {count(finding.requests)} requests that were judged, {bad} were failures; "
         f"without spec.sla.errorRate it is rejected if more than {finding.allowed:.2%} fail, and more than "
-        "of the stable revision.",
+        f"{RELATIVE_RATIO:g} times the share of the stable revision.",
         f"  {_proof('worse than the stable revision', finding.relative)}",
-        f"  {finding.outcome}: {says.get(Outcome(finding.outcome), 'it fails no more often than that')}.",
+        f"  {finding.outcome}: {says.get(Outcome(finding.outcome), 'it fails no more often than that')}."
+        if finding.requests
+        else "  Nothing was judged in this rollout so far.",
     ]
     return "\n".join(lines)
 

@@ -67,7 +67,8 @@ def churn(api: Api) -> Iterator[Api]:
 @pytest.fixture
 def run(control_plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*arguments: str, namespace: str = NAMESPACE) -> tuple[int, str, str]:
-        code = main([*arguments, "--kubeconfig", str(control_plane.kubeconfig), "-n", namespace])
+        place = ["-n", namespace] if namespace else []
+        code = main([*arguments, "--kubeconfig", str(control_plane.kubeconfig), *place])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -234,8 +235,8 @@ def test_a_plan_says_what_kubectl_would_apply_and_does_nothing(
     new["metadata"] = {**new["metadata"], "name": "other"}
     file = folder / "services.json"
     file.write_text(json.dumps(edited))
-    code, out, err = run("plan", "-f", str(file), "--requests-per-second", "20")
-    assert (code, err) == (0, "")
+    code, out, err = run("plan", "-f", str(file), "--requests-per-second", "20", namespace="")
+    assert (code, err) == (0, ""), "the namespace is that of the file, as for kubectl apply"
     assert out.startswith("risk/churn would be changed\n")
     assert " -> 7" in next(line for line in out.splitlines() if "spec.scaling.min: " in line)
     new["spec"] = {**new["spec"], "runtime": {"name": "none"}}

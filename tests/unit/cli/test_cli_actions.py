@@ -149,7 +149,7 @@ def test_there_is_no_way_back_from_the_first_revision() -> None:
     alone = [revision(R3, promoted(STAMP, stable=True))]
     with pytest.raises(CommandError, match="has no older revision that served"):
         target(Action.ROLLBACK, subject(OVER, alone))
-    with pytest.raises(CommandError, match="choose one of none"):
+    with pytest.raises(CommandError, match="no older one has"):
         target(Action.ROLLBACK, subject(OVER, alone), "x")
 
 

@@ -105,9 +105,9 @@ def test_overview_of_services() -> None:
         "NAMESPACE   NAME    READY     REPLICAS   PROMOTED   STABLE       CANARY       WEIGHT   STATE       "
         "REASON",
         "risk        churn   Unknown   5/5        Unknown    churn-r2-b   churn-r3-c   25%      Analysing   "
-        "Analysing",
+        "RollingOut",
         "risk        churn   Unknown   5/5        -          churn-r2-b   churn-r3-c   -        -           "
-        "-",
+        "RollingOut",
     ]
     assert overview(services[:1], namespaces=False).splitlines()[0].startswith("NAME  ")
 

@@ -301,6 +301,12 @@ def test_why_says_that_the_newest_spec_cannot_work() -> None:
     )
     raw["status"]["conditions"][-1]["reason"] = "RolledBack"
     assert "does not work" not in why(subject(raw))
+    raw["status"]["conditions"][0] |= {"status": "False", "reason": "DigestMismatch", "message": "another."}
+    assert (
+        why(subject(raw)).splitlines()[1] == "But the newest spec does not serve (DigestMismatch): another."
+    )
+    raw["status"]["conditions"][0]["reason"] = "RolledBack"
+    assert "does not serve" not in why(subject(raw))
 
 
 def test_a_service_whose_old_pods_go_first_has_served_before() -> None:
