@@ -119,7 +119,8 @@ class Dialer:
         return FetchFailedError(
             TerminationReason.ADDRESS_DENIED,
             f"{canonical_host(host)} may not be fetched from: it has no address on the internet, and "
-            "fetch.allowedHosts and fetch.allowedCIDRs of the chart do not allow it",
+            "fetch.allowedHosts and fetch.allowedCIDRs of the chart do not allow it: correct the host, or "
+            "have it allowed there",
         )
 
 

@@ -27,7 +27,13 @@ _LONGEST_QUOTE: Final = 600
 _IMAGE_REASONS: Final = frozenset(
     {"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 )
+_ABSENT_VALUE: Final = re.compile(r'(?:secret|configmap) "[^"]*" not found|couldn\'t find key', re.IGNORECASE)
 _START_REASONS: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_PULL_REMEDIES: Final = {
+    True: "correct image of the chart, and copy the Secrets of image.pullSecrets to this namespace",
+    False: "correct the image in the runtime, or name its credentials in spec.imagePullSecrets",
+}
+"""What to do about an image that cannot be pulled, by whether it is that of the fetch container."""
 # The kubelet alternates between an error and the same error behind this prefix.
 _BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*"(?:: \w+: )?')
 # What a container says itself goes before what is seen from outside.
@@ -292,7 +298,8 @@ def _image(pod: str, container: ContainerStatus) -> PodFinding | None:
     why = _BACK_OFF.sub("", container.waiting_message) or "the node gives no reason"
     return PodFinding(
         Reason.IMAGE_PULL_FAILED,
-        f"image {container.image} of container {container.name} in pod {pod} cannot be pulled: {_quote(why)}",
+        f"image {container.image} of container {container.name} in pod {pod} cannot be pulled: "
+        f"{_quote(why)}. What to do: {_PULL_REMEDIES[_fetches(container)]}",
         container.name,
     )
 
@@ -301,9 +308,11 @@ def _not_started(pod: str, container: ContainerStatus) -> PodFinding | None:
     if container.waiting_reason not in _START_REASONS:
         return None
     why = _quote(container.waiting_message)
+    absent = _ABSENT_VALUE.match(container.waiting_message) is not None
+    remedy = ". What to do: create it, or correct spec.env, or env of the runtime" if absent else ""
     return PodFinding(
         Reason.CRASH_LOOP,
-        f"container {container.name} of pod {pod} cannot be started: {why}",
+        f"container {container.name} of pod {pod} cannot be started: {why}{remedy}",
         container.name,
     )
 

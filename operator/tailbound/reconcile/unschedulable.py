@@ -5,7 +5,7 @@ Pod's node affinity/selector. preemption: 0/3 nodes are available: 1 No preempti
 
 | each node | reason |
 |---|---|
-| is not selected, or has a taint that the pod does not tolerate | NoNodeFits |
+| is not selected, lacks a label of a constraint, or has a taint that the pod does not tolerate | NoNodeFits |
 | is one of these, or is too small even without any other pod | NoNodeFits |
 | otherwise: at least one is full, cordoned, not ready … | Unschedulable: a lack of room |
 
@@ -19,8 +19,8 @@ from typing import Final
 from tailbound.api.conditions import Reason
 
 REMEDY: Final = (
-    "correct nodeSelector, tolerations, resources and resourceClaim of the HardwareClass, or add a node that "
-    "fits them"
+    "correct spec.resources, spec.affinity and spec.topologySpreadConstraints, or nodeSelector, tolerations, "
+    "resources and resourceClaim of the HardwareClass, or add a node that fits them"
 )
 
 _MESSAGE: Final = re.compile(
@@ -29,6 +29,7 @@ _MESSAGE: Final = re.compile(
 _CAUSE: Final = re.compile(r"(?:^|, )\d+ (?P<words>.*?)(?=, \d+ |$)", re.DOTALL)
 _NEVER: Final = re.compile(
     r"didn't match Pod's node affinity/selector|had untolerated taint|volume node affinity conflict"
+    r"|topology spread constraints \(missing required label\)"
 )
 _UNWELL: Final = re.compile(r"node\.(cloudprovider\.)?kubernetes\.io/")
 _TOO_SMALL: Final = "Insufficient "

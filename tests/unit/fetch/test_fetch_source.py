@@ -41,7 +41,7 @@ def test_one_answer_for_every_host_that_may_not_be_fetched_from(fetcher: Fetcher
         said.add(str(caught.value).replace(host.strip("[]"), "HOST"))
     assert said == {
         "HOST may not be fetched from: it has no address on the internet, and fetch.allowedHosts and "
-        "fetch.allowedCIDRs of the chart do not allow it"
+        "fetch.allowedCIDRs of the chart do not allow it: correct the host, or have it allowed there"
     }
     assert fetcher.store.requests == []
 

@@ -102,13 +102,22 @@ FINDINGS: dict[str, tuple[dict[str, Any], Reason | None, str]] = {
     "image never pulled": (
         server(waiting("ErrImageNeverPull", "not present")),
         Reason.IMAGE_PULL_FAILED,
-        "not present",
+        "not present. What to do: correct the image in the runtime",
     ),
-    "image of fetch": (fetch(waiting("ErrImagePull", PULL)), Reason.IMAGE_PULL_FAILED, "fetch:1"),
+    "image of fetch": (
+        fetch(waiting("ErrImagePull", PULL)),
+        Reason.IMAGE_PULL_FAILED,
+        "What to do: correct image of the chart",
+    ),
     "no container": (
-        server(waiting("CreateContainerConfigError", "no secret")),
+        server(waiting("CreateContainerConfigError", "image will run as root")),
         Reason.CRASH_LOOP,
-        "no secret",
+        "image will run as root",
+    ),
+    "no secret": (
+        server(waiting("CreateContainerConfigError", 'secret "creds" not found')),
+        Reason.CRASH_LOOP,
+        '"creds" not found. What to do: create it, or correct spec.env',
     ),
     "crashed": (server(ended("Traceback: boom", 3)), Reason.CRASH_LOOP, "exit code 3: Traceback: boom"),
     "crashed and backs off": (server(BACK_OFF, ended("boom", 3)), Reason.CRASH_LOOP, "exit code 3: boom"),

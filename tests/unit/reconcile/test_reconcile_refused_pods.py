@@ -112,6 +112,11 @@ NODES: dict[str, tuple[str, Reason]] = {
         f"2 {SELECTOR}. preemption: 0/3 nodes are available: 3 {NO_HELP}.",
         Reason.UNSCHEDULABLE,
     ),
+    "a-label-of-a-spread-constraint-is-missing": (
+        "3 node(s) didn't match pod topology spread constraints (missing required label). preemption: "
+        f"0/3 nodes are available: 3 {NO_HELP}.",
+        Reason.NO_NODE_FITS,
+    ),
     "ports-are-taken": (
         "3 node(s) didn't have free ports for the requested pod ports.",
         Reason.UNSCHEDULABLE,
