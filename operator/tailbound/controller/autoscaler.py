@@ -82,7 +82,7 @@ class _Children(RevisionPods):
 
     @cached_property
     def note(self) -> capacity.Note | None:
-        """What its record says of its speed."""
+        """The learned capacity in its record; None without one."""
         return capacity.note_of(marks_of(self.record)) if self.record is not None else None
 
 
@@ -188,7 +188,7 @@ class Autoscaler:
             self.changed(key)
 
     async def _mappings(self, keys: Iterable[Key]) -> Mappings:
-        """How the servers of these services tell how much they can do, where they do in their own words."""
+        """The metrics of these services' servers, for revisions whose runtime maps them."""
         found: dict[RevisionName, ServerMetrics] = {}
         async for key in _in_turns(keys):
             for each in map(Deployment, self.stores.deployments(key)):
@@ -271,7 +271,7 @@ class Autoscaler:
         return self.now() - self._ready_since.get(key, self.now()) < STALE
 
     def _children(self, key: Key, wanted: ScalingRequest) -> Mapping[str, _Children]:
-        """Children of revisions that are there already: the first pods of one follow from the others'."""
+        """The children of the revisions that have a Deployment."""
         names = tuple(sorted(wanted.revisions))
         stored = tuple(
             self.stores.of[each].indexed(key) for each in (CONTROLLER_REVISIONS, DEPLOYMENTS, PODS)
@@ -286,7 +286,7 @@ class Autoscaler:
     def _remembered(
         self, key: Key, children: _Children, load: RevisionLoad, seen: RevisionObservation, past: Rates
     ) -> State:
-        """What there was before this process began: what was learned, and the traffic."""
+        """The state from before this process started: the learned capacity, and the past traffic."""
         learned = self._learned(key, children)
         usual = USUAL_COLD_START if isinstance(learned, Unknown) else learned.cold_start
         cold_start = seen.cold_start.value if isinstance(seen.cold_start, Known) else usual
@@ -361,7 +361,7 @@ def _names(missing: Iterable[str]) -> list[str]:
 
 
 def _is_settled(sizes: ScalingDecisions, wanted: ScalingRequest) -> bool:
-    """Whether a first look finds what the status says already: so it is when a process starts."""
+    """Whether the first decision of this process is the one that the status has already."""
     late = sizes.late is not None and sizes.late > ALLOWED_LATE
     if late or rounded(sizes.shed) or sizes.awaited or sizes.missing:
         return False
@@ -374,7 +374,7 @@ def _is_settled(sizes: ScalingDecisions, wanted: ScalingRequest) -> bool:
 
 
 def _news_of(sizes: ScalingDecisions) -> Mapping[str, object]:
-    """What a reconciliation would change something for: figures alone are no news."""
+    """The parts of a decision whose change needs a reconciliation; other figures alone do not."""
     found: dict[str, object] = {
         name: (
             each.share,

@@ -214,9 +214,9 @@ class GatewayReports:
             # What the old Envoy had acknowledged is void.
             pod.lose("Envoy was restarted and is being read again")
             self._wake.set()
-            self._tell(self._concerned())
+            self._notify(self._concerned())
         else:
-            self._tell(pod.take(services, answer))
+            self._notify(pod.take(services, answer))
 
     def _take_all(self, name: str, answer: Observed | Unknown) -> None:
         """Take in what a pod says of all services."""
@@ -225,20 +225,20 @@ class GatewayReports:
             return
         was_unread, first = pod.unread, pod.services is None
         if isinstance(answer, Unknown):
-            self._tell(self._concerned() if pod.lose(answer.reason) else ())
+            self._notify(self._concerned() if pod.lose(answer.reason) else ())
             return
         other = next((each for each in self._pods.values() if each is not pod and each.services), None)
         different = pod.take_all(answer, other)
         if first and other is None:
             self.changed_all()
         else:
-            self._tell(different | (self._concerned() if was_unread else set()))
+            self._notify(different | (self._concerned() if was_unread else set()))
 
     def _concerned(self) -> set[Key]:
         """Services whose decision rests on what every pod says now."""
         return self.awaiting.keys() | self._deciding
 
-    def _tell(self, keys: Iterable[Key]) -> None:
+    def _notify(self, keys: Iterable[Key]) -> None:
         for key in tuple(keys):
             self.changed(key)
 
@@ -252,7 +252,7 @@ class GatewayReports:
         if not after:
             self.changed_all()
         elif before.items() - after.items():
-            self._tell(self._concerned())
+            self._notify(self._concerned())
 
     def _sync_pods(self) -> None:
         """Make `_pods` hold the Ready ones."""

@@ -162,7 +162,7 @@ class Operator:
         )
 
     def _following(self, stack: AsyncExitStack) -> Subscriptions:
-        """What looks at gateways, metrics and pods for services."""
+        """The readers of gateways, metrics and pods."""
         client = ObservedClient(self.settings.observed, self._dependencies.observed_port)
         metadata, downloads = MetadataClient(), DownloadClient()
         for close in (client.close, metadata.close, downloads.close):

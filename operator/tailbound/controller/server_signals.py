@@ -1,4 +1,4 @@
-"""Reads the metrics by which foreign servers tell how much they can do, as their runtimes map them.
+"""Reads the metrics from which the capacity of servers of other projects follows, as their runtimes map them.
 
 Each mapping is asked for by itself, and its answer counts only for the revisions that have it: what a pod
 exports under a name that another runtime maps changes nothing. A query selects the series of serving pods in
@@ -50,7 +50,7 @@ Mappings = Mapping[RevisionName, ServerMetrics]
 
 
 class ServerReading(NamedTuple):
-    """What the server of one revision tells."""
+    """The batches and the queue of one revision, as its server reports them."""
 
     batches: Service
     waiting: Count
@@ -58,14 +58,14 @@ class ServerReading(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerSignals:
-    """What foreign servers tell at one moment."""
+    """What the servers of other projects report at one moment."""
 
     mappings: Mappings = field(default_factory=dict)
     answers: Mapping[str, Mapping[Part, FleetSignal] | Unknown] = field(default_factory=dict)
     """By the text of a mapping."""
 
     def of(self, revision: RevisionName) -> ServerReading | None:
-        """What one revision's server tells; None if its runtime maps nothing."""
+        """The report of one revision's server; None if its runtime maps no metrics."""
         metrics = self.mappings.get(revision)
         if metrics is None:
             return None
@@ -82,7 +82,7 @@ _TOO_MANY: Final = Unknown(
 
 
 async def take(queries: Queries, mappings: Mappings, limit_seconds: float) -> ServerSignals:
-    """Ask for what all these revisions' servers tell."""
+    """Query the metrics of all these revisions' servers."""
     users = _users(mappings)
     asked = _first(users)
     groups = tuple(batches(asked, AT_ONCE))

@@ -3,8 +3,8 @@
 Signals that are set against each other come with one answer: between two queries there may be a scrape, and
 the rows of one moment over the batches of another would be a speed that no pod has.
 
-Each query names the job whose word counts: a serving pod may export whatever it likes, and says nothing of
-the gateways' counters.
+Each query selects one scrape job: a serving pod may export series of any name, and those must not be taken
+for the gateways' counters.
 
 Arrivals are the requests that Envoy gave to a revision's pods, counted as they come. A gateway that
 Prometheus has lost would look like missing traffic: unless as many gateways report as are Ready, arrivals are
@@ -188,7 +188,7 @@ Rates = tuple[Known[float], ...]
 
 @dataclass(frozen=True)
 class WatchedSignals:
-    """What is asked about a service whose number of pods is fixed."""
+    """The signals of a service whose number of pods is fixed."""
 
     arrivals: Rate
     """Over WATCHED_WINDOW."""
@@ -205,7 +205,7 @@ class FleetSnapshot:
     gateways: int
     """Gateway pods that are Ready."""
     servers: ServerSignals = field(default_factory=ServerSignals)
-    """What foreign servers tell of themselves."""
+    """The metrics of servers of other projects."""
 
     def of(self, key: Key, revisions: Iterable[str], target: float) -> Signals:
         """The signals of one service, whose P99 target is `target` seconds."""
@@ -252,7 +252,7 @@ class FleetSnapshot:
         return Unknown("neither batches of the runtime nor requests at the gateway were seen")
 
     def _all(self, key: Key, name: str, signals: Iterable[str]) -> Known[tuple[float, ...]] | Unknown:
-        """Unknown where one of them is."""
+        """The values of these signals; Unknown if one of them is."""
         known: list[Known[float]] = []
         for signal in signals:
             found = self._of(key, name, signal)
@@ -304,7 +304,7 @@ async def take(
 ) -> FleetSnapshot:
     """Ask everything about a fleet of `services` services at once. Without a Prometheus nothing is known.
 
-    `mappings` are those of the revisions whose servers tell of themselves in their own words.
+    `mappings`: the metrics of the revisions whose servers are of other projects.
     """
     if queries is None:
         why = Unknown("no Prometheus is set: the chart's prometheus.enabled or prometheus.url does that")
@@ -321,7 +321,7 @@ async def take(
 async def _answered(
     queries: Queries, expression: str, names: Iterable[str], limit: float
 ) -> Mapping[str, FleetSignal | Unknown]:
-    """The signals of one answer, which is most of the memory and gone when this returns."""
+    """The signals of one query. Its answer takes most of the memory, and is released when this returns."""
     signals: dict[str, FleetSignal | Unknown] = {}
     answer = await queries.query(expression, timeout_seconds=limit)
     for name, series in _by_signal(names, answer).items():

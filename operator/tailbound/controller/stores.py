@@ -188,7 +188,7 @@ class Stores:
 
 
 def _written(obj: Object) -> tuple[object, object]:
-    """What people write of an object."""
+    """The parts of an object that users write."""
     return child(obj, "spec"), KubernetesObject(obj).annotations
 
 

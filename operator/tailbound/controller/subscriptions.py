@@ -20,7 +20,7 @@ from tailbound.reconcile.model import Plan, ScalingDecisions
 
 @dataclass(frozen=True)
 class Followed:
-    """What is known of one service by what it follows, as an observation has it."""
+    """The newest values of everything that is read for one service."""
 
     gateways: Mapping[str, Observed | Unknown]
     readings: PollResults | None
@@ -31,7 +31,7 @@ class Followed:
 
 @dataclass(frozen=True)
 class Subscriptions:
-    """What looks at the gateways and the metrics; for a service only while its last plan asks for it."""
+    """The readers of gateways, metrics and pods: each for a service only while its last plan asks for it."""
 
     gateways: GatewayReports
     counters: CounterPoller
@@ -40,7 +40,7 @@ class Subscriptions:
     downloads: DownloadReader
 
     def view(self, key: Key) -> Followed:
-        """What there is now, for a decision that ends in `follow` or `release`."""
+        """The newest values, for a decision that ends in `follow` or `release`."""
         return Followed(
             gateways=self.gateways.view(key),
             readings=self.counters.view(key),

@@ -1,4 +1,4 @@
-"""Asks Prometheus what tenants wrote in analysis.metrics: each namespace in turn with itself, within a share.
+"""Asks Prometheus the queries of analysis.metrics: one at a time for each namespace, within a share of time.
 
 A query sees the series of its own namespace alone (see `judge.confinement`). Of one namespace, one query is
 under way at a time, all of a round's are given up after ROUND_SECONDS, and what they cost is taken from the

@@ -55,7 +55,7 @@ def without_managed_fields(text: bytes) -> bytes:
 
 
 def _end_of_list(text: bytes, begin: int) -> int | None:
-    """The place where a list of objects and texts ends; None if its quotes do not tell it."""
+    """The place where a list of objects and texts ends; None if its quotes do not balance."""
     end = begin
     for _ in range(_MOST_ENDS):
         end = text.find(_END, end)

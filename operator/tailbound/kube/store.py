@@ -72,7 +72,7 @@ class ObjectStore:
         return sum([self.upsert(obj) for obj in objects])
 
     def remove(self, obj: Object, version: int | None = None) -> bool:
-        """Take in a deletion, which happened at `version` (default: the object's own, as watches tell it).
+        """Take in a deletion, which happened at `version` (default: the object's own, as in a watch event).
 
         False if another or a newer object of that name is there, or none.
         """

@@ -46,7 +46,7 @@ class CapacityFit:
 
 @dataclass(frozen=True)
 class Grounds:
-    """What rollouts are foreseen by."""
+    """The inputs of every forecast for one service."""
 
     terms: Terms
     timeout: timedelta
@@ -83,7 +83,7 @@ def fitting(spec: RolloutSpec, grounds: Grounds) -> CapacityFit | None:
 
 @dataclass(frozen=True)
 class Last:
-    """What becomes of a revision that turns bad only when it gets all requests."""
+    """The forecast for a revision that turns bad only when it gets all requests."""
 
     found: float
     """Fraction of such that are rolled back while the old pods are kept."""
@@ -92,7 +92,7 @@ class Last:
 
 
 def last_step(spec: RolloutSpec, grounds: Grounds, last: Traffic) -> Last:
-    """What is found of a revision that is as `last` says with all requests, and as good as stable before."""
+    """The forecast for a revision whose traffic is `last` with all requests, and as good as stable before."""
     longest = max(LONGEST_KEPT, spec.scale_down_delay)
     patient = spec.model_copy(update={"max_step_time": _LONGEST, "scale_down_delay": longest})
     found = grounds.forecast(_with(patient, _HALF) if spec.weights else patient, last).with_all()
@@ -110,5 +110,5 @@ def _with(spec: RolloutSpec, weights: tuple[int, ...]) -> RolloutSpec:
 
 
 def _rounded(seconds: float, most: Duration) -> Duration:
-    """A time that people write, at least so long."""
+    """The shortest round time that is at least so long, up to `most`."""
     return next((each for each in _ROUND if float(each.seconds) >= seconds and each <= most), most)

@@ -51,7 +51,7 @@ class Return:
 
 @dataclass(frozen=True)
 class Roles:
-    """Who is who."""
+    """The revisions of a rollout, by their part in it."""
 
     base: str | None
     candidate: str | None
@@ -61,7 +61,7 @@ class Roles:
 
 
 def roles(given: RolloutInput) -> Roles:
-    """Who is who in this situation."""
+    """The base, the candidate and the return of this situation."""
     back = _asked_for(given) or _lost(given)
     if back is not None:
         return Roles(base=back.to, candidate=None, back=back)
@@ -124,7 +124,7 @@ def stand_in(given: RolloutInput) -> str | None:
 
 
 def _asked_for(given: RolloutInput) -> Return | None:
-    """The action `rollback-to`. It names a revision that served once, or it is no return."""
+    """The return that the action `rollback-to` asks for; None if its revision never served."""
     to = given.actions.revision(ROLLBACK_ANNOTATION)
     if to is None or given.stopped or not can_serve(given, to):
         return None
@@ -132,20 +132,20 @@ def _asked_for(given: RolloutInput) -> Return | None:
         to,
         Reason.ROLLED_BACK_MANUALLY,
         f"a rollback to {to} was requested",
-        _meant(given, to),
+        _to_replace(given, to),
         given.actions.by,
         ROLLBACK_ANNOTATION,
     )
 
 
-def _meant(given: RolloutInput, to: str) -> str | None:
+def _to_replace(given: RolloutInput, to: str) -> str | None:
     """The revision that this return is to replace.
 
     | what there is | revision |
     |---|---|
-    | the return is under way | the one that was meant when it began, whatever the spec says since |
+    | the return is under way | the one that was found when it began, whatever the spec says since |
     | the desired one has pods, or had all requests | that one |
-    | another has most of the requests, or is marked stable | that one: the spec is newer than the wish |
+    | another has most of the requests, or is marked stable | that one: the spec is newer than the request |
     | nothing | none |
     """
     stored, desired = given.stored, given.desired
@@ -191,15 +191,15 @@ def _lost(given: RolloutInput) -> Return | None:
     return back if overdue and not given.ready(stable) else None
 
 
-def before(given: RolloutInput, before: str) -> str | None:
+def before(given: RolloutInput, from_revision: str) -> str | None:
     """The revision that served before the stable one, or else the one promoted last of all others."""
-    if before and can_serve(given, before) and given.of(before).rejection is None:
-        return before
+    if from_revision and can_serve(given, from_revision) and given.of(from_revision).rejection is None:
+        return from_revision
     return another(given)
 
 
 def another(given: RolloutInput, *but: str | None) -> str | None:
-    """The revision promoted last of all that requests may return to, these left out."""
+    """The revision promoted last of all that requests may return to, except those in `but`."""
     promoted = [
         (state.promoted_at, name)
         for name, state in given.revisions.items()
