@@ -102,8 +102,8 @@ class Subject:
     def unready(self) -> str | None:
         """What keeps the newest spec from serving, by the condition Ready; None if that is not known."""
         found = self.service.status.condition(ConditionType.READY)
-        told = (Reason.ROLLED_BACK, Reason.STOPPED)
-        if found is None or found.status is not ConditionStatus.FALSE or found.reason in told:
+        known = (Reason.ROLLED_BACK, Reason.STOPPED)
+        if found is None or found.status is not ConditionStatus.FALSE or found.reason in known:
             return None
         return f"the newest spec does not serve ({found.reason}): {found.message}"
 

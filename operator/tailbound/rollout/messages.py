@@ -364,8 +364,8 @@ def condemned(finding: Finding, counted: Tally) -> str:
     found = f"{bad} of {judged} requests were {_BAD[objective.measure]}"
     if not objective.stated:
         return (
-            f"{found}: more than {100 * objective.allowed:.4g} % of them, and more than of the stable "
-            f"revision ({proven}); spec.sla.errorRate can state what is allowed"
+            f"{found}: more than {100 * objective.allowed:.4g} % of them, and a greater share than of the "
+            f"stable revision ({proven}); spec.sla.errorRate can state what is allowed"
         )
     return f"{found}, and the SLA allows {100 * objective.allowed:.4g} % ({proven})"
 

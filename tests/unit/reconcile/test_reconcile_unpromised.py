@@ -59,7 +59,7 @@ def test_a_release_without_an_error_rate_is_compared_with_stable(
     assert simulator.rollout["state"] == end
     if end == "RolledBack":
         assert simulator.rollout["reason"] == "Failing"
-        assert "more than of the stable revision" in simulator.rollout["message"]
+        assert "a greater share than of the stable revision" in simulator.rollout["message"]
 
 
 def test_failures_that_prove_nothing_yet_are_not_passed() -> None:
