@@ -65,6 +65,10 @@ class Resync:
 
     async def _list(self, resource: Resource) -> int:
         namespaces = self._namespaces if resource.namespaced else (None,)
-        listings = [(each, await self._cluster.list(resource, each)) for each in namespaces]
-        store = self._stores.of[resource]
-        return sum(store.replace(listing.items, listing.resource_version, each) for each, listing in listings)
+        store, differences = self._stores.of[resource], 0
+        for namespace in namespaces:
+            newest = store.newest
+            listing = await self._cluster.list(resource, namespace)
+            store.overtake(newest, listing.resource_version)
+            differences += store.replace(listing.items, listing.resource_version, namespace)
+        return differences

@@ -1,6 +1,7 @@
 """Keeps a store equal to the API server: list, watch with bookmarks, and list again every few minutes.
 
-The periodic list is no luxury: a watch that was restarted after 410 never tells what was deleted meanwhile.
+The periodic list is no luxury: a watch that was restarted after 410 never tells what was deleted meanwhile,
+and one from a version that an etcd restored from a backup has yet to reach tells nothing until then.
 """
 
 import asyncio
@@ -89,8 +90,10 @@ class Informer:
 
     async def _list(self) -> str:
         """One page after the other: of a list that tells nothing new, no more than a page is in memory."""
-        differences, listed, version = 0, set[Key](), ""
+        differences, listed, version, newest = 0, set[Key](), "", self.store.newest
         async for page in self._cluster.pages(self.resource, self._namespace, self._selector):
+            if not version:
+                self.store.overtake(newest, page.resource_version)
             items = [item for item in page.items if self._belongs(item)]
             differences += self.store.take(items)
             listed.update(map(key_of, items))
@@ -129,7 +132,10 @@ class Informer:
         async for event in events:
             heard = True
             self._on_heard(0)
-            version = KubernetesObject(event.object).resource_version or version
+            seen = KubernetesObject(event.object).resource_version or version
+            if event.type == "BOOKMARK" and int(seen) < int(version):
+                raise Expired(f"versions of {self.resource.plural} have gone back from {version} to {seen}")
+            version = seen
             if event.type == "BOOKMARK":
                 continue
             if event.type == "DELETED" or not self._belongs(event.object):

@@ -33,6 +33,10 @@ class ObjectStore:
         self._objects: dict[Key, Object] = {}
         self._index: dict[Hashable, dict[Key, Object]] = {}
         self._deleted: dict[str, int] = {}
+        self._overtaken: set[Key] = set()
+        """Objects whose version is of before the restore of a backup: any other one is newer."""
+        self.newest = 0
+        """The greatest version that was seen."""
         self._listeners: list[Callable[[Object | None, Object | None], None]] = []
         self._keys_of = index
         if on_change is not None:
@@ -62,10 +66,22 @@ class ObjectStore:
         key = key_of(obj)
         old = self._objects.get(key)
         version = version_of(obj)
-        if version < self._deleted.get(uid_of(obj), -1) or (old is not None and version <= version_of(old)):
+        self.newest = max(self.newest, version)
+        if version < self._deleted.get(uid_of(obj), -1) or (old is not None and version <= self._known(key)):
             return False
         self._put(key, old, slim(obj))
         return True
+
+    def overtake(self, newest: int, resource_version: str) -> None:
+        """Forget all versions if those of the API server have gone back.
+
+        Call it before a list's objects are taken in, with its version and what `newest` was when it was
+        asked for.
+        """
+        if int(resource_version) < newest:
+            self._deleted.clear()
+            self._overtaken = set(self._objects)
+            self.newest = 0
 
     def take(self, objects: Iterable[Object]) -> int:
         """Take in the state of several objects; returns the number of differences."""
@@ -81,7 +97,7 @@ class ObjectStore:
         self._bury(uid, gone_at)
         key = key_of(obj)
         old = self._objects.get(key)
-        if old is None or uid_of(old) != uid or version_of(old) > gone_at:
+        if old is None or uid_of(old) != uid or self._known(key) > gone_at:
             return False
         self._put(key, old, None)
         return True
@@ -110,7 +126,12 @@ class ObjectStore:
         ]
         return sum([self.remove(obj, version) for obj in missing])
 
+    def _known(self, key: Key) -> int:
+        """The version of a known object; less than any where it is overtaken."""
+        return -1 if key in self._overtaken else version_of(self._objects[key])
+
     def _put(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._overtaken.discard(key)
         if old is not None:
             for value in self._keys_of(old):
                 bucket = self._index[value]
@@ -127,6 +148,7 @@ class ObjectStore:
             listener(old, new)
 
     def _bury(self, uid: str, version: int) -> None:
+        self.newest = max(self.newest, version)
         self._deleted[uid] = max(version, self._deleted.pop(uid, version))
         if len(self._deleted) > REMEMBERED_DELETIONS:
             del self._deleted[next(iter(self._deleted))]

@@ -142,3 +142,36 @@ async def test_a_list_enters_by_pages_and_only_a_whole_one_tells_what_is_gone() 
         await running
     assert seen == [["gone", "kept", "new"]] * 2
     assert sorted(each["metadata"]["name"] for each in store) == ["kept", "last", "new"]
+
+
+async def test_what_is_known_gives_way_to_a_backup_that_was_restored() -> None:
+    """Versions start again from that of the backup: what is known has greater ones than all that comes."""
+    store, restored = ObjectStore(), asyncio.Event()
+
+    class Api:
+        lists = iter(
+            (
+                (Listing((pod("kept", 80), pod("younger", 90)), "99"),),
+                (Listing((pod("kept", 40),), "50"), Listing((pod("older", 41),), "50")),
+            )
+        )
+
+        async def pages(self, *_: Any) -> AsyncIterator[Listing]:
+            for page in next(self.lists):
+                yield page
+
+        async def watch(self, _resource: Any, version: str, *_: Any, **__: Any) -> AsyncIterator[WatchEvent]:
+            if version == "99":
+                yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "50"}})
+            yield WatchEvent("MODIFIED", pod("older", 51))
+            restored.set()
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(Informer(cast(KubeClient, Api()), PODS, store).run())
+    async with asyncio.timeout(10):
+        await restored.wait()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    found = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in store}
+    assert found == {"kept": "40", "older": "51"}

@@ -20,7 +20,7 @@ def versions(store: ObjectStore) -> dict[str, str]:
 
 
 # Of one object: what comes in, with its uid if it has another one, and with ! if it changes nothing; and the
-# version that is there in the end, if any.
+# version that is there in the end, if any. An `at` is the version of a list, asked for after all before it.
 NEWS: dict[str, tuple[str, str | None]] = {
     "newer-version-wins-and-older-is-ignored": ("put 9, put 8!, put 10", "10"),
     "late-news-of-a-deleted-object": ("put 5, remove 8, put 7!", None),
@@ -29,6 +29,10 @@ NEWS: dict[str, tuple[str, str | None]] = {
     "late-news-of-the-last-state-of-what-is-gone": ("put 5, gone 0 another!, gone 0, put 5!", None),
     "deletion-of-a-former-object": ("put 9 new, remove 12 old!", "9"),
     "late-deletion-of-the-same-object": ("put 9, remove 8!", "9"),
+    "a-backup-was-restored": ("put 9, at 5, put 4, put 9, put 8!", "9"),
+    "a-backup-was-restored-in-which-it-is-not": ("put 9, at 5, remove 6", None),
+    "a-backup-was-restored-in-which-it-still-is": ("put 5, remove 8, at 6, put 5", "5"),
+    "a-list-that-is-as-new-as-what-is-known": ("put 9, at 9, put 4!", "9"),
 }
 
 
@@ -38,6 +42,9 @@ def test_the_newest_state_stays(news: str, version: str | None) -> None:
     for each in news.split(", "):
         what, number, *uid = each.rstrip("!").split()
         about = obj("a", int(number), *uid)
+        if what == "at":
+            store.overtake(store.newest, number)
+            continue
         if what == "gone":
             changed = store.gone("ns", "a", about["metadata"]["uid"])
         else:
