@@ -14,7 +14,7 @@ from tailbound.api.names import GATEWAY_OBSERVED_PORT, OPERATOR_LEASE
 from tailbound.api.rollout import AnalysisSource
 from tailbound.autoscale.decide import decide as size
 from tailbound.autoscale.model import TICK
-from tailbound.controller import gateway_pods, targets
+from tailbound.controller import gateway_pods, targets, tenant_queries
 from tailbound.controller.autoscaler import Autoscaler
 from tailbound.controller.class_usage import ClassUsage
 from tailbound.controller.counters import CounterPoller
@@ -48,7 +48,7 @@ from tailbound.reconcile import decide
 from tailbound.telemetry.events import EventWriter
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.metrics import Metrics
-from tailbound.telemetry.prometheus import Prometheus
+from tailbound.telemetry.prometheus import MOST_BYTES, Prometheus
 
 _LOG = logger(__name__)
 # With the renew deadline no longer than the Lease: a lost leader's last request ends before another leads.
@@ -264,16 +264,16 @@ class Operator:
         stack.push_async_callback(cluster.close)
         return self._dependencies.wrap(cluster)
 
-    def _open_prometheus(self, stack: AsyncExitStack) -> Prometheus | None:
+    def _open_prometheus(self, stack: AsyncExitStack, most_bytes: int = MOST_BYTES) -> Prometheus | None:
         if self.settings.prometheus_url is None:
             return None
-        prometheus = Prometheus(self.settings.prometheus_url)
+        prometheus = Prometheus(self.settings.prometheus_url, most_bytes=most_bytes)
         stack.callback(prometheus.close)
         return prometheus
 
     def _tenant_queries(self, stack: AsyncExitStack) -> TenantQueries | None:
         """Queries with a client of their own: they hold up nothing that the operator asks for itself."""
-        client = self._open_prometheus(stack)
+        client = self._open_prometheus(stack, tenant_queries.MOST_BYTES)
         return TenantQueries(client, time.monotonic) if client is not None else None
 
     def _through_prometheus(self, key: Key) -> bool:

@@ -19,6 +19,8 @@ from tailbound.telemetry.prometheus import TIMEOUT_SECONDS, Queries, Series
 ROUND_SECONDS: Final = TIMEOUT_SECONDS
 SHARE: Final = 0.2
 BURST_SECONDS: Final = 10.0
+MOST_BYTES: Final = 2**18
+"""Of an answer, which is to be one value: thousands of series are not read to their end."""
 
 Answer: TypeAlias = tuple[Series, ...] | Unknown
 

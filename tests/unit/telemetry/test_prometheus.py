@@ -6,13 +6,15 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from requests import ReadTimeout
 from tailbound.objects.unknown import Unknown
+from tailbound.telemetry.bounded import BoundedSession
 from tailbound.telemetry.prometheus import FleetSignal, Prometheus, Series, Value, fleet_of, series_of
 
 NAMES = {"namespace": "risk", "service": "churn", "revision": "churn-r1-abcdef"}
@@ -83,8 +85,8 @@ DURATION = re.compile(r"(?:\d+(?:ms|s|m|h|d|w|y))+")
 
 
 @contextmanager
-def prometheus(answer: Callable[[str], Answer]) -> Iterator[str]:
-    """A server that answers each query; its address."""
+def prometheus(answer: Callable[[str], Answer], piece: int = 2**20, pause: float = 0.0) -> Iterator[str]:
+    """A server that answers each query, in pieces of so many bytes with pauses in seconds; its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -98,7 +100,10 @@ def prometheus(answer: Callable[[str], Answer]) -> Iterator[str]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(OSError):
+                for begin in range(0, len(body), piece):
+                    self.wfile.write(body[begin : begin + piece])
+                    time.sleep(pause)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
             """Say nothing."""
@@ -184,6 +189,27 @@ async def test_a_prometheus_that_hangs_is_given_up() -> None:
         release.set()
     assert found == Unknown("Prometheus does not answer within 0.2 s")
     assert time.monotonic() - began < 60
+
+
+async def test_of_an_answer_without_end_no_more_is_read_than_a_client_may() -> None:
+    answer = success(vector(*((NAMES | {"pod": str(number)}, "1") for number in range(9000))))
+    with prometheus(lambda _: answer) as url:
+        client = Prometheus(url, timeout_seconds=60, most_bytes=2**18)
+        found = await client.query("up")
+        assert isinstance(found, Unknown)
+        assert "more than 262144 bytes" in found.reason
+        client.close()
+        assert len(cast(tuple[Series, ...], await ask(url, "up"))) == 9000
+
+
+async def test_an_answer_that_comes_in_small_pieces_holds_up_no_thread() -> None:
+    answer = success(vector(*[(NAMES, "1")] * 900))
+    with (
+        prometheus(lambda _: answer, 2**10, 0.2) as url,
+        BoundedSession(2**26, 0.5) as session,
+        pytest.raises(ReadTimeout),
+    ):
+        session.get(f"{url}/api/v1/query?query=up&timeout=1s", timeout=60)
 
 
 async def test_queries_that_wait_for_their_turn_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
