@@ -111,6 +111,7 @@ class Reason(StrEnum):
     WRITE_REFUSED = (
         "WriteRefused"  # the API server refuses a child; the message names it and quotes the server
     )
+    WRITE_FAILED = "WriteFailed"  # the API server gets a write of a child not done, several times in a row
     RIGHT_MISSING = "RightMissing"  # Tailbound may not write a child: the message quotes the API server
     CONTESTED = "Contested"  # another client undoes what is written of a child; the message names both
     NO_CONFLICT = "NoConflict"

@@ -7,7 +7,17 @@ from tailbound.api.conditions import Reason
 from tailbound.api.names import HARDWARE_CLASS_ANNOTATION
 from tailbound.controller.restraint import rivalry
 from tailbound.controller.stores import Stores
-from tailbound.kube.errors import Conflict, KubeError, NameConflict, NotAdmitted, NotAdmittedYet, Terminal
+from tailbound.kube.errors import (
+    Conflict,
+    KubeError,
+    NameConflict,
+    NamespaceEnds,
+    NotAdmitted,
+    NotAdmittedYet,
+    NotServed,
+    Terminal,
+    Transient,
+)
 from tailbound.kube.objects import key_of, uid_of
 from tailbound.kube.protocol import KubeClient, Propagation
 from tailbound.kube.resources import (
@@ -30,6 +40,11 @@ _VERBS: Final = {Create: "create", Apply: "apply", DryRun: "dry-run", Delete: "d
 # Refusals that no change of the InferenceService alone ends.
 _NOT_OF_THE_SPEC: Final = (Reason.WEBHOOK_UNAVAILABLE, Reason.POLICY_DENIED)
 _OF_A_QUOTA: Final = (Reason.QUOTA_EXCEEDED, Reason.QUOTA_TOO_SMALL)
+
+_OF_A_FAILURE: Final = (
+    ". What to do: mend the API server, or an admission webhook that does not answer it in time: look at the "
+    "ValidatingWebhookConfigurations and MutatingWebhookConfigurations of the cluster"
+)
 
 
 class NotLeaderError(Exception):
@@ -65,6 +80,15 @@ class Executor:
                 resource.kind, name, reason, f"{_origin(write, reason)}{error}{_remedy(error)}"
             )
         return None
+
+    def failure(self, write: Write, error: Transient) -> RefusedWrite | None:
+        """What is said of a write that fails again and again; None where all of the service waits."""
+        if isinstance(error, NamespaceEnds | NotServed):
+            return None
+        resource, _, name = target_of(write)
+        return RefusedWrite(
+            resource.kind, name, Reason.WRITE_FAILED, f"{resource.kind} {name}: {error}{_OF_A_FAILURE}"
+        )
 
     async def rival(self, write: Write) -> RefusedWrite:
         """Who undoes this write each time. Raises Transient."""

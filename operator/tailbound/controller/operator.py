@@ -59,6 +59,8 @@ DRAIN_SECONDS = 5.0
 # Every kind is listed each few minutes even where nothing happens: this long without a word is a fault.
 SILENCE_SECONDS = 900.0
 REPLACE_PERIOD_SECONDS = 2.0
+NOT_RECONCILED = "NotReconciled"
+"""Reason of the Event about a service whose passes fail."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Operator:
         settings = self.settings
         self._cluster = await self._open(stack, REQUEST_TIMEOUT_SECONDS)
         self._elector = await self._candidate(stack)
-        self._workers = Workers(self._reconcile, self.metrics, self._clock)
+        self._workers = Workers(self._reconcile, self.metrics, self._clock, self._tell)
         self.stores = Stores(self._workers.add, settings.services.cluster_domain, settings.host_policy)
         self._conditions = ConditionCounts(self.stores.of[INFERENCE_SERVICES])
         self._costs = ServiceCosts(self.stores.of[INFERENCE_SERVICES], self._elector.holds)
@@ -337,6 +339,13 @@ class Operator:
 
     async def _reconcile(self, key: Key) -> PassOutcome:
         return await self._reconciler.reconcile(key)
+
+    async def _tell(self, key: Key, why: str) -> None:
+        """Record an Event about a service that is not reconciled: its status may be what is refused."""
+        service = self.stores.service(key)
+        if service is not None and self._elector.holds():
+            message = f"its status is not renewed, and tried again every few minutes at most: {why}"
+            await self._events.record(service, "Warning", NOT_RECONCILED, message)
 
     def _hear(self, resource: Resource, lost: int) -> None:
         """Records that a kind was listed or watched; `lost` counts differences that only the list found."""

@@ -81,6 +81,10 @@ class KeyQueue:
         self.add_at(key, now + delay)
         return delay
 
+    def failures(self, key: Key) -> int:
+        """How often in a row a retry was asked for."""
+        return self._failures.get(key, 0)
+
     def succeeded(self, key: Key) -> None:
         """Start the key's backoff from the beginning."""
         self._failures.pop(key, None)

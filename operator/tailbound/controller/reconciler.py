@@ -12,7 +12,7 @@ from tailbound.controller.observe import observe
 from tailbound.controller.restraint import Restraint, Target
 from tailbound.controller.stores import Stores
 from tailbound.controller.subscriptions import Subscriptions
-from tailbound.kube.errors import Conflict
+from tailbound.kube.errors import Conflict, Transient
 from tailbound.kube.objects import Key
 from tailbound.objects.fields import Object, child
 from tailbound.objects.metadata import KubernetesObject
@@ -23,6 +23,7 @@ from tailbound.reconcile.model import (
     Plan,
     RefusedWrite,
     Settings,
+    Write,
 )
 from tailbound.reconcile.snapshot import Reading
 from tailbound.telemetry.events import EventWriter
@@ -134,10 +135,9 @@ class Reconciler:
                 refused_writes[target] = await self._executor.rival(write)
                 self._restraint.contested(key, refused_writes[target])
                 return True
-            obstacle = await self._executor.write(write)
+            obstacle = await self._refusal(key, write, generation)
             if obstacle is not None:
                 refused_writes[target] = obstacle
-                self._restraint.refused(key, obstacle, generation, self._seconds())
                 return True
             undone = (
                 self._restraint.written(key, target, write, generation, self._seconds()) if lasts else None
@@ -146,6 +146,19 @@ class Reconciler:
                 refused_writes[target] = undone
                 return True
         return False
+
+    async def _refusal(self, key: Key, write: Write, generation: int) -> RefusedWrite | None:
+        """Do one write. What the API server says where it refuses it, or fails on it again and again."""
+        try:
+            refused = await self._executor.write(write)
+        except Transient as error:
+            failure = self._executor.failure(write, error)
+            if failure is None or not self._restraint.failed(key, failure, generation, self._seconds()):
+                raise
+            return failure
+        if refused is not None:
+            self._restraint.refused(key, refused, generation, self._seconds())
+        return refused
 
     async def _finish(self, key: Key, service: Object, plan: Plan) -> float | None:
         """Write the status and record its Events. Returns the seconds for which both have to wait, if any."""

@@ -7,8 +7,11 @@ Of one child, by kind and name, where n is how often in a row:
 | none, or of other content | any | at once |
 | refused, before the spec changed | any | at once |
 | accepted the n-th time, and the same is to be written again | less than 2^(n-1) s, at most 5 min | waits |
-| refused the n-th time | less than 2^(n-1) s, at most 1 min | waits |
+| refused, or failed, the n-th time | less than 2^(n-1) s, at most 1 min | waits, once that is reported |
 | either | more | at once |
+
+What is refused is reported at once, and what fails when it has failed LASTING times: the API server may be
+away for a moment.
 
 Of the status: the same. It was undone if the stored one is not what the last write left, or if the very same
 is to be written again.
@@ -31,6 +34,9 @@ LONGEST_REFUSED_SECONDS: Final = 60.0
 # What lasted for this long was not undone by what undid it before.
 LASTED_SECONDS: Final = 2 * LONGEST_UNDONE_SECONDS
 
+LASTING: Final = 3
+"""Failures in a row of the same write."""
+
 Target = tuple[str, str]
 """Kind and name of a child."""
 
@@ -51,6 +57,13 @@ class _Attempt:
     def refused(self) -> bool:
         """The API server did not take it."""
         return self.refusal is not None and self.refusal.reason is not Reason.CONTESTED
+
+    @property
+    def reported(self) -> bool:
+        """It is refused or undone, or has failed often enough."""
+        if self.refusal is None:
+            return False
+        return self.refusal.reason is not Reason.WRITE_FAILED or self.times >= LASTING
 
     def is_recent(self, now: float) -> bool:
         """Whether what undid it before may undo it again."""
@@ -93,6 +106,7 @@ class Restraint:
             target: each.refusal
             for target, each in attempts.items()
             if each.refusal is not None
+            and each.reported
             and each.left(now) > 0
             and (not each.refused or each.generation == generation)
         }
@@ -121,6 +135,11 @@ class Restraint:
         last = self._children.get(key, {}).get(target)
         times = last.times + 1 if last is not None and last.refused and last.generation == generation else 1
         self._children.setdefault(key, {})[target] = _Attempt(None, times, now, generation, refusal)
+
+    def failed(self, key: Key, failure: RefusedWrite, generation: int, now: float) -> bool:
+        """The API server did not get a write of this child done. True if that has lasted."""
+        self.refused(key, failure, generation, now)
+        return self._children[key][failure.kind, failure.name].reported
 
     def contested(self, key: Key, refusal: RefusedWrite) -> None:
         """Another client undoes what is written of this child."""

@@ -20,7 +20,7 @@ ROUND_SECONDS: Final = TIMEOUT_SECONDS
 SHARE: Final = 0.2
 BURST_SECONDS: Final = 10.0
 MOST_BYTES: Final = 2**18
-"""Of an answer, which is to be one value: thousands of series are not read to their end."""
+"""The size of an answer that is read: it is to be one value, and thousands of series are none."""
 
 Answer: TypeAlias = tuple[Series, ...] | Unknown
 

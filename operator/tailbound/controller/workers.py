@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from tailbound.controller.execute import NotLeaderError
 from tailbound.controller.queue import KeyQueue
 from tailbound.controller.reconciler import PassOutcome
-from tailbound.kube.errors import Conflict, NamespaceEnds, Terminal, Transient
+from tailbound.kube.errors import Conflict, KubeError, NamespaceEnds, Terminal, Transient
 from tailbound.kube.objects import Key
 from tailbound.telemetry.logs import logger
 from tailbound.telemetry.metrics import Metrics
@@ -15,18 +15,27 @@ _LOG = logger(__name__)
 WORKERS = 8
 ENDING_SECONDS = 30.0
 """Between two looks at a service whose namespace is being deleted, whatever changes there meanwhile."""
+TOLD_AT = 4
+"""Failures in a row after which the service gets an Event: its status says nothing of a pass that fails."""
+TOLD_EVERY = 12
+"""Further failures until the next one: about as many as there are in the hour that an Event is kept."""
 
 
 class Workers:
-    """Runs `reconcile` for queued keys. Keys may be added before it runs: they wait."""
+    """Runs `reconcile` for queued keys. Keys may be added before it runs: they wait.
+
+    `tell` is called with a key, and with why its passes fail, once that has lasted.
+    """
 
     def __init__(
         self,
         reconcile: Callable[[Key], Awaitable[PassOutcome]],
         metrics: Metrics,
         clock: Callable[[], float],
+        tell: Callable[[Key, str], Awaitable[None]],
     ) -> None:
         self.queue = KeyQueue()
+        self._tell = tell
         self._reconcile = reconcile
         self._metrics = metrics
         self._clock = clock
@@ -97,6 +106,8 @@ class Workers:
     # Transient                 | after its backoff, and not before the server allows
     # Terminal, or our own bug  | after its backoff; logged with what was refused
     # NotLeaderError            | nothing: this process is about to end
+    #
+    # A key with a backoff gets an Event as well, once it has failed several times in a row.
     async def _one(self, key: Key) -> str:
         names = {"namespace": key[0], "service": key[1]}
         try:
@@ -106,7 +117,7 @@ class Workers:
         except Conflict as error:
             delay = self.queue.retry(key, self._clock())
             _LOG.info("decided on old facts", **names, error=str(error), retry_seconds=delay)
-            return "conflict"
+            return await self._failed(key, "conflict", error)
         except NamespaceEnds as error:
             if key not in self._ending:
                 _LOG.info("the namespace is being deleted", **names, error=str(error))
@@ -116,17 +127,23 @@ class Workers:
         except Transient as error:
             delay = self.queue.retry(key, self._clock(), error.retry_after_seconds or 0.0)
             _LOG.warning("not reconciled", **names, error=str(error), retry_seconds=delay)
-            return "transient"
+            return await self._failed(key, "transient", error)
         except Terminal as error:
             delay = self.queue.retry(key, self._clock())
             _LOG.error("refused", **names, error=str(error), retry_seconds=delay)
-            return "terminal"
-        except Exception:
+            return await self._failed(key, "terminal", error)
+        except Exception as error:
             # One service whose decision fails must not take the others down with it.
             delay = self.queue.retry(key, self._clock())
             _LOG.exception("reconciling failed", **names, retry_seconds=delay)
-            return "error"
+            return await self._failed(key, "error", error)
         return self._settle(key, outcome)
+
+    async def _failed(self, key: Key, outcome: str, error: Exception) -> str:
+        if self.queue.failures(key) % TOLD_EVERY == TOLD_AT:
+            bug = "" if isinstance(error, KubeError) else "an error of Tailbound, see the operator's log: "
+            await self._tell(key, f"{bug}{error or type(error).__name__}")
+        return outcome
 
     def _settle(self, key: Key, outcome: PassOutcome) -> str:
         self._ending.pop(key, None)

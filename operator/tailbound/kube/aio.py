@@ -229,7 +229,9 @@ class AioCluster:
             response = await self._send(request, timeout)
             async with response:
                 return await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except TimeoutError as error:
+            raise Transient(f"{request}: no answer within {self._timeout_seconds:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise Transient(f"{request}: {str(error) or type(error).__name__}") from error
 
     async def _send(self, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:

@@ -3,7 +3,7 @@
 | why it was rejected | strategy | tried again |
 |---|---|---|
 | the evidence, a crash, a wrong file, a user … | any | when a user asks for a retry |
-| no capacity, no image, a model that was not fetched, a right that Tailbound lacked | recreate | the same |
+| no capacity, no image, a model that was not fetched, a failed write, a missing right | recreate | the same |
 | the same | any other | after a minute, then after 2, 4 … 32 minutes, or when a user asks |
 
 With recreate each try would be an outage.
@@ -22,6 +22,7 @@ OUTSIDE: Final = PLACELESS | {
     Reason.UNSCHEDULABLE,
     Reason.QUOTA_EXCEEDED,
     Reason.RIGHT_MISSING,
+    Reason.WRITE_FAILED,
     Reason.IMAGE_PULL_FAILED,
     Reason.SOURCE_NOT_FOUND,
     Reason.SOURCE_FORBIDDEN,

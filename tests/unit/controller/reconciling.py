@@ -9,7 +9,7 @@ from tailbound.controller.execute import Executor
 from tailbound.controller.reconciler import PassOutcome, Reconciler
 from tailbound.controller.stores import Stores
 from tailbound.controller.subscriptions import Followed, Subscriptions
-from tailbound.kube.errors import KubeError
+from tailbound.kube.errors import KubeError, Transient
 from tailbound.kube.objects import Key
 from tailbound.kube.protocol import KubeClient
 from tailbound.kube.resources import INFERENCE_SERVICES, Resource
@@ -154,7 +154,10 @@ class Operator:
             simulator.work()
             simulator.traffic(100)
             before = simulator.versions
-            outcome = await self.passes()
+            try:
+                outcome = await self.passes()
+            except Transient:
+                outcome = PassOutcome(requeue_after_seconds=1.0)  # as of a worker's first failures
             if simulator.versions != before:
                 simulator.now += EVENT
             elif simulator.polls:

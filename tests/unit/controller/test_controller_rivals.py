@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from tailbound.kube.errors import NotAdmitted, NotAdmittedYet, Terminal
+from tailbound.kube.errors import NotAdmitted, NotAdmittedYet, Terminal, Transient
 
 from tests.support.simulated.objects import spec
 from tests.support.simulated.serving import OTHER_MODEL, settled
@@ -120,6 +120,26 @@ async def test_a_release_that_a_missing_right_held_up_past_its_deadline_comes_by
     operator.api.refuses = lambda *_: None
     await operator.works(300)
     assert simulator.weights() == {"r2": 100}
+
+
+async def test_a_write_that_fails_each_time_is_named_and_one_that_fails_once_is_not() -> None:
+    simulator = settled(rollout={"progressDeadline": "5m"})
+    hangs = Transient("PATCH /apis/apps/v1/deployments: no answer within 5 s")
+    operator = Operator(simulator, refuses=lambda kind, name: hangs if kind == "Deployment" else None)
+    simulator.edit(model=OTHER_MODEL)
+    for _ in range(2):
+        await operator.works(0.5)
+        assert simulator.condition("Conflict") == ("False", "NoConflict")
+    await operator.works(A_WHILE)
+    assert simulator.condition("Ready") == ("False", "WriteFailed")
+    for word in ("Deployment churn-r", "no answer within 5 s", "What to do: mend", "MutatingWebhook"):
+        assert word in simulator.message("Ready")
+    assert simulator.weights() == {"r1": 100}
+    assert operator.written("Deployment", A_WHILE) <= 60
+    operator.api.refuses = lambda *_: None
+    await operator.works(2400)
+    assert simulator.weights() == {"r2": 100}
+    assert simulator.condition("Conflict") == ("False", "NoConflict")
 
 
 async def test_an_edited_spec_is_tried_at_once_though_the_last_one_was_refused() -> None:

@@ -1,6 +1,7 @@
 """What becomes of a key after each way in which reconciling it can end, and how workers share the keys."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,13 +9,17 @@ import pytest
 from tailbound.controller.execute import NotLeaderError
 from tailbound.controller.queue import FIRST_BACKOFF_SECONDS
 from tailbound.controller.reconciler import PassOutcome
-from tailbound.controller.workers import ENDING_SECONDS, Workers
+from tailbound.controller.workers import ENDING_SECONDS, TOLD_AT, TOLD_EVERY, Workers
 from tailbound.kube.errors import Conflict, NamespaceEnds, Terminal, Transient
 from tailbound.kube.objects import Key
 from tailbound.telemetry.metrics import Metrics
 
 A, B = ("ns", "a"), ("ns", "b")
 NOW = 1000.0
+
+
+async def tell_nobody(*_: object) -> None:
+    """Nothing is told."""
 
 
 async def one_pass(ending: PassOutcome | Exception) -> tuple[Workers, Metrics]:
@@ -27,7 +32,7 @@ async def one_pass(ending: PassOutcome | Exception) -> tuple[Workers, Metrics]:
             raise ending
         return ending
 
-    workers = Workers(reconcile, metrics, lambda: NOW)
+    workers = Workers(reconcile, metrics, lambda: NOW, tell_nobody)
     workers.add(A)
     async with asyncio.timeout(5):
         await workers.run()
@@ -59,6 +64,36 @@ async def test_key_comes_back(ending: PassOutcome | Exception, outcome: str, del
     assert metrics.registry.get_sample_value("tailbound_operator_reconcile_seconds_count", labels) == 1
 
 
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (Terminal("no status today"), "no status today"),
+        (Transient("no answer within 5 s"), "no answer within 5 s"),
+        (KeyError("a"), "an error of Tailbound, see the operator's log: 'a'"),
+    ],
+    ids=["refused", "unanswered", "a-bug-of-ours"],
+)
+async def test_what_keeps_failing_is_told_and_told_again(ending: Exception, words: str) -> None:
+    failed, told, clock = 0, list[tuple[int, Key, str]](), itertools.count(NOW, 1000.0)
+
+    async def reconcile(_: Key) -> PassOutcome:
+        nonlocal failed
+        failed += 1
+        if failed > TOLD_AT + TOLD_EVERY:
+            workers.stop()
+            return PassOutcome()
+        raise ending
+
+    async def tell(key: Key, why: str) -> None:
+        told.append((failed, key, why))
+
+    workers = Workers(reconcile, Metrics(), lambda: next(clock), tell)
+    workers.add(A)
+    async with asyncio.timeout(60):  # it logs a traceback each time
+        await workers.run(1)
+    assert told == [(TOLD_AT, A, words), (TOLD_AT + TOLD_EVERY, A, words)]
+
+
 async def test_service_that_was_begun_comes_back_after_the_new_ones() -> None:
     workers, _ = await one_pass(PassOutcome(requeue_after_seconds=0.0, wrote=True))
     workers.add(B)
@@ -69,7 +104,7 @@ async def test_lost_lease_ends_the_work() -> None:
     async def reconcile(_: Key) -> PassOutcome:
         raise NotLeaderError
 
-    workers = Workers(reconcile, Metrics(), lambda: NOW)
+    workers = Workers(reconcile, Metrics(), lambda: NOW, tell_nobody)
     workers.add(A)
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(5):
@@ -95,7 +130,7 @@ async def test_keys_are_worked_on_side_by_side_but_no_key_twice_at_a_time() -> N
             workers.stop()
         return PassOutcome()
 
-    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time)
+    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time, tell_nobody)
     for number in range(6):
         workers.add(("ns", str(number)))
     async with asyncio.timeout(10):
@@ -113,7 +148,7 @@ async def test_delayed_key_is_taken_when_it_is_due_and_earlier_when_it_is_added(
             workers.stop()
         return PassOutcome(requeue_after_seconds=0.1)
 
-    workers = Workers(reconcile, Metrics(), loop.time)
+    workers = Workers(reconcile, Metrics(), loop.time, tell_nobody)
     workers.add(A)
     async with asyncio.timeout(5):
         await workers.run()
@@ -130,7 +165,7 @@ async def test_keys_under_way_are_finished_when_work_stops() -> None:
         finished.append(key)
         return PassOutcome()
 
-    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time)
+    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time, tell_nobody)
     workers.add(A)
     async with asyncio.timeout(5):
         await workers.run()
@@ -160,7 +195,7 @@ async def test_a_service_of_a_namespace_that_ends_is_tried_at_intervals_and_logg
         assert workers.queue.take(now) == A
         await workers._work(A, asyncio.Semaphore())
 
-    workers = Workers(reconcile, Metrics(), lambda: now)
+    workers = Workers(reconcile, Metrics(), lambda: now, tell_nobody)
     for _ in range(50):
         await look()
         now += 1.0
