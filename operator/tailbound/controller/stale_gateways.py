@@ -75,7 +75,7 @@ class StaleGatewayReplacer:
         self._last = float("-inf")
 
     async def replace(self) -> None:
-        """Look at services that wait, up to the first with a stale gateway. What is refused is tried later."""
+        """Look at services that wait up to the first with a stale gateway. A refused one is tried later."""
         now = self._clock()
         found = self._first(now) if now - self._last >= STALE_SECONDS else None
         if found is not None and self._holds():
