@@ -77,7 +77,7 @@ class ReplicaDecision:
     """Seconds within which even a replica with nothing else to do answers 99 of 100 requests, where that is
     more than the target; None where the target can be met."""
 
-    def words(self) -> str:
+    def message(self) -> str:
         """The decision as one sentence: the need at the forecast, then the rule if it sets another number."""
         seen = self.explanation
         rule = f"; {clause}" if (clause := seen.account.rule) else ""

@@ -190,7 +190,7 @@ def _expected(proposal: Proposal, requests: Requests) -> str:
     parts += _proposed(spec.rollout, grounds, found)
     measure = terms.objectives[0].measure
     parts.append(f"and if more of its requests are {_BAD[measure]}:")
-    parts.append(indented(_condemning(spec, terms, usual, measure)))
+    parts.append(indented(_rejecting(spec, terms, usual, measure)))
     parts += _last_step(spec.rollout, grounds, measure)
     parts += ["the metrics are not part of this forecast, and may take longer:"] if metrics else []
     return "\n".join([*parts, *metrics, *left_out])
@@ -256,7 +256,7 @@ def _passing(spec: InferenceServiceSpec, found: Forecast) -> str:
     return table(rows)
 
 
-def _condemning(spec: InferenceServiceSpec, terms: Terms, usual: Traffic, measure: Measure) -> str:
+def _rejecting(spec: InferenceServiceSpec, terms: Terms, usual: Traffic, measure: Measure) -> str:
     rows = [[_BAD[measure].upper(), "ROLLED BACK", "MEDIAN", "9 OF 10 WITHIN"]]
     for share in _BAD_SHARES:
         bad = _worse(usual, measure, share)

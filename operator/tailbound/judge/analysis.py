@@ -93,7 +93,7 @@ class Pair:
 
 
 def take_in(
-    memory: EvidenceState, answers: PollResults | None, terms: Terms, pair: Pair, now: datetime
+    state: EvidenceState, answers: PollResults | None, terms: Terms, pair: Pair, now: datetime
 ) -> EvidenceState:
     """What is known after a round of readings. Taking in the same round twice changes nothing.
 
@@ -107,11 +107,11 @@ def take_in(
     Metrics are apart: what cannot be read of them stays as it was, and holds up nothing but a pass.
     """
     if answers is None:
-        return memory
-    memory = _watched(_with_pods(memory, terms, pair), answers, terms, pair, now)
+        return state
+    state = _watched(_with_pods(state, terms, pair), answers, terms, pair, now)
     if not terms.objectives:
-        return memory
-    before = memory.record
+        return state
+    before = state.record
     record: Record | Unknown
     of = Round(pair.candidate, pair.stable, now)
     if answers.unread:
@@ -123,22 +123,22 @@ def take_in(
         new = poll(before.readings, answers.by_pod, answers.existing, of)
         record = new if isinstance(new, Unknown) else _with(before, new, terms, pair)
     if isinstance(record, Unknown):
-        return replace(memory, unread_since=memory.unread_since or now, unread_why=record.reason)
-    return replace(memory, record=record, unread_since=None, unread_why="")
+        return replace(state, unread_since=state.unread_since or now, unread_why=record.reason)
+    return replace(state, record=record, unread_since=None, unread_why="")
 
 
-def _with_pods(memory: EvidenceState, terms: Terms, pair: Pair) -> EvidenceState:
+def _with_pods(state: EvidenceState, terms: Terms, pair: Pair) -> EvidenceState:
     """The state with the warm-up of new pods of the candidate."""
-    new, ready = len(pair.pods.difference(memory.pods)), len(pair.pods)
-    pods = tuple(sorted(pair.pods.union(pair.existing.intersection(memory.pods))))
-    watches = {name: watch.with_pods(new, ready, terms.warmup) for name, watch in memory.watches.items()}
-    record = memory.record
+    new, ready = len(pair.pods.difference(state.pods)), len(pair.pods)
+    pods = tuple(sorted(pair.pods.union(pair.existing.intersection(state.pods))))
+    watches = {name: watch.with_pods(new, ready, terms.warmup) for name, watch in state.watches.items()}
+    record = state.record
     if record is not None:
         accounts = {
             measure: known.with_pods(new, ready, terms.warmup) for measure, known in record.accounts.items()
         }
         record = replace(record, accounts=accounts)
-    return replace(memory, record=record, watches=watches, pods=pods)
+    return replace(state, record=record, watches=watches, pods=pods)
 
 
 def _begun(readings: Readings, terms: Terms, pair: Pair) -> Record:
@@ -152,18 +152,18 @@ def _begun(readings: Readings, terms: Terms, pair: Pair) -> Record:
 
 
 def _watched(
-    memory: EvidenceState, answers: PollResults, terms: Terms, pair: Pair, now: datetime
+    state: EvidenceState, answers: PollResults, terms: Terms, pair: Pair, now: datetime
 ) -> EvidenceState:
-    watches, blind, ready = dict(memory.watches), dict[str, str](), len(pair.pods)
+    watches, blind, ready = dict(state.watches), dict[str, str](), len(pair.pods)
     for metric in terms.metrics:
-        known = same_question(metric, memory.watches.get(metric.name))
+        known = same_question(metric, state.watches.get(metric.name))
         known = known or begun(metric).with_pods(ready, ready, terms.warmup)
         taken = taken_in(metric, known, answers.metrics, now.timestamp(), stable_serves=pair.stable_serves)
         watches[metric.name] = taken.watch
         if taken.blind and pair.candidate_serves:
             blind[metric.name] = taken.blind
-    since = (memory.blind_since or now) if blind else None
-    return replace(memory, watches=watches, blind_since=since, blind=blind)
+    since = (state.blind_since or now) if blind else None
+    return replace(state, watches=watches, blind_since=since, blind=blind)
 
 
 def _with(record: Record, counted: Counted, terms: Terms, pair: Pair) -> Record:
@@ -187,11 +187,11 @@ def _account(record: Record, objective: Objective) -> Account:
     return known
 
 
-def judged(memory: EvidenceState, terms: Terms, pair: Pair, now: datetime) -> tuple[EvidenceState, Verdict]:
-    """What the evidence says, and the memory with the time since which it says so."""
+def judged(state: EvidenceState, terms: Terms, pair: Pair, now: datetime) -> tuple[EvidenceState, Verdict]:
+    """What the evidence says, and the state with the time since which it says so."""
     if not terms.tests:
-        return memory, Verdict(None)
-    record = memory.record or Record(Readings({}))
+        return state, Verdict(None)
+    record = state.record or Record(Readings({}))
     accounts = {objective.measure: _account(record, objective) for objective in terms.objectives}
     findings = tuple(
         judge(
@@ -206,38 +206,38 @@ def judged(memory: EvidenceState, terms: Terms, pair: Pair, now: datetime) -> tu
     metrics = tuple(
         judge_metric(
             metric,
-            memory.watches.get(metric.name),
+            state.watches.get(metric.name),
             terms.policy,
             terms.tests,
             stable_serves=pair.stable_serves,
-            missing=memory.blind.get(metric.name, ""),
+            missing=state.blind.get(metric.name, ""),
         )
         for metric in terms.metrics
     )
     outcome = combine([*findings, *metrics])
-    memory = replace(memory, passed_at=(memory.passed_at or now) if outcome is Outcome.PASS else None)
+    state = replace(state, passed_at=(state.passed_at or now) if outcome is Outcome.PASS else None)
     verdict = Verdict(
         outcome,
         findings,
         {measure: account.counted for measure, account in accounts.items()},
-        memory.unread_since or memory.blind_since,
-        memory.unread_why or _first(memory.blind),
-        memory.passed_at,
+        state.unread_since or state.blind_since,
+        state.unread_why or _first(state.blind),
+        state.passed_at,
         metrics,
-        counting=memory.record is not None or not terms.objectives,
+        counting=state.record is not None or not terms.objectives,
     )
-    return memory, verdict
+    return state, verdict
 
 
 def _first(blind: Mapping[str, str]) -> str:
     return next((f"metric {name}: {why}" for name, why in blind.items()), "")
 
 
-def next_step(memory: EvidenceState, now: datetime) -> EvidenceState:
-    """The memory as a step begins: proof for passing starts again, what speaks against it stays."""
-    record = memory.record
+def next_step(state: EvidenceState, now: datetime) -> EvidenceState:
+    """The state as a step begins: proof for passing starts again, what speaks against it stays."""
+    record = state.record
     if record is not None:
         accounts = {measure: known.next_step() for measure, known in record.accounts.items()}
         record = replace(record, accounts=accounts)
-    watches = {name: watch.next_step(now.timestamp()) for name, watch in memory.watches.items()}
-    return replace(memory, record=record, passed_at=None, watches=watches)
+    watches = {name: watch.next_step(now.timestamp()) for name, watch in state.watches.items()}
+    return replace(state, record=record, passed_at=None, watches=watches)

@@ -36,7 +36,7 @@ _CREDITED_ALPHAS: Final = (0.0025, 0.05)
 _CREDITED_FRACTIONS: Final = (0.001, 0.1)
 
 AT_LEAST_BAD: Final = 5
-"""No candidate is condemned by fewer bad requests: two cold starts are not a verdict."""
+"""No candidate is rejected by fewer bad requests: two cold starts are not a verdict."""
 
 _HIGHEST: Final = 0.95
 

@@ -11,7 +11,7 @@ from tailbound.judge.verdict import EValues
 from tailbound.judge.windows import Sides, Span
 
 LEAST_VALUES: Final = 5
-"""No candidate is condemned by fewer values."""
+"""No candidate is rejected by fewer values."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How far bad requests come in bursts: whether counts may be taken as they are, or what divides them.
 
 Requests of one batch, or of one garbage collection, are slow together. Ten of them are one observation, and
-taking them for ten would condemn healthy candidates. Both revisions are measured, as the new one may have
+taking them for ten would reject healthy candidates. Both revisions are measured, as the new one may have
 bursts of its own (a bigger batch), and all along, as bursts may begin at any time. What is measured are the
 differences of neighbouring polls: a drift hardly counts, a step in the rate counts once, and bursts count
 each time.

@@ -54,19 +54,19 @@ class EvidenceState:
     """Names of the candidate's pods that have had their warm-up, or are having it."""
 
 
-_MEMORY: Final = TypeAdapter(EvidenceState)
+_STATE: Final = TypeAdapter(EvidenceState)
 
 
-def to_document(memory: EvidenceState) -> dict[str, Any]:
+def to_document(state: EvidenceState) -> dict[str, Any]:
     """The document: maps, lists, strings, numbers and booleans only, keys in camelCase."""
-    document: dict[str, Any] = _MEMORY.dump_python(memory, mode="json", by_alias=True)
+    document: dict[str, Any] = _STATE.dump_python(state, mode="json", by_alias=True)
     return document
 
 
-def memory_of(document: Mapping[str, Any]) -> EvidenceState:
+def state_of(document: Mapping[str, Any]) -> EvidenceState:
     """What the last decision left. Raises ValueError naming the field that does not fit."""
     try:
-        return _MEMORY.validate_python(document)
+        return _STATE.validate_python(document)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the document"
@@ -76,9 +76,9 @@ def memory_of(document: Mapping[str, Any]) -> EvidenceState:
         ) from error
 
 
-def packed(memory: EvidenceState) -> dict[str, Any]:
+def packed(state: EvidenceState) -> dict[str, Any]:
     """The document as status holds it: exact, and one short line where people look at the status."""
-    text = json.dumps(to_document(memory), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(to_document(state), sort_keys=True, separators=(",", ":"))
     return {_PACKED: b64encode(compress(text.encode())).decode()}
 
 
@@ -90,4 +90,4 @@ def unpacked(stored: Mapping[str, Any]) -> EvidenceState:
         raise ValueError(
             f"evidence cannot be read ({problem!r}): the rollout is then judged from the beginning"
         ) from problem
-    return memory_of(document)
+    return state_of(document)

@@ -183,8 +183,8 @@ class Thresholds:
 def thresholds(allowed: float, tests: int, policy: AnalysisPolicy, *, independent: bool) -> Thresholds:
     """Thresholds of one of `tests` tests of bounds, so that `ALPHA` holds for all of them together.
 
-    With the policies absolute and both nothing is condemned that is not beyond its bound, so that a single
-    chance of being wrong is at stake. With relative a breach condemns as well, once stable does not serve:
+    With the policies absolute and both nothing is rejected that is not beyond its bound, so that a single
+    chance of being wrong is at stake. With relative a breach rejects as well, once stable does not serve:
     each of the two gets half. `independent` says that requests are known to be bad independently of each
     other, not in bursts.
     """

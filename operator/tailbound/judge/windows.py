@@ -1,7 +1,7 @@
 """Separate windows of time: how much of the evidence bad polls may be that follow each other closely.
 
 A pod that is slow for ten seconds, or a database that all share, makes five polls bad, and bets take them for
-five independent ones. So what one window adds to the evidence is limited to a share of what condemns, and
+five independent ones. So what one window adds to the evidence is limited to a share of what rejects, and
 three windows are needed at least. Windows are disjoint, and each spans `WINDOW_SECONDS` or more: what touches
 three of them has lasted for longer than the one in the middle. The limit that remains: what lasts for so long
 that it touches three windows, 20 seconds at most, is taken for the candidate's own.
@@ -12,7 +12,7 @@ from math import log
 from typing import Final
 
 WINDOW_SECONDS: Final = 10.0
-"""No shared incident and no bad moment of a pod that is shorter condemns a candidate."""
+"""No shared incident and no bad moment of a pod that is shorter rejects a candidate."""
 
 EPISODE_SHARE: Final = 0.15
 """The fraction of bad requests from which on a window may be a bad moment of all pods."""

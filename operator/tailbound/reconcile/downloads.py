@@ -36,7 +36,7 @@ def _request(name: str, pods: Iterable[Pod]) -> DownloadRequest | None:
     return DownloadRequest(name, urls) if urls else None
 
 
-def words(owned: OwnedState, name: str) -> str:
+def message(owned: OwnedState, name: str) -> str:
     """How far the revision of this name is, as the end of a message; empty where that is not known.
 
     What is known may be of the revision before, for as long as no pod of this one has been asked.

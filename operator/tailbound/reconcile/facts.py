@@ -155,7 +155,7 @@ def facts_of(decided: Decided, resolved: Resolved) -> Facts:
         pods_left=bool(owned.pods),
         unjudged=unjudged(owned.service.spec.sla) if _is_rollout(step) else "",
         signature=signatures.verdict(owned, step.rollout),
-        download=downloads.words(owned, name),
+        download=downloads.message(owned, name),
         late=ending.remedies(owned.pods, decided.now),
     )
 

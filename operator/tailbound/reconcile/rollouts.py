@@ -189,7 +189,7 @@ def _refused(owned: OwnedState, name: str) -> Problem | None:
 
 
 def _trouble(owned: OwnedState, name: str, obstacle: PodFinding, late: str) -> Problem:
-    needed = f"; a pod needs {needs(owned, name)}{late}" if obstacle.lacks_capacity else ""
+    needed = f"; a pod needs {pod_requirements(owned, name)}{late}" if obstacle.lacks_capacity else ""
     return Problem(obstacle.reason, obstacle.message + needed)
 
 
@@ -242,7 +242,7 @@ def _memory(rollout: RolloutProgress) -> EvidenceState:
         return EvidenceState()
 
 
-def needs(owned: OwnedState, name: str) -> str:
+def pod_requirements(owned: OwnedState, name: str) -> str:
     """The needs of a pod, in words: devices, or else CPU and memory, and the class that asks for them."""
     revision = owned.revision(name)
     if revision is None:

@@ -348,7 +348,7 @@ def _status_of(name: str, sized: ScalingDecision, before: RevisionScaling | None
         capacity_per_second=_figure(why.capacity),
         rule=decision.reason,
         limited_by="" if decision.limited_by is Limit.NONE else decision.limited_by,
-        message=decision.words(),
+        message=decision.message(),
         arithmetic=why.account.line,
     )
 

@@ -50,7 +50,7 @@ def model_pin(owned: OwnedState, name: str) -> ModelPin:
     waits = Unresolved(
         f"Job {name} reads the model to find its digest, as spec.model.sha256 is missing; pods with "
         f"this model start once it is known ({describe} shows what keeps it from a pod, "
-        f"as a ResourceQuota){downloads.words(owned, name)}"
+        f"as a ResourceQuota){downloads.message(owned, name)}"
     )
     live = owned.find("Job", name)
     if live is None or ownership(live, owned.service) is not Ownership.OURS:

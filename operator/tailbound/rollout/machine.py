@@ -146,7 +146,7 @@ def _rolled_back(
     given: RolloutInput, who: Roles, rollout: RolloutProgress, rejection: Rejection
 ) -> RolloutStep:
     """The candidate's weight goes to the base. `again.py` says when the candidate is tried again."""
-    step = steady_state.without(given, who.base, frozenset({rollout.revision}))
+    step = steady_state.drop_candidate(given, who.base, frozenset({rollout.revision}))
     ended = rollout.at(RolloutState.ROLLED_BACK, rejection.reason, rejection.message)
     ended = replace(deadline.over(ended), weight=weight_of(step.flow.traffic, rollout.revision))
     marking = replace(step.marking, rejection=rejection, handled=given.actions.asked(rollout.revision))

@@ -356,7 +356,7 @@ def overdue(deadline: Duration, trouble: Problem | None, unready: str) -> str:
     return f"no further pod got ready within {deadline}{because}"
 
 
-def condemned(finding: Finding, counted: Tally) -> str:
+def breach(finding: Finding, counted: Tally) -> str:
     """The cause of a rejection by the SLA: counts, the allowed fraction and the evidence."""
     objective = finding.objective
     proven = _proof("the SLA" if objective.stated else "that rate", finding.numbers, finding.limits)

@@ -53,8 +53,8 @@ def _held_up(
     if recreates:
         where, fleet = flow(given, base, candidate, 0, ()), {base: given.pods(base)}
     else:
-        without = steady_state.without(given, base)
-        where, fleet = without.flow, dict(without.fleet)
+        dropped = steady_state.drop_candidate(given, base)
+        where, fleet = dropped.flow, dict(dropped.fleet)
     if given.of(candidate).deployed:
         fleet[candidate] = given.of(candidate).replicas
     reason = plan.unless_manual(rollout, refused.reason)
@@ -70,10 +70,10 @@ def _beside(given: RolloutInput, rollout: RolloutProgress, *, counting: bool) ->
     not be, unless it is promoted manually all the same.
     """
     base, candidate = rollout.from_revision, rollout.revision
-    without = steady_state.without(given, base)
-    if not given.of(candidate).deployed and _others_linger(given, rollout, without.flow):
+    dropped = steady_state.drop_candidate(given, base)
+    if not given.of(candidate).deployed and _others_linger(given, rollout, dropped.flow):
         waiting = capacity_shortage.pending(given, rollout)
-        return RolloutStep(without.flow, waiting, base, candidate, without.fleet, shrink=False)
+        return RolloutStep(dropped.flow, waiting, base, candidate, dropped.fleet, shrink=False)
     rollout = steps.pods_counted(given, rollout)
     _, carries = steps.wanted(given, rollout)
     pods = steps.pods_needed(given, rollout)
@@ -90,7 +90,7 @@ def _beside(given: RolloutInput, rollout: RolloutProgress, *, counting: bool) ->
     return RolloutStep(where, rollout, base, candidate, fleet, shrink=False, carries=carried, poll=True)
 
 
-def _others_linger(given: RolloutInput, rollout: RolloutProgress, without: TrafficDecision) -> bool:
+def _others_linger(given: RolloutInput, rollout: RolloutProgress, dropped: TrafficDecision) -> bool:
     """An earlier canary is there that a gateway may still send requests to.
 
     One that serves because the base cannot is not waited for: only the candidate can take its place.
@@ -98,11 +98,11 @@ def _others_linger(given: RolloutInput, rollout: RolloutProgress, without: Traff
     own = {
         rollout.revision,
         rollout.from_revision,
-        without.target if not given.ready(rollout.from_revision) else None,
+        dropped.target if not given.ready(rollout.from_revision) else None,
     }
     others = [name for name, state in given.revisions.items() if state.deployed and name not in own]
     weighted = any(weight_of(given.traffic, name) for name in others)
-    return bool(others) and (weighted or not without.settled)
+    return bool(others) and (weighted or not dropped.settled)
 
 
 def _recreate(given: RolloutInput, rollout: RolloutProgress) -> RolloutStep:

@@ -138,7 +138,7 @@ def breaches_objective(suspect: Suspect) -> Rejection | None:
     if found is None:
         return None
     measure = found.objective.measure
-    message = messages.condemned(found, verdict.counted(measure))
+    message = messages.breach(found, verdict.counted(measure))
     return Rejection(suspect.name, _REASONS[measure], message)
 
 

@@ -29,7 +29,7 @@ from tailbound.rollout.obstruction import obstruction, refused_to
 from tailbound.rollout.progress import RolloutProgress
 from tailbound.rollout.roles import Return, another
 from tailbound.rollout.rollback_capacity import in_turn, interrupted, with_requests
-from tailbound.rollout.steady_state import ended, exchanging, has_all, without
+from tailbound.rollout.steady_state import drop_candidate, ended, exchanging, has_all
 from tailbound.rollout.weights import flow, weight_of
 
 
@@ -39,7 +39,7 @@ def returning(given: RolloutInput, back: Return) -> RolloutStep:
     if stable is not None:
         step = _taking_back(given, stable, back.to)
     else:
-        step = without(given, back.to, lost=back.reason is Reason.LOST)
+        step = drop_candidate(given, back.to, lost=back.reason is Reason.LOST)
     if has_all(given, step, back.to):
         return _returned(given, step, back)
     rollout = _counted(given, step, back)
@@ -106,7 +106,7 @@ def _failure(given: RolloutInput, rollout: RolloutProgress, back: Return) -> Rej
 
 def _given_up(given: RolloutInput, back: Return, failure: Rejection) -> RolloutStep:
     """What serves keeps the requests, or gets them back."""
-    step = without(given, given.stable)
+    step = drop_candidate(given, given.stable)
     by_itself = back.annotation is None and failure.reason != Reason.ABORTED_MANUALLY
     done = (back.annotation, ABORT_ANNOTATION)
     handled = tuple(action for action in given.actions.asked(back.to) if action in done)

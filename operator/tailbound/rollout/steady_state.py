@@ -28,7 +28,7 @@ from tailbound.rollout.sizing import ALL
 from tailbound.rollout.weights import direct, flow, weight_of
 
 
-def without(
+def drop_candidate(
     given: RolloutInput, base: str | None, rejected: Collection[str] = (), *, lost: bool = False
 ) -> RolloutStep:
     """The base has all requests as soon as it can take them; `lost`: what has them now is given up."""
@@ -83,12 +83,12 @@ def serving(given: RolloutInput, who: Roles) -> RolloutStep:
     if base is None:
         return _first(given)
     if desired is None:
-        return replace(without(given, base), rollout=_idle(given.stored, base))
+        return replace(drop_candidate(given, base), rollout=_idle(given.stored, base))
     if desired == base:
-        return _promoted(given, without(given, base), desired)
+        return _promoted(given, drop_candidate(given, base), desired)
     rejection = given.of(desired).rejection
     assert rejection is not None, "neither base nor candidate"
-    step = without(given, base, frozenset({desired}))
+    step = drop_candidate(given, base, frozenset({desired}))
     over = ended(given, rejection, base)
     left = weight_of(step.flow.traffic, desired)
     at = again.due_at(given, desired)
@@ -112,7 +112,7 @@ def _idle(stored: RolloutProgress | None, base: str) -> RolloutProgress | None:
 def _first(given: RolloutInput) -> RolloutStep:
     """There is nothing to return to: it serves as soon as it can, and nothing is judged."""
     name = given.desired
-    step = without(given, name)
+    step = drop_candidate(given, name)
     if name is None:
         return replace(step, rollout=given.stored)
     done = has_all(given, step, name)

@@ -99,15 +99,15 @@ def weight_of(traffic: TrafficStatus | None, revision: str | None) -> int:
 
 def _target(given: RolloutInput, base: str | None, rejected: Collection[str]) -> str | None:
     present = current(given, base)
-    condemned = _condemned(given, rejected)
+    all_rejected = _all_rejected(given, rejected)
     best_other = max(
-        (name for name, state in given.revisions.items() if state.ready and name not in condemned),
+        (name for name, state in given.revisions.items() if state.ready and name not in all_rejected),
         key=lambda name: (given.of(name).promoted_at is not None, given.of(name).number, name),
         default=None,
     )
     rules = (
         (given.ready(base) > 0, base),
-        (given.ready(present) > 0 and present not in condemned, present),
+        (given.ready(present) > 0 and present not in all_rejected, present),
         (best_other is not None, best_other),
         (given.of(present).deployed or given.ready(present) > 0, present),
         (base is not None, base),
@@ -128,22 +128,22 @@ def _kept(
     left = min(lacking, sum(each for each in excess.values() if each > 0))
     if left <= SPARE or _cannot_wait(given, base):
         return {}
-    kept, condemned = {}, _condemned(given, rejected)
-    for name in sorted(excess, key=lambda name: _worth(given, name, condemned), reverse=True):
+    kept, all_rejected = {}, _all_rejected(given, rejected)
+    for name in sorted(excess, key=lambda name: _worth(given, name, all_rejected), reverse=True):
         kept[name] = max(min(excess[name], left), 0)
         left -= kept[name]
     return {name: weight for name, weight in kept.items() if weight}
 
 
-def _condemned(given: RolloutInput, rejected: Collection[str]) -> set[str]:
+def _all_rejected(given: RolloutInput, rejected: Collection[str]) -> set[str]:
     """The revisions that were rejected: now, or earlier as their records say."""
     return {*rejected, *(name for name, state in given.revisions.items() if state.rejection is not None)}
 
 
-def _worth(given: RolloutInput, name: str, condemned: Collection[str]) -> tuple[bool, bool, int, str]:
+def _worth(given: RolloutInput, name: str, all_rejected: Collection[str]) -> tuple[bool, bool, int, str]:
     """The order in which revisions keep requests: the greatest keeps them longest."""
     state = given.of(name)
-    return name not in condemned, state.promoted_at is not None, -state.number, name
+    return name not in all_rejected, state.promoted_at is not None, -state.number, name
 
 
 def _cannot_wait(given: RolloutInput, base: str) -> bool:

@@ -69,7 +69,7 @@ def test_a_request_of_many_rows_is_one_run_without_batching() -> None:
         observation = replace(seen(at, 2.0, ready(count)), service=Known(runs, at))
         decision = decide(at, observation, LatencyTarget(p99=2.0), LIMITS, state)
         state, count = decision.state, decision.replicas
-        assert count == 1, decision.words()
+        assert count == 1, decision.message()
         capacity = decision.explanation.capacity
         assert isinstance(capacity, Known)
         assert capacity.value == pytest.approx(8)
@@ -133,7 +133,7 @@ def test_without_arrivals_pods_that_start_are_part_of_what_a_backlog_needs() -> 
     assert 4 <= len(made) <= 7
     assert isinstance(decision.explanation.capacity, Known)
     assert decision.explanation.forecast == LOST
-    assert "no batch was seen" not in decision.words()
+    assert "no batch was seen" not in decision.message()
 
 
 def test_why_the_capacity_is_unknown_is_said() -> None:
@@ -141,7 +141,7 @@ def test_why_the_capacity_is_unknown_is_said() -> None:
     seen = replace(blind(Replicas(2, 2, 0)), service=why)
     decision = decide(0.0, seen, OBJECTIVE, LIMITS, State())
     assert (decision.replicas, decision.explanation.capacity) == (2, why)
-    assert f"one replica serves unknown ({why.reason})" in decision.words()
+    assert f"one replica serves unknown ({why.reason})" in decision.message()
 
 
 def test_a_target_that_no_pod_meets_is_named_and_lateness_makes_no_more_of_them() -> None:

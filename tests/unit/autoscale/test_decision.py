@@ -54,11 +54,11 @@ def test_capacity_is_saved_seldom(
 
 def test_a_decision_says_why_in_words() -> None:
     decision = steady(160, 20)
-    assert "the arrival rate is 160 requests/s" in decision.words()
-    assert "one replica serves 15.96, so that" in decision.words()
+    assert "the arrival rate is 160 requests/s" in decision.message()
+    assert "one replica serves 15.96, so that" in decision.message()
     lost = decide(900, blind(ready(12)), OBJECTIVE, LIMITS, decision.state)
-    assert "the arrival rate is unknown (Prometheus does not answer), the forecast" in lost.words()
-    assert "12 are kept while metrics are missing" in lost.words()
+    assert "the arrival rate is unknown (Prometheus does not answer), the forecast" in lost.message()
+    assert "12 are kept while metrics are missing" in lost.message()
 
 
 def test_a_decision_and_its_state_can_be_written_down() -> None:
@@ -105,7 +105,7 @@ RULES: dict[str, tuple[ReplicaDecision, str]] = {
 def test_a_number_that_is_not_the_need_names_the_rule_that_set_it(
     decision: ReplicaDecision, rule: str
 ) -> None:
-    assert re.search(rule, decision.words()), decision.words()
+    assert re.search(rule, decision.message()), decision.message()
 
 
 @settings(max_examples=60, deadline=None)
@@ -118,7 +118,7 @@ def test_every_number_that_differs_from_the_need_has_a_rule(
         decision = decide(tick * 10.0, seen(tick * 10.0, rate, ready(count)), OBJECTIVE, limits, state)
         needed = decision.explanation.needed
         same = isinstance(needed, Known) and needed.value == decision.replicas
-        assert same or decision.explanation.account.rule, decision.words()
+        assert same or decision.explanation.account.rule, decision.message()
         state, count = decision.state, decision.replicas
 
 

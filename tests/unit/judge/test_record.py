@@ -11,7 +11,7 @@ from tailbound.judge.evidence import Tally
 from tailbound.judge.means import Means, means_about
 from tailbound.judge.metric_evidence import Counter, Events, Values, Watch
 from tailbound.judge.polls import Readings
-from tailbound.judge.record import EvidenceState, Record, memory_of, packed, to_document, unpacked
+from tailbound.judge.record import EvidenceState, Record, packed, state_of, to_document, unpacked
 from tailbound.judge.verdict import Measure
 from tailbound.judge.windows import Span
 
@@ -54,7 +54,7 @@ WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Eve
 
 
 @pytest.mark.parametrize(
-    "memory",
+    "state",
     [
         EvidenceState(),
         EvidenceState(RECORD),
@@ -63,11 +63,11 @@ WATCHES: dict[str, Watch] = {"accuracy": VALUES, "refused": EVENTS, "begun": Eve
         EvidenceState(RECORD, watches=WATCHES, blind_since=NOON, blind={"m": "it is down"}),
     ],
 )
-def test_document_is_plain_json_and_comes_back_bit_by_bit(memory: EvidenceState) -> None:
-    text = json.dumps(to_document(memory), allow_nan=False)
-    assert memory_of(json.loads(text)) == memory
-    assert unpacked(json.loads(json.dumps(packed(memory)))) == memory
-    assert ('"timedOut": 3' in text) == (memory.record is not None)
+def test_document_is_plain_json_and_comes_back_bit_by_bit(state: EvidenceState) -> None:
+    text = json.dumps(to_document(state), allow_nan=False)
+    assert state_of(json.loads(text)) == state
+    assert unpacked(json.loads(json.dumps(packed(state)))) == state
+    assert ('"timedOut": 3' in text) == (state.record is not None)
 
 
 def test_document_is_small_with_all_steps_begun() -> None:
@@ -96,7 +96,7 @@ def test_record_that_cannot_be_read_names_field_value_and_remedy(
     document: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ValueError, match="remove the evidence") as refusal:
-        memory_of({"record": document})
+        state_of({"record": document})
     assert str(refusal.value).startswith(problem)
 
 

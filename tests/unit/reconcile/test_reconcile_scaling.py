@@ -119,7 +119,7 @@ def test_the_status_says_what_the_decision_rests_on() -> None:
         "capacityPerSecond": 4.0,
         "rule": "Forecast",
         "limitedBy": "",
-        "message": decision(7).words(),
+        "message": decision(7).message(),
         "arithmetic": "7 = ceil(forecast 15 / (capacity 4 * usage 0.88 * correction 1)) + for latency 2",
     }
 

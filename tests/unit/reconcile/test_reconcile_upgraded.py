@@ -10,7 +10,7 @@ import pytest
 from tailbound.api.conditions import Reason
 from tailbound.api.parsing import parse
 from tailbound.api.rollout import RolloutStatus
-from tailbound.judge.record import memory_of
+from tailbound.judge.record import state_of
 from tailbound.reconcile.model import RefusedWrite
 
 from tests.support.copies import remembered
@@ -92,7 +92,7 @@ def test_a_status_of_an_earlier_operator_is_read(place: str) -> None:
 
 def test_evidence_of_an_earlier_operator_is_refused_whole() -> None:
     with pytest.raises(ValueError, match="the rollout is then judged from the beginning"):
-        memory_of(EARLIER["evidence"])
+        state_of(EARLIER["evidence"])
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -58,7 +58,7 @@ def test_a_step_without_a_verdict_says_what_would_help(verdict: Verdict, ends: s
 
 
 def test_numbers_in_a_rejection_are_short() -> None:
-    told = messages.condemned(
+    told = messages.breach(
         Finding(latency_objective(0.99), Outcome.ROLL_BACK, SLOW, LIMITS), Tally(1234567.89, 98765.4321)
     )
     assert told == (
