@@ -24,12 +24,13 @@ class Budget:
     """How many bytes are in use, of which each request has a share. Any thread may use it.
 
     lock: a share holds it while it looks at this, or changes it
+    room: bytes that are left of what is for short requests alone
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
-        self._room = limit // _PART_FOR_SHORT  # for short requests alone
+        self.room = limit // _PART_FOR_SHORT
         self.lock = threading.Lock()
 
     def take(self, size: int, more: int) -> None:
@@ -51,22 +52,14 @@ class Budget:
             )
         self._used += more
 
-    def take_short(self, more: int) -> bool:
-        """Take bytes of what only short requests may use; False if there are not enough."""
-        if more > self._room:
-            return False
-        self._room -= more
-        return True
-
-    def give(self, size: int, short: int) -> None:
+    def give(self, size: int) -> None:
         """Give back what was taken."""
         self._used -= size
-        self._room += short
 
     @property
     def used(self) -> int:
         """Bytes in use now."""
-        return self._used + self._limit // _PART_FOR_SHORT - self._room
+        return self._used + self._limit // _PART_FOR_SHORT - self.room
 
 
 class Share:
@@ -89,18 +82,22 @@ class Share:
         with budget.lock:
             if self._ended:
                 raise ApiError(499, "the client has left")
-            if not self._taken and size <= SHORT_BYTES and budget.take_short(size - self._short):
+            if not self._taken and size <= SHORT_BYTES and size - self._short <= budget.room:
+                budget.room -= size - self._short
                 self._short = size
                 return
             budget.take(size, size - self._taken)
-            budget.give(0, self._short)
+            budget.room += self._short
             self._short, self._taken = 0, size
 
     def end(self) -> None:
         """Give back what it used; it gets no more."""
-        with self._budget.lock:
+        budget = self._budget
+        with budget.lock:
             self._ended = True
-            self._budget.give(self._taken, self._short)
+            budget.room += self._short
+            if self._taken:
+                budget.give(self._taken)
             self._short = self._taken = 0
 
     def __enter__(self) -> "Share":

@@ -33,12 +33,15 @@ class Burst:
         self._app = app
         self._loop = loop
         self._waiting: list[tuple[Asking, Head, bytes, float]] = []
-        self._most = 1  # as long as nothing is known
+        self._most = 1  # as long as nothing is known, and where requests wait for runs elsewhere
 
     def add(self, asking: Asking, head: Head, body: bytes) -> None:
         """Serve this one with those that come before the loop looks again, or now if these are enough."""
-        waiting = self._waiting
-        waiting.append((asking, head, body, time.perf_counter()))
+        waiting, now = self._waiting, time.perf_counter()
+        if self._most == 1 and not waiting:
+            self._one(asking, head, body, now)
+            return
+        waiting.append((asking, head, body, now))
         if len(waiting) >= self._most:
             self.serve()
         elif len(waiting) == 1:
@@ -52,10 +55,29 @@ class Burst:
         self._waiting = []
         began, app = time.perf_counter(), self._app
         read = [app.read(head, body, since) for _, head, body, since in waiting]
+        waits = False
         for each in read:
             if isinstance(each, Short):
                 app.run(each)
+            elif isinstance(each, Pending):
+                waits = True
         for (asking, head, body, _), each in zip(waiting, read, strict=True):
             asking.answer(head, body, app.answer(each) if isinstance(each, Short) else each)
-        seconds = (time.perf_counter() - began) / len(waiting)
-        self._most = min(MOST, int(TOGETHER_SECONDS / seconds) or 1)
+        self._most = 1 if waits else _most(time.perf_counter() - began, len(waiting))
+
+    def _one(self, asking: Asking, head: Head, body: bytes, since: float) -> None:
+        app = self._app
+        begun = app.read(head, body, since)
+        if isinstance(begun, Short):
+            app.run(begun)
+            asking.answer(head, body, app.answer(begun))
+        else:
+            asking.answer(head, body, begun)
+            if isinstance(begun, Pending):
+                return
+        self._most = _most(time.perf_counter() - since, 1)
+
+
+def _most(seconds: float, requests: int) -> int:
+    """How many to serve together, where so many took these seconds."""
+    return min(MOST, int(TOGETHER_SECONDS * requests / seconds) or 1)

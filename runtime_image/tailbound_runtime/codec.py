@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from tailbound_runtime.tensors import Array, Datatype
 _LONGEST_HEAD: Final = 2**10  # bytes of the JSON of a binary request that is kept
 _MOST_HEADS: Final = 64
 _VIEWED_BYTES: Final = 2**20
+_SHAPE: Final = attrgetter("shape")
 
 
 class _Part:
@@ -69,6 +71,8 @@ class Codec:
     """Reads the requests to one model and writes the answers, for the event loop only.
 
     It remembers the JSON of the last ones, each kind up to a fixed number: most clients send the same again.
+
+    short_bytes: of the longest body that is parsed in no time, and takes no memory that counts
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -78,16 +82,13 @@ class Codec:
         self._answers = json_frames.Answers(signature)
         self._replies: dict[object, _Reply] = {}
         self._texts = any(spec.datatype.is_text for spec in signature.inputs.values())
+        self.short_bytes = -1 if self._texts else SHORT_BYTES
 
     def takes_long(self, size: int, json_length: int | None) -> bool:
         """Whether it takes noticeable time to parse a body of `size` bytes: views of tensors take none."""
         if size <= json_body.SHORT:
             return False
         return json_length is None or json_length > json_body.SHORT or size > _VIEWED_BYTES or self._texts
-
-    def is_short(self, size: int) -> bool:
-        """Whether a body of `size` bytes is parsed in no time, and takes no memory that counts."""
-        return size <= SHORT_BYTES and not self._texts
 
     def parse(self, body: Body, json_length: int | None, reserve: Reserve) -> InferRequest:
         """Parse as `parse_infer` does, with the same errors, by what was learnt from earlier requests."""
@@ -130,7 +131,7 @@ class Codec:
             return None if parts is None else Answer(parts, None)
         if len(request.binary) < len(request.outputs):
             return None
-        reply = self._replies.get((request.outputs, *[array.shape for array in arrays]))
+        reply = self._replies.get((request.outputs, *map(_SHAPE, arrays)))
         if reply is None:
             return None
         return Answer((reply.head, *map(binary.to_bytes, reply.datatypes, arrays)), len(reply.head))

@@ -7,7 +7,7 @@ and each time that the loop wakes up, the model's run loses what it has in the c
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
 
@@ -33,14 +33,21 @@ class Deadlines:
         """Fail this job unless it is done in time: with TimeoutError at the deadline, and with
         WouldBeLateError if it still waits at its `late_at`.
         """
-        self._due[job] = deadline, job.late_at
-        due = min(deadline, job.late_at)
+        late_at = job.late_at
+        self._due[job] = deadline, late_at
+        due = deadline if deadline < late_at else late_at
         if due < self._looks_at:
             self._look(due)
 
     def done(self, job: Job) -> None:
         """Forget a job that is answered, or whose caller has left."""
         self._due.pop(job, None)
+
+    def done_all(self, jobs: Sequence[Job]) -> None:
+        """Forget these, of which some may have been forgotten before."""
+        forget = self._due.pop
+        for job in jobs:
+            forget(job, None)
 
     def close(self) -> None:
         """There are no more jobs."""

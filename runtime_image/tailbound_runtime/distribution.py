@@ -21,14 +21,15 @@ class Counted:
 
 
 class Distribution:
-    """Counts values between bounds. Any thread may add: appending to a list needs no lock.
+    """Counts values between bounds. Any thread may add: to append to a list, or to extend it, needs no lock.
 
     The client library's own histogram takes ten times as long for a value.
 
     add: takes in one value
+    extend: takes in several
     """
 
-    __slots__ = ("_bounds", "_counts", "_kept", "_lock", "_total", "add")
+    __slots__ = ("_bounds", "_counts", "_kept", "_lock", "_total", "add", "extend")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = np.array(bounds, np.float64)
@@ -36,7 +37,7 @@ class Distribution:
         self._total = 0.0
         self._lock = Lock()
         self._kept: list[float] = []
-        self.add = self._kept.append
+        self.add, self.extend = self._kept.append, self._kept.extend
 
     def counted(self) -> Counted:
         """All of them so far."""

@@ -31,6 +31,7 @@ from tailbound_runtime.short import Short
 from tailbound_runtime.signature import InferRequest, Signature
 from tailbound_runtime.tensors import Array
 from tailbound_runtime.wire import REST
+from tailbound_runtime.worker import InferenceThread
 
 T = TypeVar("T")
 
@@ -81,10 +82,10 @@ class Inferences:
         """
         target = self.models.targets.get(head.path)
         model = None if target is None else target.model
-        if not self.at_once or model is None or not model.is_open or head.encoding is not None:
+        if model is None or model.service is None or not self.at_once or head.encoding is not None:
             return None
-        _, thread = model.loaded()
-        if not model.codec.is_short(len(body)) or thread.is_full:
+        _, thread = model.service
+        if len(body) > model.codec.short_bytes or thread.is_full:
             return None
         try:
             request = model.codec.parse(body, head.json_length, _unlimited)
@@ -93,7 +94,8 @@ class Inferences:
         now = time.perf_counter()
         if thread.runs_here(now):
             return Short(head, body, model, since, now, request)
-        return self._waits(self._taken(head, body, since, model), now, request)
+        intake = self._taken(head, body, since, model)
+        return self._counted(intake, now) or self._asked(intake, request, thread)
 
     def run(self, short: Short) -> None:
         """Run it, if its run is short; `answer` comes next."""
@@ -115,10 +117,13 @@ class Inferences:
             return self._failed(self._taken(*given), error, short.request)
         if response is None:
             intake = self._taken(*given)
+            refused = self._counted(intake, short.decoded)
+            if refused is not None:
+                return refused
             if short.arrays is None:
-                return self._waits(intake, short.decoded, short.request)
+                return self._asked(intake, short.request, short.model.loaded()[1])
             intake.parsed = short.request, short.arrays
-            return self._counted(intake, short.decoded) or intake
+            return intake
         metrics, decoding = short.model.metrics, short.decoded - short.since
         response.sent = metrics.sent
         ended = time.perf_counter()
@@ -149,11 +154,11 @@ class Inferences:
         metrics = intake.model.metrics
         metrics.received(0.0)
         metrics.decoded(decoded - intake.received)
-        return self.received(intake, len(intake.body))
-
-    def _waits(self, intake: Intake, decoded: float, request: InferRequest) -> Pending | Response:
-        """Let a request that came as a whole wait for a run; an answer if it is refused."""
-        return self._counted(intake, decoded) or self._asked(intake, request)
+        try:
+            intake.share.hold(len(intake.body))
+        except ApiError as error:
+            return self._refused(intake, error)
+        return None
 
     def receive(self, intake: Intake, part: bytes) -> Response | None:
         """Take in a part of the body; an answer if that refuses it."""
@@ -211,14 +216,13 @@ class Inferences:
                 self._decoded(intake)
                 arrays = thread.here(request)
             if arrays is None:
-                return self._asked(intake, request)
+                return self._asked(intake, request, thread)
             return self._inferred_here(intake, request, signature, arrays)
         except Exception as error:
             return self._failed(intake, error, request)
 
-    def _asked(self, intake: Intake, request: InferRequest) -> Pending | Response:
+    def _asked(self, intake: Intake, request: InferRequest, thread: InferenceThread) -> Pending | Response:
         """Let a request wait for a run; an answer if it is refused."""
-        _, thread = intake.model.loaded()
         pending = Pending(intake, request, self.given_up)
         try:
             pending.job = thread.ask(request, _deadline(intake, request), _bound(intake), pending.ends)
@@ -256,8 +260,7 @@ class Inferences:
         if is_long(request, signature, arrays):
             return self._later(intake, request, arrays)
         response = self._written(intake, request, arrays)
-        packed_with = intake.wire.packing(intake, response)
-        if packed_with is not None:
+        if intake.head.packs and intake.wire.packing(intake, response) is not None:
             return self._later(intake, response=response)
         self._end(intake, 200)
         return response

@@ -133,7 +133,7 @@ class BatchMetrics:
 
 
 class Metrics:
-    """The figures of one model. Any thread may use it.
+    """The figures of one model. Runs are counted by any thread, and all else by that of the loop.
 
     labels: of all its series
     queue_depth: asks for the requests that wait for it
@@ -151,7 +151,6 @@ class Metrics:
         self.cached_bytes: Callable[[], int] | None = None
         self.run_seconds: Mapping[int, float] = {}
         self.request_log = RequestLog()
-        self._lock = Lock()
         self._codes: dict[int, int] = {}
         self._shed = self._in_flight = self._hits = self._misses = 0
         self._answers = Distribution(BUCKETS_SECONDS)
@@ -166,19 +165,18 @@ class Metrics:
 
     def begun(self) -> None:
         """Count one infer request that is there, and not answered yet."""
-        with self._lock:
-            self._in_flight += 1
+        self._in_flight += 1
 
     def answered(self, code: int, seconds: float, protocol: str, body_bytes: int, begun: bool = True) -> None:
         """Count the answer to one that has begun, or that was answered as it began."""
-        self.request_log.answered(protocol, code, seconds, body_bytes)
+        if self.request_log.every:
+            self.request_log.answered(protocol, code, seconds, body_bytes)
         self._answers.add(seconds)
-        with self._lock:
-            self._in_flight -= begun
-            count = self._codes.get(code, 0) + 1
-            self._codes[code] = count
-            if code == 200:
-                self._succeeded_seconds += seconds
+        self._in_flight -= begun
+        count = self._codes.get(code, 0) + 1
+        self._codes[code] = count
+        if code == 200:
+            self._succeeded_seconds += seconds
         if count % SETTLE_EVERY == 0:
             for each in (self._answers, *self._stages.values()):
                 each.settle()
@@ -200,25 +198,27 @@ class Metrics:
 
     def shed(self) -> None:
         """Count one that is refused as it would be late."""
-        with self._lock:
-            self._shed += 1
+        self._shed += 1
 
     def hit(self) -> None:
         """Count one that is answered from memory."""
-        with self._lock:
-            self._hits += 1
+        self._hits += 1
 
     def missed(self) -> None:
         """Count one whose answer was not remembered."""
-        with self._lock:
-            self._misses += 1
+        self._misses += 1
 
     def shared(self, waited: Sequence[float], batching: float, execution: float) -> None:
         """Count the stages of the requests of one run, which waited so long each."""
-        for seconds in waited:
-            self.queued(seconds)
+        if len(waited) == 1:
+            self.queued(waited[0])
             self.batched(batching)
             self.executed(execution)
+            return
+        stages = self._stages
+        stages[Stage.QUEUE].extend(waited)
+        stages[Stage.BATCH].extend([batching] * len(waited))
+        stages[Stage.EXECUTE].extend([execution] * len(waited))
 
     def succeeded(self) -> Counted:
         """The infer requests that were answered with 200."""
@@ -240,13 +240,11 @@ class Metrics:
     @property
     def codes(self) -> Mapping[int, int]:
         """The answered infer requests by HTTP status."""
-        with self._lock:
-            return dict(self._codes)
+        return dict(self._codes)
 
     def collect(self) -> Iterable[Metric]:
         """What is counted here, in the client library's form."""
-        with self._lock:
-            yield from self._requests()
+        yield from self._requests()
         yield GaugeMetricFamily(
             f"{PREFIX}_queue_depth", "Infer requests waiting for the model.", self.queue_depth()
         )
@@ -269,7 +267,6 @@ class Metrics:
                 )
 
     def _requests(self) -> Iterable[Metric]:
-        """The caller holds the lock."""
         requests = CounterMetricFamily(
             f"{PREFIX}_requests", "Infer requests answered, by HTTP status.", labels=["code"]
         )

@@ -27,6 +27,7 @@ class Model:
     size_bytes: of its files
     codec: of its requests over HTTP; there once it is open
     rpc: the codec of its calls over gRPC, once there was one
+    service: what a request needs; None before it is open, and once it is closed
     closed: whether nothing of it is left
     """
 
@@ -38,25 +39,25 @@ class Model:
         self.closed = False
         self.codec: Codec
         self.rpc: RpcCodec | None = None
-        self._loaded: tuple[Signature, InferenceThread] | None = None
+        self.service: tuple[Signature, InferenceThread] | None = None
         self._users = 0
         self._retired = False
 
     def open(self, signature: Signature, thread: InferenceThread) -> None:
         """Serve requests from now on."""
         self.codec = Codec(signature)
-        self._loaded = (signature, thread)
+        self.service = (signature, thread)
 
     @property
     def is_open(self) -> bool:
         """Whether it is loaded."""
-        return self._loaded is not None
+        return self.service is not None
 
     def loaded(self) -> tuple[Signature, InferenceThread]:
         """What a request needs. Raises ApiError 503 before it is there."""
-        if self._loaded is None:
+        if self.service is None:
             raise ApiError(503, f"model {self.name!r} is still loading", [RETRY_AFTER])
-        return self._loaded
+        return self.service
 
     def take(self) -> None:
         """One request more needs this model until it gives it back."""
@@ -75,9 +76,9 @@ class Model:
             self._close()
 
     def _close(self) -> None:
-        if self._loaded is not None:
-            self._loaded[1].close()
+        if self.service is not None:
+            self.service[1].close()
             del self.codec
             self.rpc = None
-        self._loaded = None
+        self.service = None
         self.closed = True

@@ -207,11 +207,29 @@ class Pipeline:
     def _run_is_over(self, exchange: Exchange, pending: Pending) -> None:
         exchange.task = None
         outcome = self._app.run_is_over(pending)
-        if isinstance(outcome, Response):
-            exchange.response = outcome
-            self.advance()
-        else:
+        if not isinstance(outcome, Response):
             self._goes_on(exchange, outcome)
+            return
+        exchange.response = outcome
+        if self._is_plain(exchange):
+            self._line.popleft()
+            self._app.sent(pending.intake, self._send(outcome, outcome.parts, outcome.headers))
+            if self._full:
+                self._count()
+        else:
+            self.advance()
+
+    def _is_plain(self, exchange: Exchange) -> bool:
+        """Whether its answer is all that is to be done here, as for most requests."""
+        return (
+            len(self._line) == 1
+            and exchange.keep_alive
+            and not exchange.head_only
+            and not self._full
+            and not self._lingers
+            and self._stays()
+            and CLOSE not in exchange.response.headers
+        )
 
     def _goes_on(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Response]) -> None:
         exchange.task = task = self._loop.create_task(coroutine)

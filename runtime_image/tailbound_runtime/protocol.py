@@ -76,7 +76,10 @@ def _own(body: Body) -> bytes | bytearray:
 
 def is_long(request: InferRequest, signature: Signature, arrays: Sequence[Array]) -> bool:
     """Whether it takes noticeable time to write this answer."""
-    if sum([array.size for array in arrays]) <= _LONG_OUTPUT:
+    size = 0
+    for array in arrays:
+        size += array.size
+    if size <= _LONG_OUTPUT:
         return False
     slow = (
         array.size

@@ -71,7 +71,7 @@ class Job:
         if self.is_over:
             return
         then = self._then
-        self.leave()
+        self.is_over, self._then = True, None  # as by `leave`
         self.arrays, self.error = arrays, error
         try:
             if then is not None:
@@ -109,6 +109,7 @@ Group = dict[Job, None]
 class Queue:
     """Waiting jobs, by level within each group, and oldest first within each level.
 
+    length: how many they are
     bounded: how many of them may be too late
     learns: whether how long it waits for more follows from how long runs take
     """
@@ -118,19 +119,18 @@ class Queue:
         self.learns = batching.mode is Mode.DYNAMIC and batching.delay_seconds > 0
         self._delay = QueueDelay() if self.learns else None
         self._groups: dict[Hashable, Group] = {}
-        self._length = self.bounded = 0
-
-    def __len__(self) -> int:
-        return self._length
+        self.length = self.bounded = 0
 
     def put(self, job: Job) -> None:
         """Add a job at the end of its level in its group."""
-        group = self._groups.setdefault(job.key, {})
+        group = self._groups.get(job.key)
+        if group is None:
+            group = self._groups[job.key] = {}
         overtakes = self._batching.levels > 1 and group and next(reversed(group)).level > job.level
         group[job] = None
         if overtakes:
             self._groups[job.key] = dict.fromkeys(sorted(group, key=_level))
-        self._length += 1
+        self.length += 1
         self.bounded += job.late_at != inf
         if self._delay is not None:
             self._delay.came(job.arrived)
@@ -245,7 +245,7 @@ class Queue:
         for job in jobs:
             del group[job]
             self.bounded -= job.late_at != inf
-        self._length -= len(jobs)
+        self.length -= len(jobs)
         if not group:
             del self._groups[key]
 

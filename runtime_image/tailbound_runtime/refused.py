@@ -19,6 +19,11 @@ class Refused:
     def __init__(self) -> None:
         self._reasons: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
 
+    @property
+    def any(self) -> bool:
+        """Whether there are some."""
+        return bool(self._reasons)
+
     def add(self, request: InferRequest, reason: str, now: float) -> None:
         """Remember these inputs."""
         if not exceed(request.inputs.values(), MOST_BYTES):

@@ -17,17 +17,17 @@ class RequestLog:
     """Logs the first request and each `every`-th one after it; none with 0. Any thread may use it."""
 
     def __init__(self, every: int = NONE) -> None:
-        self._every = every
+        self.every = every
         self._numbers = count()
 
     def answered(self, protocol: str, code: int, seconds: float, body_bytes: int) -> None:
         """Count one request that was answered with this HTTP status, and log it if it is its turn."""
-        if self._every and next(self._numbers) % self._every == 0:
+        if self.every and next(self._numbers) % self.every == 0:
             log.info(
                 "request",
                 protocol=protocol,
                 code=code,
                 seconds=round(seconds, 6),
                 body_bytes=body_bytes,
-                one_in=self._every,
+                one_in=self.every,
             )

@@ -88,7 +88,7 @@ class Shedding:
         if bound is None:
             return inf
         line = self._speed.line()
-        idle = not self._running and not len(self._queue)
+        idle = not self._running and not self._queue.length
         if line is None or idle or not self._reachable(request, bound, line):
             return inf
         ends = bound.since + bound.seconds

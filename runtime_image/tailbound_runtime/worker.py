@@ -103,7 +103,7 @@ class InferenceThread:
     def is_full(self) -> bool:
         """Whether there is no room for one more request, unless it displaces another."""
         # A request that finds the model idle does not wait, though it passes through the queue.
-        return len(self._queue) >= self._queue_limit + (0 if self._running else 1)
+        return self._queue.length >= self._queue_limit + (0 if self._running else 1)
 
     async def run(self, request: InferRequest, deadline: float, bound: Bound | None = None) -> list[Array]:
         """`here` if that may be, and else `wait`."""
@@ -175,31 +175,30 @@ class InferenceThread:
 
         Raises QueueFullError, WouldBeLateError and ModelInputError at once.
         """
-        now, level = time.perf_counter(), level_of(request.priority, self._batching.levels)
+        now, levels = time.perf_counter(), self._batching.levels
+        level = level_of(request.priority, levels) if levels > 1 else 1
         with self._lock:
             displaced = self._make_room(level) if self.is_full else None
-            known = self._refused.why(request, now)
+            known = self._refused.why(request, now) if self._refused.any else None
             if known is not None:
                 raise ModelInputError(known)
-            late_at = self._shedding.late_at(request, bound, now, level)
+            late_at = inf if bound is None else self._shedding.late_at(request, bound, now, level)
             job = Job(request, now, late_at, level, then)
             if displaced is not None and self._queue.remove(displaced):
                 # Not now: its caller may ask for something else at once.
                 self._loop.call_soon(self._fail, displaced, QueueFullError(self._queue_limit))
             self._queue.put(job)
-            if self._may_begin(now):
+            if len(self._running) < len(self._lanes) and self._may_begin(now):
                 self._changed.notify()
         self._deadlines.add(job, deadline)
         return job
 
     def _may_begin(self, now: float) -> bool:
-        """Whether a lane that has no run is to look at the queue. One that ends its run looks by itself."""
+        """Whether one of the lanes that have no run is to look at the queue."""
         if not self._running:
             return True
-        if len(self._running) == len(self._lanes):
-            return False
         soon = self._soon()
-        return len(self._queue) >= self._full or (soon is not None and now >= soon)
+        return self._queue.length >= self._full or (soon is not None and now >= soon)
 
     def _make_room(self, level: int) -> Job:
         """The job that has to go for one of this level. Raises QueueFullError if none may."""
@@ -213,12 +212,12 @@ class InferenceThread:
         job.end(None, error)
 
     def _answer_all(self, jobs: Sequence[Job], answers: Sequence[list[Array]]) -> None:
+        self._deadlines.done_all(jobs)
         for job, arrays in zip(jobs, answers, strict=True):
-            self._deadlines.done(job)
             job.end(arrays)
 
     def _depth(self) -> int:
-        return len(self._queue)
+        return self._queue.length
 
     def leave(self, job: Job) -> None:
         """The caller of this job has gone, or waits no longer."""

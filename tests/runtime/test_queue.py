@@ -35,7 +35,7 @@ def test_only_requests_of_the_same_shapes_and_outputs_share_a_run() -> None:
     assert queue.take(5) == [narrow, second]
     assert queue.take(5) == [wide]
     assert queue.take(5) == [other]
-    assert (queue.take(5), len(queue)) == ([], 0)
+    assert (queue.take(5), queue.length) == ([], 0)
 
 
 def test_a_full_group_does_not_wait_for_an_older_one_that_is_not_full() -> None:
@@ -85,7 +85,7 @@ def test_a_level_goes_before_all_later_ones_and_each_in_the_order_of_arrival(
         fitting = [each for each in waiting if each.key == taken[0].key]
         assert taken == sorted(fitting, key=lambda each: (each.level, each.arrived))[: len(taken)]
         waiting = [each for each in waiting if each not in taken]
-    assert len(queue) == 0
+    assert queue.length == 0
 
 
 def test_an_empty_queue_is_never_due() -> None:
@@ -107,6 +107,6 @@ def test_each_job_is_taken_once_or_removed(kinds: list[tuple[int, int, bool]]) -
         assert sum(each.request.rows for each in batch) <= 4
         assert len({each.key for each in batch}) == 1
         served += batch
-    assert (len(queue), queue.bounded) == (0, 0)
+    assert (queue.length, queue.bounded) == (0, 0)
     assert {id(each) for each in served} == {id(each) for each in jobs} - {id(each) for each in left}
     assert len(served) == len(jobs) - len(left)

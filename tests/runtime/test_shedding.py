@@ -167,7 +167,7 @@ def test_whoever_is_let_in_is_answered_in_time_as_long_as_the_speed_is_as_expect
     times = list(itertools.accumulate(gaps))
     model.serve([(at, request(), bound) for at in times])
     assert sorted([*model.answered, *model.refused]) == list(range(len(times)))
-    assert len(model.queue) == 0
+    assert model.queue.length == 0
     if slower * LINE.seconds(1, 1, batching) <= bound:
         late = [number for number, at in model.answered.items() if at > times[number] + bound + 1e-6]
         assert not late, model.answered
