@@ -49,6 +49,7 @@ class App(Inferences):
         super().__init__(models, limits, budget)
         self.phase = Phase.LOADING
         self.control: Control | None = None
+        self._call_limits = limits.of_calls()
         self._exposition = Exposition(models)
 
     def head(self, method: bytes, url: bytes, headers: Mapping[bytes, bytes]) -> Head | Response:
@@ -101,7 +102,7 @@ class App(Inferences):
         if call is not None and self.control is None:
             raise _UNCONTROLLED
         if call is not None:
-            return Head(path.encode(), headers, self._limits)
+            return Head(path.encode(), headers, self._call_limits)
         model = None if target is None else target.model
         status, described = describe.answer(route, self.models, model, self.phase is Phase.READY)
         return Response(status, [JSON], [orjson.dumps(described)])
@@ -111,9 +112,11 @@ class App(Inferences):
         call = repository_call(path)
         if call is None or self.control is None:
             return refusal(self._not_found(path))
+        if head.refusal is not None:
+            return refusal(head.refusal)
         work = self.control.load if call[0] is Route.LOAD else self.control.unload
         share = Share(self.budget)
-        return Call(head, time.perf_counter(), self._limits, share, partial(work, call[1]))
+        return Call(head, time.perf_counter(), self._call_limits, share, partial(work, call[1]))
 
     def _not_found(self, path: str) -> ApiError:
         if path.startswith("/v2/models/"):

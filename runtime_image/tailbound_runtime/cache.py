@@ -164,6 +164,12 @@ class CachingThread(InferenceThread):
 
 def digest_of(request: InferRequest) -> bytes | None:
     """Equal for requests whose answers are; None if the inputs are too large to be looked at."""
+    if request.digest is None:
+        request.digest = _digest(request)
+    return request.digest
+
+
+def _digest(request: InferRequest) -> bytes | None:
     inputs = sorted(request.inputs.items())
     if exceed(request.inputs.values(), MOST_INPUT_BYTES):
         return None

@@ -52,9 +52,7 @@ class Call(Intake):
         self.work = work
 
     def check(self) -> None:
-        """Raises ApiError unless the head and the body ask for what this server can do."""
-        if self.head.refusal is not None:
-            raise self.head.refusal
+        """Raises ApiError unless the body asks for what this server can do."""
         body = self.body
         if self.head.encoding is not None:
             body = unpack(self.head.encoding, body, self.limits, self.share)

@@ -36,6 +36,7 @@ class AskCall(MessageCall):
 
     def __init__(self, kind: type[Message], answer: Answer, *arrival: *Arrival) -> None:
         super().__init__(*arrival)
+        self.limits = self.limits.of_calls()
         self._kind = kind
         self._answer = answer
 

@@ -133,7 +133,7 @@ class BatchMetrics:
 
 
 class Metrics:
-    """The figures of one model. Runs are counted by any thread, and all else by that of the loop.
+    """The figures of one model. Any thread counts runs and stages, and that of the loop all else.
 
     labels: of all its series
     queue_depth: asks for the requests that wait for it

@@ -211,7 +211,7 @@ class Pipeline:
             self._goes_on(exchange, outcome)
             return
         exchange.response = outcome
-        if self._is_plain(exchange):
+        if self._is_plain(exchange, outcome):
             self._line.popleft()
             self._app.sent(pending.intake, self._send(outcome, outcome.parts, outcome.headers))
             if self._full:
@@ -219,8 +219,8 @@ class Pipeline:
         else:
             self.advance()
 
-    def _is_plain(self, exchange: Exchange) -> bool:
-        """Whether its answer is all that is to be done here, as for most requests."""
+    def _is_plain(self, exchange: Exchange, response: Response) -> bool:
+        """Whether nothing but to write this answer is to be done here, as for most requests."""
         return (
             len(self._line) == 1
             and exchange.keep_alive
@@ -228,7 +228,7 @@ class Pipeline:
             and not self._full
             and not self._lingers
             and self._stays()
-            and CLOSE not in exchange.response.headers
+            and CLOSE not in response.headers
         )
 
     def _goes_on(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Response]) -> None:

@@ -3,7 +3,7 @@
 import gzip
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,6 +28,8 @@ LONGEST_KEPT: Final = 2**10
 
 LEAST_ROOM_BYTES: Final = 32 * 2**10
 
+MOST_CALL_BYTES: Final = 128 * 2**10
+
 MOST_KNOWN: Final = 256
 LONGEST_KNOWN: Final = 2 * 2**10
 """Heads that are kept, and their bytes. Clients that send the same again are spared its parsing."""
@@ -47,10 +49,14 @@ class Limits:
     max_bytes: int
     seconds: float
 
+    def of_calls(self) -> "Limits":
+        """Those of a call that is no inference, whose body is read on the event loop."""
+        return replace(self, max_bytes=min(self.max_bytes, MOST_CALL_BYTES))
+
     def too_long(self) -> ApiError:
         """The refusal of a longer body."""
         return ApiError(
-            413, f"the request body is longer than {self.max_bytes} bytes, the limit of this server"
+            413, f"the request body is longer than {self.max_bytes} bytes, the limit of this server for it"
         )
 
     def too_slow(self) -> ApiError:
