@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tailbound_runtime import cache as cache_module
 from tailbound_runtime.batch import UNBATCHED, Batching, Mode
 from tailbound_runtime.cache import ENTRY_BYTES, MOST_INPUT_BYTES, Cache, CachingThread, digest_of
 from tailbound_runtime.engine import Engine
@@ -69,7 +70,15 @@ def test_requests_are_the_same_only_if_outputs_and_tensors_are_bit_for_bit(
     assert digest_of(named) == digest_of(other)
 
 
-async def test_what_was_answered_is_not_run_again_and_what_failed_is() -> None:
+async def test_what_was_answered_is_not_run_again_and_what_failed_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    digested: list[InferRequest] = []
+    digest = cache_module._digest
+
+    def noted(asked: InferRequest) -> bytes | None:
+        digested.append(asked)
+        return digest(asked)
+
+    monkeypatch.setattr(cache_module, "_digest", noted)
     model, metrics, cache = Doubling(), Metrics(), Cache(10_000)
     thread = caching(model, cache, metrics, Batching(Mode.DYNAMIC, 8, (), 0))
     shared = [request([number]) for number in range(3)]
@@ -85,6 +94,7 @@ async def test_what_was_answered_is_not_run_again_and_what_failed_is() -> None:
     for _ in range(2):
         with pytest.raises(ModelInputError):
             await thread.run(request([REFUSED]), later())
+    assert len(digested) == len(shared) + 2, "each once, whether it is found or not"
     model.free.clear()
     (left,) = await waiting(thread, request([9]))
     await gone(left)

@@ -25,6 +25,7 @@ from tailbound_runtime.errors import ApiError
 from tailbound_runtime.metrics import Metrics
 from tailbound_runtime.model import Model
 from tailbound_runtime.models import Models
+from tailbound_runtime.reception import MOST_CALL_BYTES
 from tailbound_runtime.repository import Files, Folder, ModelFile, RepositoryError
 from tailbound_runtime.signature import Signature
 
@@ -153,6 +154,7 @@ def test_who_is_being_served_keeps_its_model_until_it_has_its_answer(
         (".git/load", None, 404, "no model '.git'"),
         ("unary/load", {"parameters": {"config": "{}"}}, 400, "'config' is not supported"),
         ("unary/load", {"parameters": {"file:1/model.onnx": "AAAA"}}, 400, "'file:1/model.onnx'"),
+        ("unary/load", {"ignored": "a" * MOST_CALL_BYTES}, 413, f"longer than {MOST_CALL_BYTES} bytes"),
     ],
 )
 def test_a_call_that_cannot_be_done_says_why(
@@ -181,6 +183,7 @@ def test_a_triton_client_loads_and_unloads_over_grpc(server: Server, repository:
             (lambda: client.load_model("nobody"), "NOT_FOUND.*no model 'nobody'"),
             (lambda: client.unload_model("other"), "NOT_FOUND.*no model 'other'"),
             (lambda: client.load_model("other", config="{}"), "INVALID_ARGUMENT.*'config' is not supported"),
+            (lambda: client.load_model("a" * MOST_CALL_BYTES), f"longer than {MOST_CALL_BYTES} bytes"),
         ]
         for call, said in refused:
             with pytest.raises(triton.InferenceServerException, match=said):
