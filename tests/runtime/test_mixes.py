@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import uvloop
 from hypothesis import HealthCheck, given, settings
@@ -47,6 +48,10 @@ CALM_SECONDS = 30.0
 class Request:
     """What one client does on a connection of its own: so many requests in one go, then it waits or leaves.
 
+    binary: whether tensors are binary both ways; such a request has no id, and is read in the fastest way
+    bound: of its latency, in milliseconds
+    pieces: how many its bytes come in
+    reads_after: seconds
     leaves: after this share of the bytes; None: after the answers
     lingers: seconds until it leaves
     """
@@ -58,6 +63,10 @@ class Request:
     timeout: int | None = None
     long: bool = False
     packed: bool = False
+    binary: bool = False
+    bound: int | None = None
+    pieces: int = 1
+    reads_after: float = 0.0
     leaves: float | None = None
     lingers: float = 0.0
 
@@ -82,6 +91,10 @@ STEPS = st.lists(
                 timeout=st.sampled_from([None, None, None, TOO_SOON, 10**7]),
                 long=st.sampled_from([False, False, False, True]),
                 packed=st.booleans(),
+                binary=st.booleans(),
+                bound=st.sampled_from([None, None, 1, 10_000]),
+                pieces=st.sampled_from([1, 1, 2, 5]),
+                reads_after=st.sampled_from([0.0, 0.0, 0.02]),
                 leaves=st.sampled_from([None, None, None, 0.0, 0.5, 1.0]),
                 lingers=st.sampled_from([0.0, 0.001]),
             ),
@@ -139,9 +152,19 @@ def message(asked: Request, number: int, last: bool) -> bytes:
     if asked.long:
         parameters["long"] = LONG
     data = [float(number)] * asked.rows
-    tensor = {"name": "x", "datatype": "FP32", "shape": [asked.rows], "data": data}
-    body = json.dumps({"id": str(number), "inputs": [tensor], "parameters": parameters}).encode()
+    tensor: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [asked.rows]}
     lines = [f"POST /v2/models/{asked.model}/infer HTTP/1.1", "Host: here"]
+    if asked.binary:
+        tensor["parameters"] = {"binary_data_size": 4 * asked.rows}
+        parameters["binary_data_output"] = True
+        head = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
+        lines.append(f"Inference-Header-Content-Length: {len(head)}")
+        body = head + np.array(data, np.float32).tobytes()
+    else:
+        tensor["data"] = data
+        body = json.dumps({"id": str(number), "inputs": [tensor], "parameters": parameters}).encode()
+    if asked.bound is not None:
+        lines.append(f"X-Tailbound-Latency-Bound-Ms: {asked.bound}")
     if asked.packed:
         body = gzip.compress(body, 1)
         lines.append("Content-Encoding: gzip")
@@ -151,11 +174,17 @@ def message(asked: Request, number: int, last: bool) -> bytes:
 
 
 async def answers(reader: asyncio.StreamReader) -> list[tuple[int, Any]]:
-    """The status and the body of each answer, until the server closes the connection."""
+    """The status and the JSON of each answer, binary tensors as its data, until the server closes."""
     found = []
     while head := await reader.readuntil(b"\r\n\r\n") if not reader.at_eof() else b"":
-        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        found.append((int(head.split()[1]), json.loads(await reader.readexactly(length))))
+        lines = [line.partition(b": ") for line in head.lower().split(b"\r\n")]
+        lengths = {name: int(value) for name, _, value in lines if name.endswith(b"content-length")}
+        body = await reader.readexactly(lengths[b"content-length"])
+        ends = lengths.get(b"inference-header-content-length", len(body))
+        said = json.loads(body[:ends])
+        if ends < len(body):
+            said["outputs"][0]["data"] = np.frombuffer(body[ends:], np.float32).tolist()
+        found.append((int(head.split()[1]), said))
         if b"connection: close" in head.lower():
             assert await reader.read() == b"", "more than its answers"
             break
@@ -168,11 +197,16 @@ async def asks(port: int, asked: Request, first: int) -> None:
     sent = b"".join(message(asked, number, number == numbers[-1]) for number in numbers)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(sent if asked.leaves is None else sent[: int(len(sent) * asked.leaves)])
+        sent = sent if asked.leaves is None else sent[: int(len(sent) * asked.leaves)]
+        step = len(sent) // asked.pieces + 1
+        for begins in range(0, len(sent), step):
+            writer.write(sent[begins : begins + step])
+            await asyncio.sleep(0)
         if asked.leaves is not None:
             await asyncio.sleep(asked.lingers)
             writer.transport.abort()
             return
+        await asyncio.sleep(asked.reads_after)
         found = await answers(reader)
     finally:
         writer.close()
@@ -184,7 +218,7 @@ async def asks(port: int, asked: Request, first: int) -> None:
 def check(asked: Request, number: int, status: int, said: Any) -> None:
     """The answer is this request's: its rows, of one version, or a refusal that it may get."""
     if status == 200:
-        assert said["id"] == str(number)
+        assert said.get("id") == (None if asked.binary else str(number))
         (output,) = said["outputs"]
         assert output["data"] in ([float(number)] * asked.rows, [-float(number)] * asked.rows)
     elif status == 404:
