@@ -12,7 +12,6 @@ import grpc
 import grpc.aio
 from yarl import URL
 
-SCHEME: Final = "grpc"
 _OPTIONS: Final = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
 
 

@@ -10,6 +10,7 @@ from tailbound.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, PODS
 from tailbound.objects.fields import Object
 
 from tests.integration.controller.environment import Environment
+from tests.support.tasks import beside
 
 
 @asynccontextmanager
@@ -29,13 +30,8 @@ async def kubelet(environment: Environment) -> AsyncIterator[None]:
                     await _serve_deployment(environment, deployment, found_slice)
             await asyncio.sleep(0.1)
 
-    task = asyncio.create_task(run())
-    try:
+    async with beside(run()):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _serve_deployment(environment: Environment, deployment: Object, found: Object | None) -> None:
@@ -103,13 +99,8 @@ async def nodes(environment: Environment) -> AsyncIterator[None]:
                     await _run_pods(environment, deployment)
             await asyncio.sleep(0.1)
 
-    task = asyncio.create_task(run())
-    try:
+    async with beside(run()):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _run_pods(environment: Environment, deployment: Object) -> None:

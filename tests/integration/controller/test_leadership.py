@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
 from tailbound.controller.execute import NotLeaderError
@@ -16,6 +16,7 @@ from tailbound.kube.resources import DEPLOYMENTS
 from tests.integration.controller.environment import FAST_LEASE, Environment
 from tests.integration.controller.nodes import kubelet
 from tests.integration.controller.services import is_ready
+from tests.support.tasks import beside
 
 # The other operator waits for the end of a Lease that is no longer renewed.
 RUNS_OUT_SOON = LeaseTimes(duration=8.0, renew_deadline=6.0, retry=0.5)
@@ -126,10 +127,5 @@ async def ended_by_loss(operator: Operator) -> AsyncIterator[Awaitable[bool]]:
             return ended.subgroup((LeadershipLost, NotLeaderError)) is not None
         return False
 
-    task = asyncio.create_task(run())
-    try:
+    async with beside(run()) as task:
         yield task
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task

@@ -5,7 +5,7 @@ import os
 import statistics
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 
 from tailbound.api.names import SERVICE_LABEL
@@ -13,6 +13,7 @@ from tailbound.controller.lease import LeaseTimes
 from tailbound.kube.resources import DEPLOYMENTS
 
 from tests.integration.controller.environment import Environment
+from tests.support.tasks import beside
 
 PRESENT = 100
 SAMPLES = 10
@@ -33,13 +34,8 @@ async def arrivals(environment: Environment) -> AsyncIterator[dict[str, float]]:
             if event.type == "ADDED":
                 seen.setdefault(event.object["metadata"]["labels"][SERVICE_LABEL], time.monotonic())
 
-    task = asyncio.create_task(follow())
-    try:
+    async with beside(follow()):
         yield seen
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_burst_of_100_and_then_one_at_a_time(environment: Environment) -> None:

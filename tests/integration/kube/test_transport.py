@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import socket
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 
 from e2e.cluster import ControlPlane
+from tests.support.tasks import beside
 
 NAMESPACES = Resource("v1", "Namespace", "namespaces", namespaced=False)
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
@@ -322,8 +322,7 @@ async def test_informer_follows_and_finds_what_no_watch_told(cluster: AioCluster
     ghost["metadata"] |= {"uid": "ghost", "resourceVersion": "1"}
     store.upsert(ghost)
     informer = Informer(cluster, CONFIG_MAPS, store, namespace=namespace, relist_seconds=1.5)
-    task = asyncio.create_task(informer.run())
-    try:
+    async with beside(informer.run()):
         await informer.synced.wait()
         assert store.get(namespace, "ghost") is None
         stored = await cluster.create(CONFIG_MAPS, config_map(namespace))
@@ -333,10 +332,6 @@ async def test_informer_follows_and_finds_what_no_watch_told(cluster: AioCluster
         meta = stored["metadata"]
         await cluster.delete(CONFIG_MAPS, namespace, "mine", meta["uid"], meta["resourceVersion"])
         await _until(lambda: store.get(namespace, "mine") is None)
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _until(holds: Any) -> None:

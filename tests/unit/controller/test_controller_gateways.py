@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +16,8 @@ from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
 from tailbound.objects.unknown import Unknown
 from tailbound.telemetry.metrics import Metrics
+
+from tests.support.tasks import beside
 
 A, B, C = ("ns", "a"), ("ns", "b"), ("ns", "c")
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,11 +89,8 @@ async def gateways(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     monkeypatch.setattr(module, "SLOW_SECONDS", 0.01)
     loop = asyncio.get_running_loop()
     made = GatewayReports(fleet.store, fleet.read, loop.time, Metrics(), fleet.told.append, fleet.hear_all)
-    task = asyncio.create_task(made.run())
-    yield made
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with beside(made.run()):
+        yield made
 
 
 async def until(holds: Any) -> None:

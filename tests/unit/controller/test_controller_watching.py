@@ -4,7 +4,6 @@ import ast
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +27,8 @@ from tailbound.kube.resources import (
 )
 from tailbound.kube.store import ObjectStore
 from tailbound.objects.fields import Object
+
+from tests.support.tasks import beside
 
 NAMESPACES = ("ads", "risk")
 
@@ -80,13 +81,10 @@ async def test_a_service_and_its_children_are_listed_once_in_each_namespace_and_
     informers = ServiceInformers(
         cast(KubeClient, api), stores, NAMESPACES, lambda resource, lost: heard.append((resource, lost))
     )
-    running = asyncio.create_task(informers.run())
-    await informers.synced()
-    for _ in range(3):
-        await asyncio.sleep(0)
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with beside(informers.run()):
+        await informers.synced()
+        for _ in range(3):
+            await asyncio.sleep(0)
     of_services: dict[tuple[Resource, str | None], int] = {
         (resource, each): 1 for resource in OF_EACH_SERVICE for each in NAMESPACES
     }

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -20,6 +19,7 @@ from tailbound.kube.sharing import EqualParts
 from tailbound.kube.store import ObjectStore
 
 from tests.support.effort import effort
+from tests.support.tasks import beside
 
 HOSTILE = (
     '"managedFields":[',
@@ -134,12 +134,8 @@ async def test_a_list_enters_by_pages_and_only_a_whole_one_tells_what_is_gone() 
             yield WatchEvent("BOOKMARK", {})
 
     informer = Informer(cast(KubeClient, Api()), PODS, store, jitter=lambda: -0.5)
-    running = asyncio.create_task(informer.run())
-    async with asyncio.timeout(10):
+    async with beside(informer.run()), asyncio.timeout(10):
         await informer.synced.wait()
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
     assert seen == [["gone", "kept", "new"]] * 2
     assert sorted(each["metadata"]["name"] for each in store) == ["kept", "last", "new"]
 
@@ -167,11 +163,7 @@ async def test_what_is_known_gives_way_to_a_backup_that_was_restored() -> None:
             restored.set()
             await asyncio.Event().wait()
 
-    running = asyncio.create_task(Informer(cast(KubeClient, Api()), PODS, store).run())
-    async with asyncio.timeout(10):
+    async with beside(Informer(cast(KubeClient, Api()), PODS, store).run()), asyncio.timeout(10):
         await restored.wait()
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
     found = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in store}
     assert found == {"kept": "40", "older": "51"}
