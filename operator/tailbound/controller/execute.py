@@ -91,9 +91,10 @@ class Executor:
         )
 
     async def rival(self, write: Write) -> RefusedWrite:
-        """Who undoes this write each time. Raises Transient."""
+        """Who has undone this write. Raises Transient."""
         resource, namespace, name = target_of(write)
-        return rivalry(resource.kind, name, await self._cluster.get(resource, namespace, name))
+        live = await self._cluster.get(resource, namespace, name)
+        return rivalry(resource.kind, name, live, write)
 
     async def write_status(self, service: Object, status: Object) -> Object:
         """Replace the whole status of a service, guarded by the version that it was decided on.

@@ -19,13 +19,14 @@ is to be written again.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tailbound.api.conditions import Reason
 from tailbound.api.names import FIELD_MANAGER
 from tailbound.kube.objects import Key
 from tailbound.objects.fields import Object
 from tailbound.objects.metadata import KubernetesObject, ManagedFields
+from tailbound.reconcile.difference import first_difference
 from tailbound.reconcile.model import Delete, RefusedWrite, Write
 
 FIRST_SECONDS: Final = 1.0
@@ -36,6 +37,8 @@ LASTED_SECONDS: Final = 2 * LONGEST_UNDONE_SECONDS
 
 LASTING: Final = 3
 """Failures in a row of the same write."""
+
+_SHORT: Final = 40
 
 Target = tuple[str, str]
 """Kind and name of a child."""
@@ -165,23 +168,42 @@ class Restraint:
         self._statuses[key] = _Status(wanted, stored, last.undone + 1 if last and undone else 0, now)
 
 
-def rivalry(kind: str, name: str, live: Object | None) -> RefusedWrite:
-    """Who undoes what is written of a child, by the newest of the foreign entries of its managedFields."""
+def rivalry(kind: str, name: str, live: Object | None, write: Write) -> RefusedWrite:
+    """Who has undone a write, and what of it.
+
+    The newest of the foreign entries of its managedFields says who. What an admission webhook changes in a
+    write has no such entry.
+    """
     entries = sorted(_rivals(live), key=lambda entry: entry.time)
-    if live is None or not entries:
-        words = "another client removes it" if live is None else "another client reverts Tailbound's writes"
-        return RefusedWrite(
-            kind, name, Reason.CONTESTED, f"{kind} {name}: {words} each time: leave it to Tailbound"
-        )
-    manager = entries[-1].manager
-    if entries[-1].subresource == "scale":
+    if live is None:
+        words = "another client has removed it just after Tailbound had made it: leave it to Tailbound"
+    elif not entries:
         words = (
-            f"{manager} changes its replicas each time, as a HorizontalPodAutoscaler does: remove that one, "
-            "and scale the InferenceService instead (spec.scaling)"
+            f"it does not stay as Tailbound has just written it: {_change(write, live)}. What to do: find "
+            "the admission webhook or policy that changes it, and have it leave this object alone"
         )
     else:
-        words = f"{manager} undoes what Tailbound writes each time: leave it to Tailbound"
+        remedy = _UNSCALED if entries[-1].subresource == "scale" else "leave it to Tailbound"
+        undone = f"{entries[-1].manager} has undone what Tailbound had just written"
+        words = f"{undone}: {_change(write, live)}. What to do: {remedy}"
     return RefusedWrite(kind, name, Reason.CONTESTED, f"{kind} {name}: {words}")
+
+
+_UNSCALED: Final = (
+    "remove the HorizontalPodAutoscaler, or what else changes the replicas, and scale the InferenceService "
+    "instead (spec.scaling)"
+)
+
+
+def _change(write: Write, live: Object) -> str:
+    """The first field that was undone, with both values where they are short."""
+    found = None if isinstance(write, Delete) else first_difference(_content(write), live)
+    if found is None:
+        return "it is there again" if isinstance(write, Delete) else "for now it is as it was written"
+    path, wanted, present = found
+    short = all(isinstance(each, str | int | None) and len(str(each)) <= _SHORT for each in (wanted, present))
+    values = f" is {'not set' if present is None else present} and not {wanted}" if short else " is another"
+    return f"{path}{values}"
 
 
 def _rivals(live: Object | None) -> Iterator[ManagedFields]:
@@ -194,10 +216,10 @@ def _undone(last: _Status, stored: Object, wanted: Object) -> bool:
     return stored != last.stored or wanted == last.wanted
 
 
-def _content(write: Write) -> object:
+def _content(write: Write) -> dict[str, Any]:
     """What a write says, without the state that it was decided on. Every deletion says the same."""
     if isinstance(write, Delete):
-        return None
+        return {}
     meta = {
         key: value for key, value in write.body["metadata"].items() if key not in ("uid", "resourceVersion")
     }

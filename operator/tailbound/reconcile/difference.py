@@ -35,6 +35,23 @@ def differs(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     return not _holds_map(wanted, live, _holds)
 
 
+def first_difference(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The path, the wanted and the live value of the first field that an apply would change, if there is one.
+
+    The path ends at a list, and at a map that is compared as a whole.
+    """
+    for field, value in wanted.items():
+        other = live.get(field)
+        if _holds(value, other, field):
+            continue
+        if isinstance(value, dict) and isinstance(other, dict) and field not in _ATOMIC_MAPS | _QUANTITIES:
+            inner = first_difference(value, other)
+            if inner is not None:
+                return f"{field}.{inner[0]}", inner[1], inner[2]
+        return field, value, other
+    return None
+
+
 def _holds(wanted: Any, live: Any, field: str) -> bool:
     if wanted == live:  # most of an idle object, at the speed of C
         return True

@@ -173,8 +173,9 @@ async def test_an_autoscaler_on_a_deployment_is_named_and_not_fought_for_ever() 
     assert operator.written("Deployment", A_WHILE) <= MOST
     assert simulator.condition("Ready") == ("True", "Serving")
     assert simulator.condition("Conflict") == ("True", "Contested")
-    assert f"Deployment {name}: kube-controller-manager changes its replicas" in simulator.message("Conflict")
-    assert "HorizontalPodAutoscaler" in simulator.message("Conflict")
+    said = simulator.message("Conflict")
+    assert f"Deployment {name}: kube-controller-manager has undone what Tailbound had just written" in said
+    assert "spec.replicas is 5 and not 2. What to do: remove the HorizontalPodAutoscaler" in said
     assert [reason for reason, _ in operator.api.events] == ["Contested"]
     operator.api.after = lambda *_: None
     await operator.works(600)
@@ -196,7 +197,7 @@ async def test_a_child_that_somebody_deletes_each_time_is_not_made_in_a_loop() -
     await operator.works(A_WHILE)
     assert operator.written("PodDisruptionBudget", A_WHILE) <= MOST
     assert simulator.condition("Ready") == ("True", "Serving")
-    assert f"PodDisruptionBudget {budget}: another client removes it" in simulator.message("Conflict")
+    assert f"PodDisruptionBudget {budget}: another client has removed it" in simulator.message("Conflict")
 
 
 async def test_a_change_by_hand_is_put_right_at_once_and_no_conflict() -> None:
@@ -211,6 +212,26 @@ async def test_a_change_by_hand_is_put_right_at_once_and_no_conflict() -> None:
         await operator.passes()
         assert simulator.objects["Deployment", name]["spec"]["replicas"] == 2
         assert simulator.condition("Conflict") == ("False", "NoConflict")
+
+
+async def test_an_edit_just_after_another_one_is_told_as_what_it_is() -> None:
+    """One that is undone twice in a second was not undone each time, and may be of a person."""
+    simulator = settled(scaling={"min": 2})
+    operator = Operator(simulator, managers={"Deployment": {"manager": "kubectl-edit", "time": "2026-01-01"}})
+    live = simulator.objects["Deployment", simulator.names("Deployment")[0]]
+    for field, value in (("replicas", 5), ("paused", True)):
+        live["spec"][field] = value
+        simulator.touch(live)
+        await operator.passes()
+        live = simulator.objects["Deployment", live["metadata"]["name"]]
+    said = simulator.message("Conflict")
+    assert (
+        "kubectl-edit has undone what Tailbound had just written: spec.paused is True and not False. " in said
+    )
+    operator.api.managers = {}
+    await operator.works(0.5)
+    await operator.works(60)
+    assert simulator.condition("Conflict") == ("False", "NoConflict")
 
 
 BACKENDS = [{"revision": "churn-r9-aaaaaa", "weight": 100}, {"revision": "churn-r8-aaaaaa", "weight": 100}]

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from tailbound.reconcile.difference import differs
+from tailbound.reconcile.difference import differs, first_difference
 
 from tests.support.simulated.objects import as_stored
 from tests.support.simulated.simulator import Simulator
@@ -69,11 +69,18 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize(("wanted", "live"), SAME.values(), ids=SAME)
 def test_no_difference(wanted: Any, live: Any) -> None:
     assert not differs(wanted, live)
+    assert first_difference(wanted, live) is None
 
 
 @pytest.mark.parametrize(("wanted", "live"), DIFFERENT.values(), ids=DIFFERENT)
 def test_difference(wanted: Any, live: Any) -> None:
     assert differs(wanted, live)
+    found = first_difference(wanted, live)
+    assert found is not None
+    path, value, other = found
+    for name in path.split("."):
+        wanted, live = wanted[name], live.get(name)
+    assert (value, other) == (wanted, live)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
