@@ -2,6 +2,7 @@
 
 | the revision that the spec would ask for | what is said | exit status |
 |---|---|---|
+| is of a service that is being deleted | that, and what its end waits for | 2 |
 | cannot be made | the problem | 2 |
 | needs the digest of the model first | that a Job finds it | 0 |
 | was rejected | it is not tried again by itself | 2 |
@@ -19,7 +20,7 @@ from tailbound.api.inferenceservice import InferenceServiceSpec
 from tailbound.api.rollout import Promotion, RolloutSpec, Strategy
 from tailbound.cli.history import diff
 from tailbound.cli.proposal import Proposal
-from tailbound.cli.subject import Entry
+from tailbound.cli.subject import Entry, deletion
 from tailbound.cli.table import indented, table
 from tailbound.judge.analysis import Terms
 from tailbound.judge.verdict import Measure, Outcome
@@ -65,6 +66,8 @@ def assumed(per_second: float, terms: Terms) -> Requests:
 
 def exit_status(proposal: Proposal) -> int:
     """Whether the spec would work once it is applied: what a pipeline asks before it applies it."""
+    if _ending(proposal) is not None:
+        return WORKS_NOT
     desired = proposal.desired
     waits = desired.unresolved is not None and desired.problem is None
     known = desired.revision is not None or waits
@@ -73,7 +76,9 @@ def exit_status(proposal: Proposal) -> int:
 
 def plan(proposal: Proposal, requests: Requests) -> str:
     """What would happen."""
-    metadata = proposal.wanted.metadata
+    metadata, ending = proposal.wanted.metadata, _ending(proposal)
+    if ending is not None:
+        return f"{metadata.namespace}/{metadata.name} would not be changed\n{indented(ending)}"
     parts = [f"{metadata.namespace}/{metadata.name} {_verb(proposal)}", indented(_revision(proposal))]
     fields = _quiet_changes(proposal)
     if fields:
@@ -81,6 +86,10 @@ def plan(proposal: Proposal, requests: Requests) -> str:
     if rolls(proposal):
         parts += ["", indented(_difference(proposal)), "", indented(_expected(proposal, requests))]
     return "\n".join(parts)
+
+
+def _ending(proposal: Proposal) -> str | None:
+    return deletion(proposal.live) if proposal.live is not None else None
 
 
 def _verb(proposal: Proposal) -> str:
@@ -97,7 +106,7 @@ def _name(proposal: Proposal) -> str | None:
 def rolls(proposal: Proposal) -> bool:
     """One revision would take over from another."""
     name, stable = _name(proposal), proposal.stable
-    waits = proposal.rejected is not None or proposal.wanted.spec.stopped
+    waits = proposal.rejected is not None or proposal.wanted.spec.stopped or _ending(proposal) is not None
     if name is None or stable is None or waits:
         return False
     return name not in {proposal.current, stable.name}

@@ -24,6 +24,17 @@ class UnansweredError(CommandError):
     """The API server gave no answer, or said that it cannot now: the same request may succeed in a moment."""
 
 
+def deletion(service: InferenceService) -> str | None:
+    """The message that a service is being deleted; None if it is not."""
+    metadata = service.metadata
+    if metadata.deletion_timestamp is None:
+        return None
+    return (
+        "it is being deleted, and the operator changes nothing of it any more; it is gone when its "
+        f"finalizers are: {', '.join(metadata.finalizers)}"
+    )
+
+
 @dataclass(frozen=True)
 class Entry:
     """One revision in the history."""
@@ -75,13 +86,9 @@ class Subject:
         """
         metadata = self.service.metadata
         generation, seen = metadata.generation, self.service.status.observed_generation
-        if metadata.deletion_timestamp is not None:
-            return (
-                "it is being deleted, and the operator changes nothing of it any more; it is gone when its "
-                f"finalizers are: {', '.join(metadata.finalizers)}"
-            )
-        if seen == generation:
-            return None
+        ending = deletion(self.service)
+        if ending is not None or seen == generation:
+            return ending
         remedy = "if this persists, check that the operator of Tailbound runs and watches this namespace"
         if seen == 0:
             return f"the operator has not seen this service yet; {remedy}"

@@ -113,6 +113,17 @@ def test_what_cannot_work_is_told() -> None:
     assert "it would not work: RuntimeNotFound: spec.runtime.name is 'none'" in text
 
 
+def test_of_a_service_that_is_being_deleted_nothing_is_foretold() -> None:
+    simulator = served()
+    simulator.service["metadata"] |= {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["a.example/b"],
+    }
+    text = told(simulator, works=False, **OTHER)
+    assert text.startswith("risk/churn would not be changed\n  it is being deleted")
+    assert text.endswith("a.example/b")
+
+
 def test_the_way_back_to_a_stored_revision_is_told() -> None:
     simulator = served()
     simulator.edit(**OTHER)
