@@ -15,10 +15,11 @@ import structlog
 from tailbound_runtime.app import App
 from tailbound_runtime.burst import Burst
 from tailbound_runtime.connections import Admission, Connections
+from tailbound_runtime.errors import ApiError
 from tailbound_runtime.head_parts import MOST_HEADERS, HeadParts, HeadTooLongError
 from tailbound_runtime.pending import Pending
 from tailbound_runtime.pipeline import Exchange, Pipeline
-from tailbound_runtime.reception import Head, Heads, Intake, space
+from tailbound_runtime.reception import CLOSE, Head, Heads, Intake, space
 from tailbound_runtime.responses import Response, refusal
 
 HEAD_BYTES: Final = 32 * 2**10
@@ -391,4 +392,4 @@ class Connection(HeadParts, asyncio.BufferedProtocol):
 
     def _refuse(self, status: int, message: str) -> None:
         self._stop_timer()
-        self._pipeline.refuse(status, message)
+        self._pipeline.refuse(ApiError(status, message, [CLOSE]))

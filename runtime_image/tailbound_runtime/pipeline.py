@@ -11,13 +11,11 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from tailbound_runtime.app import App, Phase
-from tailbound_runtime.errors import Header
+from tailbound_runtime.errors import ApiError, Header
 from tailbound_runtime.pending import Pending
 from tailbound_runtime.reception import CLOSE, Intake
-from tailbound_runtime.responses import JSON, Response, head_of
+from tailbound_runtime.responses import Response, head_of, refusal
 from tailbound_runtime.unread import Unread
 
 JOINED_BYTES: Final = 64 * 2**10
@@ -55,7 +53,8 @@ class Pipeline:
     """
 
     __slots__ = (
-        *("_app", "_ending", "_full", "_line", "_lingers", "_loop", "_transport", "_unread", "_waiting"),
+        *("_app", "_ending", "_full", "_line", "_lingers", "_loop", "_refuses", "_transport", "_unread"),
+        "_waiting",
         "used",
     )
 
@@ -69,6 +68,7 @@ class Pipeline:
         self._waiting = 0  # bytes of answers that wait for those to requests before them
         self._ending = False
         self._lingers = False
+        self._refuses = False  # what was sent last, and drops what comes after it
         self.used = time.perf_counter()
 
     @property
@@ -83,7 +83,12 @@ class Pipeline:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last answer is written: what comes now is dropped."""
+        """Whether what comes now is dropped: the last answer is written, or known."""
+        return self._refuses or self._is_closed
+
+    @property
+    def _is_closed(self) -> bool:
+        """Whether the last answer is written."""
         return self._lingers or self._transport.is_closing()
 
     def append(self, exchange: Exchange) -> None:
@@ -157,7 +162,7 @@ class Pipeline:
                 break
             if not exchange.written:
                 self._write(exchange)
-            if not exchange.complete or self.is_over:
+            if not exchange.complete or self._is_closed:
                 break
             line.popleft()
             if self._ending and not line:
@@ -287,12 +292,18 @@ class Pipeline:
                 self._transport.write(part)
         return time.perf_counter() - started
 
-    def refuse(self, status: int, message: str) -> None:
-        """Refuse what was sent, and close the connection."""
+    def refuse(self, error: ApiError) -> None:
+        """Refuse what was sent, and close the connection after the answers to the requests before it."""
         if self.is_over:
             return
-        if not self._line or self._line[0].written:
-            body = orjson.dumps({"error": message})
-            head = head_of(status, [JSON, CLOSE], len(body))
-            self._transport.write(head + body)
-        self._close(complete=False)
+        self._refuses = True
+        last = self.last
+        if last is None or last.complete:
+            self.append(Exchange(False, False, refusal(error), False))
+        elif last.intake is not None and last.response is None:
+            self._app.left(last.intake, False)
+            last.response = refusal(error)
+        if last is not None and last.written:  # it had its answer before the end of its body
+            self._close(complete=False)
+        else:
+            self.advance()

@@ -13,6 +13,7 @@ import pytest
 from tailbound_runtime.app import App, Phase
 from tailbound_runtime.batch import Batching, Mode, Staging
 from tailbound_runtime.budget import Budget
+from tailbound_runtime.connection import HEAD_BYTES
 from tailbound_runtime.connections import Connections
 from tailbound_runtime.engine import Engine
 from tailbound_runtime.front import Front
@@ -144,6 +145,27 @@ async def test_requests_of_a_run_get_their_own_answers_beside_clients_that_leave
     assert server.app.budget.used == 0
     assert server.metrics.codes == {200: 9, 400: 2, 499: 1}
     assert server.metrics._in_flight == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"no request\r\n\r\n",
+        LINE + b"\r\ntransfer-encoding: chunked\r\n\r\nno size\r\n",
+        LINE + b"\r\nlong: " + b"x" * HEAD_BYTES + b"\r\n\r\n",
+    ],
+    ids=["no-http", "no-chunk", "long-head"],
+)
+async def test_requests_before_one_that_is_no_http_have_their_answers_before_its_refusal(
+    server: Server, wrong: bytes
+) -> None:
+    client = server.asks(asking(2), asking(3), wrong, asking(4))
+    assert client.wire.written == b""
+    server.engine.free.set()
+    await client.has([4], [6], 431 if len(wrong) > HEAD_BYTES else 400)
+    assert client.wire.ended, "nothing follows"
+    client.connection.connection_lost(None)
+    assert (server.app.budget.used, server.metrics._in_flight) == (0, 0)
 
 
 async def test_what_waits_is_answered_when_the_server_drains(server: Server) -> None:
