@@ -94,7 +94,7 @@ def _serve_from_claim(scene: Scene, file: Model, folder: volumes.Files) -> None:
 def test_image_of_a_registry_is_pulled_once_and_its_digest_is_the_pin(scene: Scene, tmp_path: Path) -> None:
     file, folder = models.affine("in-an-image", slope=6.0), volumes.folder_with_weights(tmp_path, slope=6.0)
     image = model_image.model_image(folder)
-    host = model_image.serve(scene.api, scene.namespace, f"{registry()}/tailbound-client:{TAG}", image)
+    host = model_image.serve(scene.api, scene.namespace, f"{registry()}/tailbound-registry:{TAG}", image)
     source, absent = {"uri": image.uri(), "format": "onnx"}, f"sha256:{'0' * 64}"
     scene.apply("pulled", file, model=source)
     scene.apply("absent", file, model={**source, "uri": image.uri(absent)})

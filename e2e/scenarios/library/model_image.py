@@ -1,4 +1,4 @@
-"""An OCI image that holds a model, and a registry on the node's loopback that serves it to containerd."""
+"""An OCI image that holds a model, and docker-registry on the loopback of the node, which has it."""
 
 import base64
 import hashlib
@@ -6,7 +6,7 @@ import io
 import json
 import platform
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,44 +15,23 @@ from e2e.scenarios.library.volumes import await_pod, is_ready
 
 # containerd speaks plain HTTP to localhost at this port only; at any other one it tries TLS first.
 _PORT: Final = 80
-_REPOSITORY: Final = f"localhost:{_PORT}/models/churn"
+_REPOSITORY: Final = "models/churn"
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG: Final = "application/vnd.oci.image.config.v1+json"
 _LAYER: Final = "application/vnd.oci.image.layer.v1.tar"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-# What of the distribution specification a pull by digest needs.
-_SERVER: Final = """
-import base64, http.server, json, sys
-
-CONTENT = {digest: (kind, base64.b64decode(data)) for digest, (kind, data) in json.loads(sys.argv[2]).items()}
-
-class Registry(http.server.BaseHTTPRequestHandler):
-    def do_HEAD(self):
-        kind, data = CONTENT.get(self.path.rpartition("/")[2], ("", b""))
-        known = bool(data) or self.path == "/v2/"
-        self.send_response(200 if known else 404)
-        self.send_header("Content-Type", kind or "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        return data
-
-    def do_GET(self):
-        self.wfile.write(self.do_HEAD())
-
-http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Registry).serve_forever()
-"""
 
 
 @dataclass(frozen=True)
 class ModelImage:
-    """An image of one layer. blobs: media type and bytes by digest; digest: that of the manifest."""
+    """An image of one layer. blobs: media type and bytes, the manifest last; digest: that of the manifest."""
 
-    blobs: Mapping[str, tuple[str, bytes]]
+    blobs: Sequence[tuple[str, bytes]]
     digest: str
 
     def uri(self, digest: str | None = None) -> str:
         """What spec.model.uri says; digest: of another image, which the registry does not have."""
-        return f"oci://{_REPOSITORY}@{digest or self.digest}"
+        return f"oci://localhost:{_PORT}/{_REPOSITORY}@{digest or self.digest}"
 
 
 def model_image(files: Mapping[str, bytes]) -> ModelImage:
@@ -74,15 +53,12 @@ def model_image(files: Mapping[str, bytes]) -> ModelImage:
             "layers": [described[_LAYER]],
         }
     ).encode()
-    parts[_MANIFEST] = manifest
-    return ModelImage({_digest(data): (kind, data) for kind, data in parts.items()}, _digest(manifest))
+    return ModelImage([*parts.items(), (_MANIFEST, manifest)], _digest(manifest))
 
 
-def serve(api: Api, namespace: str, client_image: str, image: ModelImage) -> str:
-    """A pod that is a registry with this image on the loopback of the node; its name, once it answers."""
-    content = {
-        digest: (kind, base64.b64encode(data).decode()) for digest, (kind, data) in image.blobs.items()
-    }
+def serve(api: Api, namespace: str, registry_image: str, image: ModelImage) -> str:
+    """A pod of docker-registry on the loopback of the node; its name, once this image was pushed to it."""
+    content = json.dumps([(kind, base64.b64encode(data).decode()) for kind, data in image.blobs])
     pod: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -95,11 +71,16 @@ def serve(api: Api, namespace: str, client_image: str, image: ModelImage) -> str
             "containers": [
                 {
                     "name": "registry",
-                    "image": client_image,
+                    "image": registry_image,
                     "imagePullPolicy": "IfNotPresent",
-                    "command": ["python3", "-c", _SERVER, str(_PORT), json.dumps(content)],
+                    "args": [str(_PORT), _REPOSITORY, content],
                     "readinessProbe": {
-                        "httpGet": {"host": "127.0.0.1", "port": _PORT, "path": "/v2/"},
+                        "httpGet": {
+                            "host": "127.0.0.1",
+                            "port": _PORT,
+                            "path": f"/v2/{_REPOSITORY}/manifests/{image.digest}",
+                            "httpHeaders": [{"name": "Accept", "value": _MANIFEST}],
+                        },
                         "periodSeconds": 1,
                     },
                 }
