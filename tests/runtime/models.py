@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import magika
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
@@ -91,6 +92,32 @@ def lookup(path: Path) -> Path:
         [tensor("i", TensorProto.INT64, ["n"])],
         [tensor("y", TensorProto.FLOAT, ["n"])],
     )
+
+
+def large_table(path: Path) -> int:
+    """y = rows of a table by index, whose 2.25 GiB are in a file beside; the index of its last row.
+
+    The first row is 0 to 3, the last one 4 to 7, and between them are zeros, which take no disk.
+    """
+    rows = 9 * 2**24
+    weights = path.with_suffix(".bin")
+    with weights.open("wb") as file:
+        file.write(np.arange(4, dtype=np.float32).tobytes())
+        file.seek((rows - 1) * 16)
+        file.write(np.arange(4, 8, dtype=np.float32).tobytes())
+    table = onnx.TensorProto(name="table", data_type=TensorProto.FLOAT, dims=[rows, 4])
+    table.data_location = TensorProto.EXTERNAL
+    table.external_data.add(key="location", value=weights.name)
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "i"], ["y"])],
+        "g",
+        [tensor("i", TensorProto.INT64, ["n"])],
+        [tensor("y", TensorProto.FLOAT, ["n", 4])],
+        [table],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+    return rows - 1
 
 
 def counting(path: Path) -> Path:

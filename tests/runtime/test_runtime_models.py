@@ -73,6 +73,18 @@ def test_a_model_of_bf16_takes_and_gives_its_bits_alone_and_in_shared_runs(tmp_p
             assert triton_answer(server, "x", "y", "BF16", none).shape == none.shape
 
 
+def test_weights_of_more_than_two_gibibytes_in_a_file_beside_are_served_from_the_page_cache(
+    tmp_path: Path,
+) -> None:
+    last = models.large_table(tmp_path / "m.onnx")
+    with serving(tmp_path / "m.onnx") as server:
+        tensor = {"name": "i", "datatype": "INT64", "shape": [2], "data": [0, last]}
+        answer = server.infer({"inputs": [tensor]}).json()["outputs"][0]
+        peak = Path(f"/proc/{server.process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+    assert answer["data"] == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert int(peak) < 2**20, "KiB"
+
+
 def test_scalars_go_in(tmp_path: Path) -> None:
     with serving(models.scaled(tmp_path / "m.onnx")) as server:
         inputs = [

@@ -9,14 +9,16 @@ import os
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
 from tests.integration.servers.real import Command, Setup
 
-CALL_SECONDS: Final = 20
+SILENT_SECONDS: Final = 20
+"""A server that answers nothing for so long hangs: answers come token by token, however slow the machine."""
+WATCH_SECONDS: Final = 0.02
 PRIME: Final = 61
 """Number of tokens that are doubled, modulo this. Others begin and end a sentence, or are the unknown."""
 BEGIN, END, UNKNOWN = 61, 62, 63
@@ -36,9 +38,9 @@ def while_busy(call: Callable[[], None], base: str, gauge: str) -> int:
     over, most = threading.Event(), [1]
 
     def watch() -> None:
-        while not over.is_set():
+        while not over.wait(WATCH_SECONDS):
             try:
-                with urllib.request.urlopen(f"{base}/metrics", timeout=CALL_SECONDS) as answer:
+                with urllib.request.urlopen(f"{base}/metrics", timeout=SILENT_SECONDS) as answer:
                     lines = answer.read().decode().splitlines()
             except (OSError, HTTPException):  # the server ends
                 return
@@ -53,10 +55,17 @@ def while_busy(call: Callable[[], None], base: str, gauge: str) -> int:
     return max(most)
 
 
-def _post(url: str, body: Any) -> Any:
-    asked = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(asked, timeout=CALL_SECONDS) as answer:
-        return json.load(answer)
+def _parts(url: str, body: Mapping[str, Any]) -> Iterator[Any]:
+    """The parts of an answer, as the server has each of them."""
+    asked = json.dumps({**body, "stream": True}).encode()
+    request = urllib.request.Request(url, asked, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=SILENT_SECONDS) as answer:
+        for line in answer:
+            kind, _, data = line.decode().strip().partition(": ")
+            if kind == "data" and data != "[DONE]":
+                part = json.loads(data)
+                assert "error" not in part, part
+                yield part
 
 
 _GGUF: Final = f"""
@@ -131,7 +140,7 @@ def call_llamacpp(base: str) -> int:
     body = {**asked, "temperature": 0, "ignore_eos": True}
 
     def call() -> None:
-        tokens = _post(f"{base}/completion", body)["tokens"]
+        tokens = [token for part in _parts(f"{base}/completion", body) for token in part["tokens"]]
         assert tokens == doubled(count), tokens
 
     return while_busy(call, base, "llamacpp:requests_processing")
@@ -187,7 +196,8 @@ def call_vllm(base: str) -> int:
     body = {**asked, "temperature": 0, "ignore_eos": True}
 
     def call() -> None:
-        text = _post(f"{base}/v1/completions", body)["choices"][0]["text"]
+        parts = _parts(f"{base}/v1/completions", body)
+        text = "".join(choice["text"] for part in parts for choice in part["choices"])
         assert text.split() == [f"t{token}" for token in doubled(count)], text
 
     return while_busy(call, base, "vllm:num_requests_running")
