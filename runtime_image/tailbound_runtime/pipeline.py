@@ -21,7 +21,7 @@ from tailbound_runtime.unread import Unread
 JOINED_BYTES: Final = 64 * 2**10
 """Parts of a short answer are joined: copying them costs less than another call to the kernel."""
 LINGER_SECONDS: Final = 2.0
-"""What the client still sends after its last answer is read for so long, and dropped. With unread
+"""Bytes that the client sends after its last answer are read for so long, and dropped. With unread
 bytes, the kernel would reset the connection, and the client might never see the answer (RFC 9112, 9.6)."""
 
 
@@ -83,7 +83,7 @@ class Pipeline:
 
     @property
     def is_over(self) -> bool:
-        """Whether what comes now is dropped: the last answer is written, or known."""
+        """Whether bytes that come now are dropped: the last answer is written, or known."""
         return self._refuses or self._is_closed
 
     @property
@@ -225,7 +225,7 @@ class Pipeline:
             self.advance()
 
     def _is_plain(self, exchange: Exchange, response: Response) -> bool:
-        """Whether nothing but to write this answer is to be done here, as for most requests."""
+        """Whether this answer only has to be written, as most have: no other waits, the connection stays."""
         return (
             len(self._line) == 1
             and exchange.keep_alive

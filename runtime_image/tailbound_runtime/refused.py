@@ -21,7 +21,7 @@ class Refused:
 
     @property
     def any(self) -> bool:
-        """Whether there are some."""
+        """Whether any inputs are remembered."""
         return bool(self._reasons)
 
     def add(self, request: InferRequest, reason: str, now: float) -> None:

@@ -194,7 +194,7 @@ class InferenceThread:
         return job
 
     def _may_begin(self, now: float) -> bool:
-        """Whether one of the lanes that have no run is to look at the queue."""
+        """Whether an idle lane looks at the queue: no lane runs, a full batch waits, or a run is due."""
         if not self._running:
             return True
         soon = self._soon()

@@ -107,7 +107,7 @@ class Subject:
 
     @property
     def unready(self) -> str | None:
-        """What keeps the newest spec from serving, by the condition Ready; None if that is not known."""
+        """A sentence with the cause for which the newest spec does not serve; None if Ready names none."""
         found = self.service.status.condition(ConditionType.READY)
         known = (Reason.ROLLED_BACK, Reason.STOPPED)
         if found is None or found.status is not ConditionStatus.FALSE or found.reason in known:
@@ -116,7 +116,7 @@ class Subject:
 
     @property
     def obstacle(self) -> str | None:
-        """What a rollout waits for, if that is not just time."""
+        """The first cause, other than time, for which a rollout waits; None without one."""
         return self.unseen or self.stalled or self.unready
 
     def serves(self) -> str:

@@ -82,7 +82,7 @@ class Executor:
         return None
 
     def failure(self, write: Write, error: Transient) -> RefusedWrite | None:
-        """What is said of a write that fails again and again; None where all of the service waits."""
+        """The message about a write that fails repeatedly; None where the whole service has to wait."""
         if isinstance(error, NamespaceEnds | NotServed):
             return None
         resource, _, name = target_of(write)
@@ -91,7 +91,7 @@ class Executor:
         )
 
     async def rival(self, write: Write) -> RefusedWrite:
-        """Who has undone this write. Raises Transient."""
+        """The message about the client or webhook that undid this write. Raises Transient."""
         resource, namespace, name = target_of(write)
         live = await self._cluster.get(resource, namespace, name)
         return rivalry(resource.kind, name, live, write)

@@ -169,10 +169,10 @@ class Restraint:
 
 
 def rivalry(kind: str, name: str, live: Object | None, write: Write) -> RefusedWrite:
-    """Who has undone a write, and what of it.
+    """The message about the client that undid a write, with the field and both its values.
 
-    The newest of the foreign entries of its managedFields says who. What an admission webhook changes in a
-    write has no such entry.
+    The newest of the foreign entries of its managedFields names the client. A change by an
+    admission webhook has no such entry.
     """
     entries = sorted(_rivals(live), key=lambda entry: entry.time)
     if live is None:

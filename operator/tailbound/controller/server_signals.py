@@ -58,7 +58,7 @@ class ServerReading(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerSignals:
-    """What the servers of other projects report at one moment."""
+    """The metrics of servers of other projects at one moment."""
 
     mappings: Mappings = field(default_factory=dict)
     answers: Mapping[str, Mapping[Part, FleetSignal] | Unknown] = field(default_factory=dict)

@@ -188,7 +188,7 @@ def _account(record: Record, objective: Objective) -> Account:
 
 
 def judged(state: EvidenceState, terms: Terms, pair: Pair, now: datetime) -> tuple[EvidenceState, Verdict]:
-    """What the evidence says, and the state with the time since which it says so."""
+    """The verdict on the evidence, and the state with the time since which that verdict holds."""
     if not terms.tests:
         return state, Verdict(None)
     record = state.record or Record(Readings({}))

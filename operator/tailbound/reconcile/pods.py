@@ -33,7 +33,7 @@ _PULL_REMEDIES: Final = {
     True: "correct image of the chart, and copy the Secrets of image.pullSecrets to this namespace",
     False: "correct the image in the runtime, or name its credentials in spec.imagePullSecrets",
 }
-"""What to do about an image that cannot be pulled, by whether it is that of the fetch container."""
+"""Remedies for an image that cannot be pulled, by whether it is that of the fetch container."""
 # The kubelet alternates between an error and the same error behind this prefix.
 _BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*"(?:: \w+: )?')
 # What a container says itself goes before what is seen from outside.

@@ -86,7 +86,7 @@ def _listens(port: int) -> bool:
 
 
 def _calls(call: Callable[[], int], over: threading.Event) -> Counter[str]:
-    """What became of one client's calls, each on a connection of its own."""
+    """Outcomes of one client's calls, each on a connection of its own."""
     said: Counter[str] = Counter()
     while not over.is_set():
         try:

@@ -18,8 +18,8 @@ A, B = ("ns", "a"), ("ns", "b")
 NOW = 1000.0
 
 
-async def tell_nobody(*_: object) -> None:
-    """Nothing is told."""
+async def ignore(*_: object) -> None:
+    """Drop an Event."""
 
 
 async def one_pass(ending: PassOutcome | Exception) -> tuple[Workers, Metrics]:
@@ -32,7 +32,7 @@ async def one_pass(ending: PassOutcome | Exception) -> tuple[Workers, Metrics]:
             raise ending
         return ending
 
-    workers = Workers(reconcile, metrics, lambda: NOW, tell_nobody)
+    workers = Workers(reconcile, metrics, lambda: NOW, ignore)
     workers.add(A)
     async with asyncio.timeout(5):
         await workers.run()
@@ -104,7 +104,7 @@ async def test_lost_lease_ends_the_work() -> None:
     async def reconcile(_: Key) -> PassOutcome:
         raise NotLeaderError
 
-    workers = Workers(reconcile, Metrics(), lambda: NOW, tell_nobody)
+    workers = Workers(reconcile, Metrics(), lambda: NOW, ignore)
     workers.add(A)
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(5):
@@ -130,7 +130,7 @@ async def test_keys_are_worked_on_side_by_side_but_no_key_twice_at_a_time() -> N
             workers.stop()
         return PassOutcome()
 
-    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time, tell_nobody)
+    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time, ignore)
     for number in range(6):
         workers.add(("ns", str(number)))
     async with asyncio.timeout(10):
@@ -148,7 +148,7 @@ async def test_delayed_key_is_taken_when_it_is_due_and_earlier_when_it_is_added(
             workers.stop()
         return PassOutcome(requeue_after_seconds=0.1)
 
-    workers = Workers(reconcile, Metrics(), loop.time, tell_nobody)
+    workers = Workers(reconcile, Metrics(), loop.time, ignore)
     workers.add(A)
     async with asyncio.timeout(5):
         await workers.run()
@@ -165,7 +165,7 @@ async def test_keys_under_way_are_finished_when_work_stops() -> None:
         finished.append(key)
         return PassOutcome()
 
-    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time, tell_nobody)
+    workers = Workers(reconcile, Metrics(), asyncio.get_running_loop().time, ignore)
     workers.add(A)
     async with asyncio.timeout(5):
         await workers.run()
@@ -195,7 +195,7 @@ async def test_a_service_of_a_namespace_that_ends_is_tried_at_intervals_and_logg
         assert workers.queue.take(now) == A
         await workers._work(A, asyncio.Semaphore())
 
-    workers = Workers(reconcile, Metrics(), lambda: now, tell_nobody)
+    workers = Workers(reconcile, Metrics(), lambda: now, ignore)
     for _ in range(50):
         await look()
         now += 1.0
