@@ -52,16 +52,15 @@ class Ranged:
         with self._lock:
             self.ranges.append((first, last))
             failure = self.fails(len(self.ranges))
-            self.together["now"] += 1
+        if failure:
+            status(failure, Retry_After="1")(handler, store)
+        else:
+            self._send(handler, store, first, last)
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self.together["now"] += change
             self.together["most"] = max(self.together["most"], self.together["now"])
-        try:
-            if failure:
-                status(failure, Retry_After="1")(handler, store)
-            else:
-                self._send(handler, store, first, last)
-        finally:
-            with self._lock:
-                self.together["now"] -= 1
 
     def _asked(self, handler: BaseHTTPRequestHandler, store: FaultyStore) -> tuple[int, int]:
         asked = handler.headers.get("Range", "")
@@ -81,10 +80,14 @@ class Ranged:
                 handler.send_header(name, said)
         handler.send_header("Content-Range", f"bytes {first}-{last}/{whole}")
         handler.end_headers()
+        self._count(1)
         for at in range(first, last + 1, BLOCK // 4):
             piece = store.content[at : min(at + BLOCK // 4, last + 1)]
             if self.bytes_per_second:
                 time.sleep(len(piece) / self.bytes_per_second)
+            if at + len(piece) > last:
+                # The client asks for its next range as soon as it has these bytes.
+                self._count(-1)
             handler.wfile.write(piece)
 
 
