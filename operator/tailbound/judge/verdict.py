@@ -32,7 +32,7 @@ LEAST_ERROR_RATE: Final = 0.01
 """Candidates are proven to fail less than this, not twice the SLA's rate: 0.2 % takes small services days."""
 
 UNSTATED_ERROR_RATE: Final = 0.01
-"""Where the SLA states no error rate, a candidate may fail so often, whatever stable does."""
+"""Fraction of requests that a candidate may fail where the SLA states no error rate, whatever stable does."""
 MOST_ALONE: Final = 0.5
 """The bound on that rate where stable has served no request to compare with."""
 

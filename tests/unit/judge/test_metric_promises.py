@@ -143,7 +143,7 @@ def counts(random: Random, of: int, fraction: float) -> Tally:
 @pytest.mark.parametrize(
     ("fractions", "policies"),
     [
-        pytest.param(lambda _: (BOUND, BOUND), tuple(AnalysisPolicy), id="both at the bound"),
+        pytest.param(lambda _: (BOUND, BOUND), tuple(AnalysisPolicy), id="both-at-the-bound"),
         pytest.param(
             lambda number: (0.5, 0.5) if 20 <= number < 30 else (0.03, 0.03), NOT_ALONE, id="shared incident"
         ),

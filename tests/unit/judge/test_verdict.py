@@ -91,7 +91,7 @@ def numbers(
             AnalysisPolicy.BOTH,
             True,
             Outcome.WAIT,
-            id="four-condemn-nobody",
+            id="four-reject-no-candidate",
         ),
         pytest.param(
             numbers(FAR, WORSE, enough=False),
@@ -194,13 +194,13 @@ def test_what_is_settled_is_divided_once() -> None:
 @pytest.mark.parametrize(
     ("allowed", "tests", "policy", "independent", "alpha", "credit"),
     [
-        pytest.param(0.01, 1, AnalysisPolicy.BOTH, True, 0.01, OVERSHOOT_CREDIT, id="independent requests"),
-        pytest.param(0.01, 2, AnalysisPolicy.BOTH, True, 0.005, OVERSHOOT_CREDIT, id="alpha shared by two"),
-        pytest.param(0.01, 1, AnalysisPolicy.ABSOLUTE, False, 0.01, 0.0, id="bursts, or never measured"),
+        pytest.param(0.01, 1, AnalysisPolicy.BOTH, True, 0.01, OVERSHOOT_CREDIT, id="independent-requests"),
+        pytest.param(0.01, 2, AnalysisPolicy.BOTH, True, 0.005, OVERSHOOT_CREDIT, id="alpha-shared-by-two"),
+        pytest.param(0.01, 1, AnalysisPolicy.ABSOLUTE, False, 0.01, 0.0, id="bursts-or-never-measured"),
         pytest.param(
             0.01, 4, AnalysisPolicy.BOTH, True, 0.0025, 0.0, id="alpha too small for what was computed"
         ),
-        pytest.param(0.5, 1, AnalysisPolicy.BOTH, True, 0.01, 0.0, id="fraction outside what was computed"),
+        pytest.param(0.5, 1, AnalysisPolicy.BOTH, True, 0.01, 0.0, id="fraction-outside-what-was-computed"),
         pytest.param(
             0.01, 1, AnalysisPolicy.RELATIVE, False, 0.005, 0.0, id="either test condemns by itself"
         ),

@@ -25,7 +25,7 @@ def test_healthy_rollouts_are_rolled_back_at_most_alpha_of_the_time(scenario: Sc
 
 @pytest.mark.parametrize("policy", [AnalysisPolicy.ABSOLUTE, AnalysisPolicy.RELATIVE])
 @pytest.mark.parametrize("scenario", [each for each in HEALTHY if each.batch > 1], ids=lambda each: each.name)
-def test_bursts_roll_nobody_back_under_either_half_of_the_policy(
+def test_bursts_roll_no_candidate_back_under_either_half_of_the_policy(
     scenario: Scenario, policy: AnalysisPolicy
 ) -> None:
     found = rule.verdicts(scenario.traffic(RUNS), P99, policy, 2)
